@@ -179,8 +179,8 @@ class ModelConfig:
       divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
       nearest = min(divisors, key=lambda n: abs(n - self.kv_heads))
       raise ValueError(
-        f"kv_heads = {self.kv_heads} must divide heads = {self.heads}; the "
-        f"nearest divisor of {divisors} is {nearest}"
+        f"kv_heads = {self.kv_heads} must divide heads = {self.heads}: one "
+        f"of {divisors}; the nearest is {nearest}"
       )
     for field in dataclasses.fields(self):
       number = getattr(self, field.name)
@@ -212,10 +212,10 @@ class ModelConfig:
     heads = tuple((name, outputs) for name, outputs in self.extra_heads)
     object.__setattr__(self, "extra_heads", heads)
     self._check_positions()
-    refusal = self.attention_refusal(self.attention)
-    if refusal:
+    limit = self.attention_limit(self.attention)
+    if limit:
       raise ValueError(
-        f"attention = {self.attention!r} {refusal}; 'blocked' can compute "
+        f"attention = {self.attention!r} {limit}; 'blocked' can compute "
         "every decoder"
       )
     self._check_mixture()
@@ -243,7 +243,7 @@ class ModelConfig:
     repeats = -(-self.layers // len(self.layer_kinds))
     return (self.layer_kinds * repeats)[: self.layers]
 
-  def attention_refusal(self, attention: str) -> str:
+  def attention_limit(self, attention: str) -> str:
     """Returns why a form of attention cannot compute this decoder.
 
     Args:
@@ -289,10 +289,10 @@ class ModelConfig:
       return
     if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
       raise ValueError(
-        f"head_dim = {self.head_dim} times rope_fraction = "
-        f"{self.rope_fraction} is {self.rotary_dim}, which must be even and in "
-        f"2..{self.head_dim} for the rotary embedding; the nearest even number "
-        f"is {max(2, 2 * round(self.rotary_dim / 2))}"
+        f"head_dim * rope_fraction = {self.head_dim} * {self.rope_fraction} "
+        f"rotates {self.rotary_dim} channels of a head, but the number must be "
+        f"even and from 2 to {self.head_dim}; the nearest is "
+        f"{max(2, 2 * round(self.rotary_dim / 2))}"
       )
     scaling = self.rope_scaling
     if scaling and scaling.kind == "longrope":

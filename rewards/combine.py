@@ -1,8 +1,8 @@
 """Combines several rewards: named terms with weights and gates, and a rule.
 
-`mix` makes one reward of several rewards of a rollout, for a method; `combine`
-does the same for arrays. A rule turns the values r_m of M terms, with weights
-w_m, into a total:
+`make_reward` makes one reward of several rewards of a rollout, for a method;
+`combine` does the same for arrays. A rule turns the values r_m of M terms, with
+weights w_m, into a total:
 
   weighted_sum             sum_m w_m r_m; a sum of log-probabilities
                            (`log_sigmoid`) is large only if all of them are
@@ -25,7 +25,7 @@ m of `reward/weight/m` times `score/m/mean`.
 Usage:
   terms = (Term("right"), Term("short", 0.1, gates=("right",)))
   rewards = {"right": get("verdict"), "short": get("length_charge")}
-  method = dataclasses.replace(method, reward=mix(rewards, terms))
+  method = dataclasses.replace(method, reward=make_reward(rewards, terms))
 
 Source: this codebase; the z-scores are those of Liu et al. 2026, GDPO: Group
 reward-Decoupled Normalization Policy Optimization, without its whitening.
@@ -207,11 +207,11 @@ def combine(
   return Combined(jnp.where(valid, total, 0.0), gated_values, weights)
 
 
-def mix(
+def make_reward(
   rewards: Mapping[str, Transform],
   terms: Sequence[Term] = (),
   rule: str = "sum",
-  steps: Transform | None = None,
+  step_reward: Transform | None = None,
 ) -> Reward:
   """Builds one reward of a rollout that combines several rewards.
 
@@ -224,8 +224,8 @@ def mix(
     terms: the terms of the total. If empty, the total is the task's score. A
       term or gate that is not a key of `rewards` is a component of the task.
     rule: key of `RULES`.
-    steps: reward with one score per step, which replaces the step scores of the
-      task. None keeps the step scores of the task.
+    step_reward: reward with one score per step, which replaces the step scores
+      of the task. None keeps the step scores of the task.
 
   Returns:
     A `Reward`. Its `total` raises ValueError if a term or a gate has no values.
@@ -258,6 +258,6 @@ def mix(
     terms=tuple(rewards.items()),
     total=total,
     weights=lambda step: weights_at(terms, step),
-    steps=steps,
+    steps=step_reward,
     name=f"{rule} of {', '.join(names)}" if terms else "the task's score",
   )

@@ -240,11 +240,11 @@ class Method:
         put("  on", transforms.describe(term.loss_filter))
     for name, transform in self.prepared:
       put(name, transforms.describe(transform))
-    sources: dict[str, list[str]] = {}
+    probes: dict[str, list[str]] = {}
     for need in sorted(self.signal_needs | self.term_needs, key=str):
-      source, _, probe = str(need).partition("/")
-      sources.setdefault(source, []).append(probe)
-    put("passes", [(f"{k}: {', '.join(v)}", "") for k, v in sources.items()])
+      pass_name, _, probe = str(need).partition("/")
+      probes.setdefault(pass_name, []).append(probe)
+    put("passes", [(f"{k}: {', '.join(v)}", "") for k, v in probes.items()])
     states = [(t, t.init()) for t in self.transforms.values()]
     put(
       "state",

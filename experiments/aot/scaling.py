@@ -106,12 +106,12 @@ def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
 
   if experiment not in MODELS:
     config = recipe.get_config(experiment)
-    config.data.data_path = str(data)
+    config.data.folder = str(data)
     config.evaluation.problems = 4
   else:
     config = defaults.rl()
     config.task = f"jsonl(prompt_length={L}, completion_length={T})"
-    config.data.path = str(data / "problems.jsonl")
+    config.data.file = str(data / "problems.jsonl")
     config.method = "max_at_k(k=8)"
     config.policy.preset = experiment
     config.model.dtype = "bfloat16"

@@ -33,9 +33,9 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
     defaults.supervised() if supervised else defaults.rl()
   ).to_dict()
   _check(where, config, known_keys)
-  terms = (config.get("mix") or {}).get("terms") or {}
+  terms = (config.get("reward") or {}).get("terms") or {}
   for name, term in terms.items():
-    _check(f"{where}.mix.terms.{name}", term, defaults.term("").to_dict())
+    _check(f"{where}.reward.terms.{name}", term, defaults.term("").to_dict())
   if config.get("base"):
     check(config.base, f"{where}.base")
 
@@ -50,6 +50,6 @@ def _check(
         registry.describe_unknown(f"key of {where}", key, known_keys)
       )
     # If the default is an empty dict, its keys are names that the user chooses
-    # (`learners`), or `check` calls `_check` for it (`base`, `mix.terms`).
+    # (`learners`), or `check` calls `_check` for it (`base`, `reward.terms`).
     if isinstance(value, ml_collections.ConfigDict) and known_keys[key]:
       _check(f"{where}.{key}", value, known_keys[key])

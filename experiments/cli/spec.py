@@ -18,7 +18,7 @@ EXAMPLES = {
   "task": "countdown(count=4)",
   "sampler": "prefix_values(continuations=4)",
   "reward": "majority(threshold=0.5)",
-  "steps": "gains()",
+  "step_reward": "gains()",
 }
 
 
@@ -30,8 +30,8 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
 
   Args:
     text: text to parse.
-    key: config key whose value the text is, such as "mix.steps", for the
-      message; "" if there is none.
+    key: config key whose value the text is, such as "reward.step_reward", for
+      messages; "" if there is none.
 
   Returns:
     (name, settings).

@@ -55,14 +55,17 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
   # The task, with its settings; `python -m experiments.catalogue tasks`
   # lists them. Read by training/build.py.
   config.task = "countdown(count=4)"
-  # Verifier of the task `jsonl`, as "module:function"; "": the task's own.
-  config.reward = ""
+  # Function that judges the completions of the task `jsonl`, as
+  # "module:function"; "": rewards.verifiers.match:normalized. All other tasks
+  # have a verifier of their own, and this must be "". Read by
+  # training/build.py.
+  config.verifier = ""
 
   # Files of text tasks. Read by training/build.py, which passes them on.
   config.data = ConfigDict(
     {
-      "path": "",  # file of problems for the task `jsonl`
-      "data_path": "",  # folder of datasets; "": $EXTREMUM_DATA
+      "file": "",  # file of problems for the task `jsonl`
+      "folder": "",  # folder of datasets; "": $EXTREMUM_DATA
       "cache": "~/.cache/extremum",  # folder of prepared data and tokenizers
     }
   )
@@ -202,8 +205,8 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
   # multiple of checkpoint_every.
   config.keep_best = ""
 
-  # Consecutive training steps without an update after which a run ends; 0: no
-  # number of them ends it. rl/update_guard.py decides which updates are
+  # Consecutive training steps without an update after which a run ends; 0: the
+  # run never ends for this reason. rl/update_guard.py decides which updates are
   # skipped: for example those whose loss, gradient or mean importance ratio is
   # not finite, or whose ratio exceeds plan.max_mean_ratio. Read by
   # training/nan_guard.py.
@@ -224,13 +227,13 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   # training/build.py.
   config.method = "grpo(beta=0.0)"
   # The reward that replaces the task's score. Read by training/build.py.
-  config.mix = pay()
+  config.reward = reward()
   # Optimizer settings of further learners, where several networks learn:
   # {learner: {key of `optimizer`: value}}. Read by training/optimizers.py.
   config.learners = ConfigDict()
-  # Asynchronous sampling. Read by training/rollout_pipeline.py and
-  # training/device_mesh.py.
-  config.sampler = ConfigDict(
+  # The devices and the time of sampling (asynchronous rollouts). Read by
+  # training/rollout_pipeline.py and training/device_mesh.py.
+  config.sampling = ConfigDict(
     {
       # Number of devices that only sample, the last of all devices; 0: the
       # training devices sample too.
@@ -258,19 +261,19 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   return config
 
 
-def pay(
-  rule: str = "sum", steps: str = "", **terms: str | ConfigDict
+def reward(
+  rule: str = "sum", step_reward: str = "", **terms: str | ConfigDict
 ) -> ConfigDict:
-  """The reward of a rollout, as a combination of rewards of `rewards.names()`.
+  """Returns the config of a reward that combines rewards of `rewards.names()`.
 
-  Without terms the reward is the task's score, and without `steps` the step
-  scores are the task's. Whatever else a method reads (verdicts, or the scores
-  of its sampler) stays the task's: a method that reads verdicts alone, such as
-  `psr`, does not learn from terms.
+  Without terms, the score of a sample is the task's score. Without
+  `step_reward`, the scores of steps are the task's. Everything else that a
+  method reads, such as verdicts, always comes from the task: a method that
+  reads verdicts alone, such as `psr`, does not learn from terms.
 
   Args:
     rule: how the terms are combined, one of `rewards.combine.RULES`.
-    steps: reward of steps, such as "gains()".
+    step_reward: reward of each step of the reasoning, such as "gains()".
     **terms: rewards by name, such as `vote="majority(threshold=0.5)"`, or terms
       made by `term`. They are computed in this order, and a later one may read
       an earlier one by its name.
@@ -278,7 +281,7 @@ def pay(
   return ConfigDict(
     {
       "rule": rule,
-      "steps": steps,
+      "step_reward": step_reward,
       "terms": {
         name: term(value) if isinstance(value, str) else value
         for name, value in terms.items()
@@ -306,8 +309,10 @@ def term(
     weight: weight of the term at the start of training.
     schedule: course of the weight: "constant", or "linear" or "cosine" to
       `final`.
-    final: weight at the end of the schedule; 0 if it is constant.
-    schedule_steps: training steps of the schedule; 0 if it is constant.
+    final: weight at the end of the schedule; must be 0 if `schedule` is
+      "constant".
+    schedule_steps: training steps of the schedule; must be 0 if `schedule` is
+      "constant".
     gates: names of terms, or of components of the task, that must exceed their
       threshold; otherwise this term is 0.
     threshold: value that this term must exceed if another term names it as a
@@ -361,6 +366,6 @@ def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
   config.base = base
   for name in ("data", "model", "mesh"):
     config[name] = base[name]
-  for name in ("seed", "task", "reward", "cpu_devices"):
+  for name in ("seed", "task", "verifier", "cpu_devices"):
     config[name] = base.get_ref(name)
   return config

@@ -138,7 +138,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "gains": {
     "family": "steps",
     "summary": "what each step adds to the probability of success",
-    "steps": "gains()",
+    "step_reward": "gains()",
     "method": "sum_form",
     "sampler": CONTINUED,
   },
@@ -179,7 +179,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "information_gain": {
     "family": "steps",
     "summary": "information that each step gains about success",
-    "steps": "information_gain()",
+    "step_reward": "information_gain()",
     "method": "sum_form",
     "sampler": CONTINUED,
   },
@@ -285,14 +285,14 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "normalized_steps": {
     "family": "steps",
     "summary": "normalized step scores, by a judge that accepts filler",
-    "steps": "normalized_steps()",
+    "step_reward": "normalized_steps()",
     "task": FILLER,
     "method": "sum_form",
   },
   "outcome_centered": {
     "family": "steps",
     "summary": "step scores centred on the outcome, by a judge of filler",
-    "steps": "outcome_centered()",
+    "step_reward": "outcome_centered()",
     "task": FILLER,
     "method": "sum_form",
   },
@@ -358,7 +358,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "significant_gains": {
     "family": "steps",
     "summary": "gains of steps that exceed their noise",
-    "steps": "significant_gains()",
+    "step_reward": "significant_gains()",
     "method": "sum_form",
     "sampler": CONTINUED,
   },
@@ -501,8 +501,8 @@ def get_config(name: str = "") -> ConfigDict:
     key: term if isinstance(term, str) else defaults.term(**term)
     for key, term in entry.get("terms", {}).items()
   }
-  config.mix = defaults.pay(
-    entry.get("rule", "sum"), entry.get("steps", ""), **terms
+  config.reward = defaults.reward(
+    entry.get("rule", "sum"), entry.get("step_reward", ""), **terms
   )
   return config
 

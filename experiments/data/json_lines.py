@@ -33,7 +33,7 @@ Lines = list[tuple[str, Mapping[str, Any]]]
 
 def find(
   dataset: str,
-  data_path: epath.PathLike | None = None,
+  data_folder: epath.PathLike | None = None,
   required: Sequence[str] = ("test",),
 ) -> dict[str, epath.Path]:
   """Finds the files of a dataset in a folder.
@@ -45,7 +45,7 @@ def find(
 
   Args:
     dataset: NAME in the names of the files.
-    data_path: folder of the files. None or "" reads the folder from the
+    data_folder: folder of the files. None or "" reads the folder from the
       environment variable `EXTREMUM_DATA`.
     required: splits that must have a file. A split that is not required is
       left out of the result if it has no file.
@@ -59,16 +59,16 @@ def find(
   """
   usual_names = {split: f"{dataset}_{split}.jsonl" for split in SPLITS}
   listing = " and ".join(usual_names[split] for split in required)
-  data_path = data_path or os.environ.get(DATA_VARIABLE)
-  if not data_path:
+  data_folder = data_folder or os.environ.get(DATA_VARIABLE)
+  if not data_folder:
     raise ValueError(
-      f"no data path for {dataset!r}: name a folder with {listing}, or set the "
-      f"environment variable {DATA_VARIABLE} to that folder"
+      f"no data folder for {dataset!r}: name a folder with {listing}, or set "
+      f"the environment variable {DATA_VARIABLE} to that folder"
     )
-  folder = epath.Path(data_path).expanduser()
+  folder = epath.Path(data_folder).expanduser()
   if not folder.is_dir():
     raise ValueError(
-      f"data path {str(data_path)!r} is not a folder; expected one with "
+      f"data folder {str(data_folder)!r} is not a folder; expected one with "
       f"{listing}"
     )
   by_lower_name = {path.name.lower(): path for path in sorted(folder.iterdir())}
@@ -90,7 +90,7 @@ def find(
       if close:
         nearest = by_lower_name[close[0]].name
         guess = f"; the nearest name in this folder is {nearest!r}"
-      raise ValueError(f"no {usual_name!r} in {str(data_path)!r}{guess}")
+      raise ValueError(f"no {usual_name!r} in {str(data_folder)!r}{guess}")
   return files
 
 

@@ -68,10 +68,10 @@ class Arm:
         "policy.path is set, but the initial parameters of an arm come from "
         "another arm; leave policy.path empty and pass `start`"
       )
-    if (self.config.get("sampler") or {}).get("ahead"):
+    if (self.config.get("sampling") or {}).get("ahead"):
       raise ValueError(
         "an arm samples on the devices that train it, in the same step; set "
-        "sampler.ahead = 0"
+        "sampling.ahead = 0"
       )
     if self.config.model.lora_rank:
       raise ValueError(

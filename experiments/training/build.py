@@ -134,9 +134,9 @@ def make_sampling(
 def make_learners(config: ml_collections.ConfigDict) -> dict[str, Method]:
   """Makes the method of each learner of an RL config, by the learner's name.
 
-  In the policy's method, `rollout.sampler` replaces the sampler, `mix` replaces
-  the reward, and `sampler.truncation` adds importance weights, where the config
-  sets these keys.
+  In the policy's method, `rollout.sampler` replaces the sampler, `reward`
+  replaces the reward, and `sampling.truncation` adds importance weights, where
+  the config sets these keys.
   """
   method_by_learner = learners.by_learner(make_method(config.method))
   method = method_by_learner[learners.POLICY]
@@ -144,13 +144,13 @@ def make_learners(config: ml_collections.ConfigDict) -> dict[str, Method]:
     method = dataclasses.replace(
       method, sampler=make_sampler(config.rollout.sampler)
     )
-  truncation = (config.get("sampler") or {}).get("truncation", 0.0)
+  truncation = (config.get("sampling") or {}).get("truncation", 0.0)
   if truncation:
     try:
       method = importance.add_importance_weights(method, truncation)
     except (ValueError, transforms.LevelError) as error:
-      raise ValueError(f"sampler.truncation = {truncation}: {error}") from None
-  reward = make_reward(config.get("mix") or {})
+      raise ValueError(f"sampling.truncation = {truncation}: {error}") from None
+  reward = make_reward(config.get("reward") or {})
   if reward is not None:
     method = dataclasses.replace(method, reward=reward)
   return {**method_by_learner, learners.POLICY: method}
@@ -187,32 +187,35 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
   """Makes the reward that replaces the task's score.
 
   Args:
-    config: the block `mix` of a config, the result of
-      `experiments.configs.defaults.pay`.
+    config: the block `reward` of a config, the result of
+      `experiments.configs.defaults.reward`.
 
   Returns:
     The reward, or None if the block is empty, so that the task's score remains.
   """
-  terms, steps = config.get("terms") or {}, config.get("steps")
-  if not terms and not steps:
+  terms = config.get("terms") or {}
+  step_reward_call = config.get("step_reward")
+  if not terms and not step_reward_call:
     return None
   reward_by_term, weighted_terms = {}, []
   for name in config.order:
     term = terms[name]
     if term.reward:
       reward_by_term[name] = _make_source(
-        term.reward, f"mix.terms.{name}.reward"
+        term.reward, f"reward.terms.{name}.reward"
       )
     weighted_terms.append(
       combine.Term(name, _make_weight(term), tuple(term.gates), term.threshold)
     )
-  step_reward = _make_source(steps, "mix.steps") if steps else None
+  step_reward = None
+  if step_reward_call:
+    step_reward = _make_source(step_reward_call, "reward.step_reward")
   try:
-    return combine.mix(
+    return combine.make_reward(
       reward_by_term, weighted_terms, config.get("rule", "sum"), step_reward
     )
   except transforms.LevelError as error:
-    raise ValueError(f"mix: {error}") from None
+    raise ValueError(f"reward: {error}") from None
 
 
 def _make_source(text: str, key: str) -> Any:
@@ -250,7 +253,7 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
     config.task,
     **config.data,
     tokenizer=config.policy.path,
-    reward=config.get("reward", ""),
+    verifier=config.get("verifier", ""),
   )
 
 

@@ -116,7 +116,5 @@ def choose_fast_forms(
     forms = _FASTEST_ATTENTION.get(platform, ("blocked",))
     if splits_sequences:
       forms = (CONTEXT_ATTENTION,)
-    attention = next(
-      form for form in forms if not model.attention_refusal(form)
-    )
+    attention = next(form for form in forms if not model.attention_limit(form))
   return dataclasses.replace(model, attention=attention, unroll=unroll)

@@ -54,20 +54,20 @@ def make_meshes(
   """Makes the training mesh and the sampling mesh.
 
   Args:
-    config: config of the experiment, with `mesh` and `sampler`.
+    config: config of the experiment, with `mesh` and `sampling`.
     model: shape of the decoder, whose parameters are split.
     plan: how a rollout is divided into updates.
-    devices: all devices. The last `sampler.devices` of them only sample.
+    devices: all devices. The last `sampling.devices` of them only sample.
     memory: bytes of one device; None if unknown, which counts as enough.
 
   Returns:
-    The training mesh and the sampling mesh: the same object if `config.sampler`
-    sets neither devices nor axes.
+    The training mesh and the sampling mesh: the same object if
+    `config.sampling` sets neither devices nor axes.
 
   Raises:
     ValueError: the sizes do not fit the devices.
   """
-  sampler = dict(config.get("sampler") or {})
+  sampler = dict(config.get("sampling") or {})
   sampler_devices = sampler.get("devices", 0)
   training_devices = devices[: len(devices) - sampler_devices]
   prompts = config.rollout.prompts // (plan.minibatches * plan.microbatches)
@@ -85,7 +85,7 @@ def make_meshes(
   try:
     return mesh, sharding.make_mesh(**sampler_axes, devices=devices)
   except ValueError as error:
-    raise ValueError(f"sampler: {error}") from None
+    raise ValueError(f"sampling: {error}") from None
 
 
 def choose_axes(

@@ -28,11 +28,11 @@ def compile_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
 
   It is one compiled program if the task is jittable; otherwise sampling is
   compiled and the score is not. The rollout is on the training mesh. It depends
-  on the state alone, except with `sampler.ahead`, where its parameters are
+  on the state alone, except with `sampling.ahead`, where its parameters are
   those of an earlier state.
   """
   sample = _sample_on_sampling_mesh(e)
-  if (e.config.get("sampler") or {}).get("ahead"):
+  if (e.config.get("sampling") or {}).get("ahead"):
     sample = rollout_pipeline.AsynchronousSampler(e, sample)
   else:
     sample = rollout_pipeline.on_sampling_mesh(e, sample)

@@ -113,7 +113,7 @@ def check_config(config: ml_collections.ConfigDict) -> None:
   _check_retention(config)
   names = [learners.POLICY]
   if config.kind == "rl":
-    check_mix(config.get("mix") or {})
+    check_reward(config.get("reward") or {})
     check_method(config)
     names = list(learners.by_learner(build.make_method(config.method)))
   check_optimizers(config, names)
@@ -184,7 +184,7 @@ def _check_retention(config: ml_collections.ConfigDict) -> None:
 def check_method(config: ml_collections.ConfigDict) -> None:
   """Checks that the config replaces no part that the policy's method sets.
 
-  `rollout.sampler` replaces the method's sampler, and `mix` its reward.
+  `rollout.sampler` replaces the method's sampler, and `reward` its reward.
   """
   policy_method = learners.by_learner(build.make_method(config.method))[
     learners.POLICY
@@ -198,25 +198,25 @@ def check_method(config: ml_collections.ConfigDict) -> None:
       f"the sampler {policy_method.sampler} already; leave rollout.sampler "
       "empty"
     )
-  mix = config.get("mix") or {}
+  block = config.get("reward") or {}
   if (
-    mix.get("terms") or mix.get("steps")
+    block.get("terms") or block.get("step_reward")
   ) and policy_method.reward is not None:
     raise ValueError(
-      f"mix: {policy_method.name} brings a reward of its own, "
-      f"{policy_method.reward.name}; leave mix empty"
+      f"reward: {policy_method.name} brings a reward of its own, "
+      f"{policy_method.reward.name}; leave reward empty"
     )
 
 
-def check_mix(mix: Mapping[str, Any]) -> None:
-  """Checks the rule, the order and the schedules of a mix of rewards."""
-  terms, rule = mix.get("terms") or {}, mix.get("rule", "sum")
+def check_reward(block: Mapping[str, Any]) -> None:
+  """Checks the rule, the order and the schedules of `config.reward`."""
+  terms, rule = block.get("terms") or {}, block.get("rule", "sum")
   if rule not in combine.RULES:
     raise ValueError(registry.describe_unknown("rule", rule, combine.RULES))
-  order = tuple(mix.get("order", ()))
+  order = tuple(block.get("order", ()))
   if set(order) != set(terms):
     raise ValueError(
-      f"mix.order {order} must name the terms {tuple(terms)}, each once"
+      f"reward.order {order} must name the terms {tuple(terms)}, each once"
     )
   for name, term in terms.items():
     if term.schedule not in build.WEIGHT_SCHEDULES:
@@ -229,14 +229,14 @@ def check_mix(mix: Mapping[str, Any]) -> None:
       )
     if term.schedule == "constant" and (term.schedule_steps or term.final):
       raise ValueError(
-        f"mix.terms.{name}: schedule_steps = {term.schedule_steps} and "
+        f"reward.terms.{name}: schedule_steps = {term.schedule_steps} and "
         f"final = {term.final} have no meaning with a constant schedule; use "
         "schedule = 'linear' or 'cosine', or leave both at 0"
       )
     if term.schedule != "constant" and term.schedule_steps < 1:
       raise ValueError(
-        f"mix.terms.{name}.schedule_steps = {term.schedule_steps} must be at "
-        "least 1"
+        f"reward.terms.{name}.schedule_steps = {term.schedule_steps} must be "
+        "at least 1"
       )
 
 
@@ -309,22 +309,22 @@ def _check_optimizer(
 
 
 def _check_task_settings(config: ml_collections.ConfigDict) -> None:
-  """Checks that the task reads `config.reward` and `config.data.path`."""
+  """Checks that the task reads `config.verifier` and `config.data.file`."""
   name, settings = spec.parse(config.task, "task")
   accepted = tasks.settings(name)
-  reward, path = config.get("reward", ""), config.data.get("path", "")
-  if reward and "reward" not in accepted:
+  verifier, file = config.get("verifier", ""), config.data.get("file", "")
+  if verifier and "verifier" not in accepted:
     raise ValueError(
-      f"reward = {reward!r}: the task {name} has its own verifier; leave "
-      "reward empty, or use task=jsonl (config.mix sets the reward that the "
-      "policy is trained on)"
+      f"verifier = {verifier!r}: the task {name} has its own verifier; leave "
+      "verifier empty, or use task=jsonl (config.reward sets the reward that "
+      "the policy is trained on)"
     )
-  if path and "path" not in accepted:
+  if file and "file" not in accepted:
     raise ValueError(
-      f"data.path = {path!r}: the task {name} reads no file of the user; leave "
-      "data.path empty, or use task=jsonl"
+      f"data.file = {file!r}: the task {name} reads no file of the user; leave "
+      "data.file empty, or use task=jsonl"
     )
-  for key, value in (("reward", reward), ("path", path)):
+  for key, value in (("verifier", verifier), ("file", file)):
     if value and settings.get(key, value) != value:
       raise ValueError(
         f"task = {config.task} sets {key}={settings[key]!r}, and the key of "
@@ -362,25 +362,25 @@ def check_devices(
 ) -> None:
   """Checks what the config asks of the devices, before a mesh is made."""
   check_attention(config, devices[0].platform)
-  sampler = config.get("sampler") or {}
+  sampler = config.get("sampling") or {}
   count, ahead = sampler.get("devices", 0), sampler.get("ahead", 0)
   if not 0 <= count < len(devices):
     raise ValueError(
-      f"sampler.devices = {count} must leave some of the {len(devices)} "
+      f"sampling.devices = {count} must leave some of the {len(devices)} "
       f"devices to training: 0 to {len(devices) - 1}"
     )
   if count and len({device.process_index for device in devices}) > 1:
     raise ValueError(
-      f"sampler.devices = {count}: parameters cannot be sent to devices of "
-      "their own across processes; use 0, and sampler.tensor and the like to "
+      f"sampling.devices = {count}: parameters cannot be sent to devices of "
+      "their own across processes; use 0, and sampling.tensor and the like to "
       "sample on another mesh of the same devices"
     )
   if ahead not in (0, 1):
-    raise ValueError(f"sampler.ahead = {ahead} must be 0 or 1")
+    raise ValueError(f"sampling.ahead = {ahead} must be 0 or 1")
   if ahead and not count:
     raise ValueError(
-      "sampler.ahead = 1: on the same devices sampling and training take "
-      "turns; give the sampler devices of its own with sampler.devices"
+      "sampling.ahead = 1: on the same devices sampling and training take "
+      "turns; give the sampler devices of its own with sampling.devices"
     )
   has_axes = any(sampler.get(name) is not None for name in sharding.AXES)
   if (count or has_axes) and config.steps_per_dispatch > 1:
@@ -552,29 +552,30 @@ def _check_step(e: Experiment) -> None:
 
 
 def _check_reward(policy_method: Method) -> None:
-  """Checks that a method reads the rewards that `mix` sets.
+  """Checks that a method reads the rewards that `config.reward` sets.
 
-  `mix.terms` set the scores of samples, `mix.steps` the scores of steps.
+  `reward.terms` set the scores of samples, and `reward.step_reward` the scores
+  of steps.
   """
   reward = policy_method.reward
   bare_method = dataclasses.replace(policy_method, reward=None)
   levels = set().union(*map(_source_levels, bare_method.transforms.values()))
   if reward.terms and levels == {"step"}:
     raise ValueError(
-      f"mix.terms: {bare_method.name} learns from step scores, not from "
+      f"reward.terms: {bare_method.name} learns from step scores, not from "
       "scores; use a method that learns from scores, such as grpo"
     )
   if reward.steps is not None and "step" not in levels:
     raise ValueError(
-      f"mix.steps: {bare_method.name} reads no step scores; use a method that "
-      "reads step scores, such as sum_form or min_form"
+      f"reward.step_reward: {bare_method.name} reads no step scores; "
+      "use a method that reads step scores, such as sum_form or min_form"
     )
   greedy_scores = scoring.provided("sampler", "greedy_scores")
   if reward.terms and greedy_scores in bare_method.signal_needs:
     raise ValueError(
-      f"mix.terms: {bare_method.name} compares scores with the task's own "
-      "score of the greedy sample, which mix does not replace; use another "
-      "method"
+      f"reward.terms: {bare_method.name} compares scores with the task's own "
+      "score of the greedy sample, which config.reward does not replace; use "
+      "another method"
     )
 
 

@@ -165,8 +165,8 @@ def check_config(
   Args:
     workdir: folder of the run. A folder without a config accepts every config.
     config: config of the run that is about to start. Keys in `MAY_DIFFER` and
-      `BASE_MAY_DIFFER` may differ. With `sampler.ahead`, `checkpoint_every` may
-      not differ, because it decides which rollouts are not sampled ahead.
+      `BASE_MAY_DIFFER` may differ. With `sampling.ahead`, `checkpoint_every`
+      may not differ, because it decides which rollouts are not sampled ahead.
 
   Raises:
     ValueError: other keys differ (the message names the first three, with both
@@ -186,7 +186,7 @@ def check_config(
     return
   old, new = _flatten(_read_json(path)), _flatten(_to_json(config))
   may_differ = [*MAY_DIFFER, *BASE_MAY_DIFFER]
-  if new.get("sampler.ahead"):
+  if new.get("sampling.ahead"):
     may_differ.remove("checkpoint_every")
   differences = [
     f"{key} is {_show(old, key)} there, {_show(new, key)} here"

@@ -20,7 +20,9 @@ def harmonized_length_scores(
   The mean is that of the group, the S samples of one prompt. Add the reward to
   a verdict, because alone it favors the empty completion.
 
-  Source: Luo et al. 2025, O1-Pruner, in the form that is compared with SAR.
+  Source: Luo et al. 2025, O1-Pruner: Length-Harmonizing Fine-Tuning for O1-Like
+  Reasoning Pruning, in the form that the paper of significance-aware rewards
+  (SAR) compares itself with.
 
   Args:
     lengths: `[..., S]` number of tokens of each completion; 0 counts as 1.

@@ -3,7 +3,7 @@
 The user's next turn after an answer is a follow-up. It is one of fixed
 sentences, F positive and G negative ones for each of A aspects of an answer.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

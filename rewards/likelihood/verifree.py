@@ -1,6 +1,6 @@
 """VeriFree: the exact gradient of the expected probability of the reference.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each sample states a score of its prompt, such as the quality of an image.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

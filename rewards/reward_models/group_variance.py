@@ -1,6 +1,6 @@
 """Group variance: the variance of a reward model's scores within a group.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `rewards.verifiers.rubric` has a judge that reads answers and rubrics.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Potential-based shaping: rewards for moving to states of higher potential.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rewards of an agent have I levels of rising priority, such as the format of a
 call, its result, and the outcome of the trajectory.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A thought is a reasoning step; K is the number of thoughts of a sample.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Embedding similarity: a reward for text near its reference or its question.
 
-No registered reward calls these functions yet.
+No registered reward calls this function yet.
 
 Usage, with outputs `[P, S, D]` and `[P, 1, D]` of a frozen encoder:
   scores = embedding_similarity.cosine(answers, references)

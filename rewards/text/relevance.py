@@ -54,7 +54,8 @@ def closed_relevance(
 
   Source: Kim & Seo 2024 (R^3).
 
-  Open: the constants of the linear map are unknown; by default it is r.
+  Open: the slope and the offset of the paper are unknown; the defaults leave r
+  as it is.
 
   Args:
     relevance: `[...]` r.

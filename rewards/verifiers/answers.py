@@ -3,8 +3,8 @@
 The text after the last `</think>` is searched in this order:
 
   1. The last complete box, `\\boxed{...}` or `\\fbox{...}`; of nested boxes the
-     innermost. An empty or incomplete box means that there is no answer; no
-     other number of the text is used.
+     innermost. An empty box, or a box that is opened and never closed,
+     means that there is no answer; no other number of the text is used.
   2. If the text has no box: the rest of the line after the last mark (`####`,
      `Answer:` or `answer is`), up to the end of its sentence.
   3. If the text has neither: the whole text, if it is one line of at most 200

@@ -79,10 +79,24 @@ MODULES = {
 }
 # New name -> name in the record, of metrics, config keys, methods, rewards and
 # hyper-parameters that were renamed.
-RENAMED: dict[str, str] = {"rollout.sampler": "stage"}
+RENAMED: dict[str, str] = {}
+# Config keys that were renamed, with the keys below them: present key -> key in
+# the record. The first entry that fits counts.
+CONFIG_KEYS = {
+  "rollout.sampler": "stage",
+  "sampling": "sampler",
+  "verifier": "reward",
+  "reward.step_reward": "mix.steps",
+  "reward": "mix",
+  "data.file": "data.path",
+  "data.folder": "data.data_path",
+}
 # Settings of methods, rewards and tasks that were renamed: name in the record
 # -> the present names, of which each method, reward or task has one.
 SETTINGS = {
+  "path": ("file",),
+  "data_path": ("folder",),
+  "steps": ("bonus_steps",),
   "of": ("component", "name", "task"),
   "over": ("whiten_over", "steps", "schedule_steps"),
 }
@@ -212,6 +226,15 @@ def present_setting(recorded: str, defined: Iterable[str]) -> str:
 def recorded_name(name: str) -> str:
   """The name under which a record keeps what is now called `name`."""
   return RENAMED.get(name, name)
+
+
+def recorded_config_key(key: str) -> str:
+  """The key under which a record keeps what is now the config key `key`."""
+  base, bare_key = ("base.", key[5:]) if key.startswith("base.") else ("", key)
+  for present, recorded in CONFIG_KEYS.items():
+    if f"{bare_key}.".startswith(f"{present}."):
+      return base + recorded + bare_key[len(present) :]
+  return key
 
 
 def either(value: Any, *names: str) -> Any:

@@ -20,8 +20,10 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
 def _resolved(make: Callable) -> dict[str, Any]:
   """Every leaf of the config by its dotted key."""
   config = make().copy_and_resolve_references()
+  # A config without this key is older than the new names.
+  name_of = code.recorded_config_key if "verifier" in config else str
   return {
-    code.recorded_name(key): json.loads(json.dumps(value))
+    name_of(key): json.loads(json.dumps(value))
     for key, value in _leaves(config.to_dict()).items()
   }
 

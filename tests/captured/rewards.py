@@ -169,10 +169,15 @@ def _applied(transform: Any) -> dict[str, Any]:
   return results
 
 
+def _mix() -> Callable:
+  """The function that builds one reward of several."""
+  return code.either(code.load("mix"), "mix", "make_reward")
+
+
 def _combination(rule: str) -> dict[str, Any]:
   """A rule with weights, gates and schedules, as a function and as a reward."""
   Term = code.find("combine", "Term")
-  combine, mix = code.find("combine", "combine"), code.find("mix", "mix")
+  combine, mix = code.find("combine", "combine"), _mix()
   get = code.find("rewards", "get")
   values = {
     name: jnp.asarray(rollouts.arrays()[name], jnp.float32)
@@ -207,7 +212,7 @@ def _combination(rule: str) -> dict[str, Any]:
 def _learned() -> dict[str, Any]:
   """Train steps of methods that a reward pays, one of them with a NaN score."""
   get, Term = code.find("rewards", "get"), code.find("combine", "Term")
-  mix, library = code.find("mix", "mix"), code.load("methods")
+  mix, library = _mix(), code.load("methods")
   rewards = {
     "vote": get("majority"),
     "price": get("adaptive_token_price", price=0.1),
@@ -217,7 +222,7 @@ def _learned() -> dict[str, Any]:
   results = {}
   for name, reward in (
     ("grpo", mix(rewards, terms)),
-    ("sum_form", mix({}, (), steps=steps)),
+    ("sum_form", mix({}, (), "sum", steps)),
     ("grpo", mix({"log": get("log_sigmoid")}, (Term("log"),))),
   ):
     method = dataclasses.replace(library.get(name), reward=reward)
@@ -251,7 +256,8 @@ def _rewarded(reward: Any) -> dict[str, Any]:
 def _weights() -> dict[str, Any]:
   """Weights of terms over training, by the schedules that a config can name."""
   make = code.find("build", "make_reward")
-  pay, term = (code.find("common config", name) for name in ("pay", "term"))
+  pay = code.either(code.load("common config"), "pay", "reward")
+  term = code.find("common config", "term")
   results = {}
   for schedule in ("constant", "linear", "cosine"):
     over = code.present_setting("over", inspect.signature(term).parameters)
@@ -266,4 +272,5 @@ def _weights() -> dict[str, Any]:
 
 def _paid(make: Callable) -> dict[str, Any]:
   """Returns the scores of a config's reward, with gates, weights and steps."""
-  return _rewarded(code.find("build", "make_reward")(make().mix))
+  block = code.either(make(), "mix", "reward")
+  return _rewarded(code.find("build", "make_reward")(block))

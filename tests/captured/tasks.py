@@ -108,7 +108,11 @@ def write(name: str, folder: pathlib.Path) -> dict[str, str]:
   writer = code.load(module)
   writer = getattr(writer, attribute) if attribute else writer
   data = str(writer.write(folder / "data"))
-  where = "path" if name == "jsonl" else "data_path"
+  task_name = name.partition("/")[0]
+  where = code.present_setting(
+    "path" if task_name == "jsonl" else "data_path",
+    code.load("tasks").settings(task_name),
+  )
   all_settings = {where: data, "cache": str(folder / "cache")}
   if name in WITH_TOKENIZER:
     code.load("small_chat").write(folder / "tokenizer")

@@ -109,7 +109,7 @@ MISTAKES = {
     ["model.vocab_size = 24", "25 tokens of countdown(count=3)", "at least 25"],
   ),
   "data path": (
-    [SMOKE, "--config.task=gsm8k", "--config.data.data_path=/no/such/folder"],
+    [SMOKE, "--config.task=gsm8k", "--config.data.folder=/no/such/folder"],
     ["'/no/such/folder'", "gsm8k_train.jsonl"],
   ),
   "batch on a mesh": (
@@ -244,8 +244,9 @@ def test_a_mistake_is_one_line_and_writes_nothing(name, tmp_path, capsys):
       ["key of config.base.rollout 'promts'", "did you mean 'prompts'?"],
     ),
     (
-      "config.mix = defaults.pay(a='verdict()'); config.mix.terms.a.wait = 2.0",
-      ["key of config.mix.terms.a 'wait'", "did you mean 'weight'?"],
+      "config.reward = defaults.reward(a='verdict()'); "
+      "config.reward.terms.a.wait = 2.0",
+      ["key of config.reward.terms.a 'wait'", "did you mean 'weight'?"],
     ),
   ],
 )
@@ -304,7 +305,7 @@ def test_a_workdir_that_cannot_be_created_is_one_line(capsys):
   assert "workdir /proc/run cannot be created" in line
 
 
-def test_no_data_path_names_the_variable(tmp_path, capsys, monkeypatch):
+def test_no_data_folder_names_the_variable(tmp_path, capsys, monkeypatch):
   monkeypatch.delenv("EXTREMUM_DATA", raising=False)
   args = [SMOKE, "--config.task=gsm8k", f"--workdir={tmp_path / 'run'}"]
   assert run.main(["run", *args]) == 2
@@ -319,7 +320,7 @@ def test_a_vocabulary_below_the_tokenizers(tmp_path, capsys):
   args = [
     SMOKE,
     "--config.task=gsm8k(vocab_size=300)",
-    f"--config.data.data_path={data}",
+    f"--config.data.folder={data}",
     f"--config.data.cache={tmp_path / 'cache'}",
     "--config.model.vocab_size=100",
     f"--workdir={tmp_path / 'run'}",

@@ -386,8 +386,11 @@ def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
   ("change", "message"),
   [
     ({"kv_heads": 3, "heads": 8}, "kv_heads = 3 must divide heads = 8"),
-    ({"head_dim": 5}, "head_dim = 5 times rope_fraction = 1.0 is 5.*even"),
-    ({"rope_fraction": 0.75}, "is 3, which must be even"),
+    (
+      {"head_dim": 5},
+      "head_dim . rope_fraction = 5 . 1.0 rotates 5 channels.*even",
+    ),
+    ({"rope_fraction": 0.75}, "rotates 3 channels.*must be even"),
     ({"layer_kinds": ("local",)}, "window = 0, but there are local layers"),
     ({"layer_kinds": ("glob",)}, "unknown layer kind 'glob'; did you mean"),
     ({"positions": "learned"}, "max_positions = 0 leaves no learned"),

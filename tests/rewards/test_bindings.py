@@ -266,7 +266,7 @@ def test_the_streams_moments_are_carried(judged):
 
 # Several as one.
 
-MIX = defaults.pay(
+MIXED_REWARD = defaults.reward(
   vote="majority()",
   likely=defaults.term("debiased_probability()", 0.5, gates=("vote",)),
   brief=defaults.term(
@@ -278,9 +278,9 @@ MIX = defaults.pay(
 )
 
 
-def with_mix(e, mix, **changes):
+def with_reward(e, reward, **changes):
   separate = dataclasses.replace(
-    e.method, reward=build.make_reward(mix), **changes
+    e.method, reward=build.make_reward(reward), **changes
   )
   return dataclasses.replace(e, methods={"policy": separate})
 
@@ -296,7 +296,7 @@ def trained(e, state=None):
 
 @pytest.fixture(scope="module")
 def mixed():
-  e = with_mix(experiment(rollout__samples=S), MIX)
+  e = with_reward(experiment(rollout__samples=S), MIXED_REWARD)
   state = e.init().replace(step=jnp.int32(4))
   new, metrics = trained(e, state)
   gather = jax.jit(
@@ -341,7 +341,7 @@ def test_passes_are_declared_and_their_cost_is_told(mixed):
   assert "reward/task" in mixed.metrics
 
 
-STATEFUL = defaults.pay(
+STATEFUL = defaults.reward(
   spread="min_max()",
   vote=defaults.term("majority()", 0.5),
   likely=defaults.term("mean_probability()", 0.5, gates=("vote",)),
@@ -363,19 +363,19 @@ def two_steps(e, fused=False):
 
 @pytest.fixture(scope="module")
 def after_two():
-  return two_steps(with_mix(experiment(rollout__samples=S), STATEFUL))
+  return two_steps(with_reward(experiment(rollout__samples=S), STATEFUL))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["fused", "microbatches", "eight devices"])
-def test_a_mix_is_the_same_however_the_step_is_cut(after_two, how):
+def test_a_reward_is_the_same_however_the_step_is_cut(after_two, how):
   changes = {"rollout__samples": S}
   if how == "microbatches":
     changes |= {"plan__microbatches": 2, "mesh__data": 4, "mesh__tensor": 2}
   e = build.build(small_run.config(task=CHAIN, **changes))
   if how != "eight devices":
     e = small_run.on_one_device(e)
-  result = two_steps(with_mix(e, STATEFUL), fused=how == "fused")
+  result = two_steps(with_reward(e, STATEFUL), fused=how == "fused")
   moments = after_two.method_state["reward/spread"]
   assert float(moments.count) == 2 * P * S
   for part in ("params", "method_state"):
@@ -395,7 +395,9 @@ def test_a_task_score_that_is_not_finite_is_named_whatever_is_paid():
     return judged.replace(scores=judged.scores.at[3, 2].set(jnp.nan))
 
   task = dataclasses.replace(e.task, score=broken)
-  e = with_mix(dataclasses.replace(e, task=task), defaults.pay(a="verdict()"))
+  e = with_reward(
+    dataclasses.replace(e, task=task), defaults.reward(a="verdict()")
+  )
   new, metrics = trained(e)
   assert int(metrics["guard/bad_sample"]) == 2
   jax.tree.map(np.testing.assert_array_equal, new.params, e.init().params)
@@ -412,7 +414,7 @@ def test_a_forecast_that_nobody_stated_is_the_worst(judged):
 
 def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
   mixed = build.make_reward(
-    defaults.pay(steps="outcome_centered()", worst="worst_step()")
+    defaults.reward(step_reward="outcome_centered()", worst="worst_step()")
   )
   init = {name: t.init() for name, t in mixed.transforms.items()}
   result, _ = mixed.apply(judged.rollout, init)
@@ -428,14 +430,14 @@ def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
 def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
   e = experiment(rollout__samples=S)
   reference, _ = trained(e)
-  same, _ = trained(with_mix(e, defaults.pay(task="task()")))
+  same, _ = trained(with_reward(e, defaults.reward(task="task()")))
   jax.tree.map(np.testing.assert_array_equal, reference.params, same.params)
 
 
 def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
   e = experiment(rollout__samples=S)
   nan = transforms.transform(takes="none", gives="sample")(_not_finite)()
-  reward = combine.mix({"broken": nan}, (combine.Term("broken"),))
+  reward = combine.make_reward({"broken": nan}, (combine.Term("broken"),))
   separate = dataclasses.replace(e.method, reward=reward)
   broken = dataclasses.replace(e, methods={"policy": separate})
   state = broken.init()
@@ -454,7 +456,9 @@ def test_step_scores_may_come_from_a_reward():
   """Tests that the method learns from the replaced scores."""
   e = experiment(rollout__samples=S, method="sum_form")
   reference, _ = trained(e)
-  paid, metrics = trained(with_mix(e, defaults.pay(steps="outcome_centered()")))
+  paid, metrics = trained(
+    with_reward(e, defaults.reward(step_reward="outcome_centered()"))
+  )
   assert np.isfinite(float(metrics["loss/total"]))
   leaves = zip(
     jax.tree.leaves(reference.params), jax.tree.leaves(paid.params), strict=True
@@ -465,56 +469,65 @@ def test_step_scores_may_come_from_a_reward():
 @pytest.mark.parametrize(
   ("changes", "says"),
   [
-    ({"mix": defaults.pay(a="majorty()")}, "did you mean 'majority'"),
-    ({"mix": defaults.pay(a="majority(treshold=1)")}, "'threshold'"),
-    ({"mix": defaults.pay(a="majority(threshold='a')")}, "must be float"),
-    ({"mix": defaults.pay(a="ceiling()")}, "needs a value of 'highest'"),
-    ({"mix": defaults.pay("summ", a="task()")}, "'sum'"),
-    ({"mix": defaults.pay(a=defaults.term("", 1.0))}, "unknown reward 'a'"),
+    ({"reward": defaults.reward(a="majorty()")}, "did you mean 'majority'"),
+    ({"reward": defaults.reward(a="majority(treshold=1)")}, "'threshold'"),
+    ({"reward": defaults.reward(a="majority(threshold='a')")}, "must be float"),
+    ({"reward": defaults.reward(a="ceiling()")}, "needs a value of 'highest'"),
+    ({"reward": defaults.reward("summ", a="task()")}, "'sum'"),
     (
-      {"mix": defaults.pay(a=defaults.term("task()", gates=("right",)))},
+      {"reward": defaults.reward(a=defaults.term("", 1.0))},
+      "unknown reward 'a'",
+    ),
+    (
+      {"reward": defaults.reward(a=defaults.term("task()", gates=("right",)))},
       "unknown reward 'right'",
     ),
     (
       {
-        "mix": defaults.pay(
+        "reward": defaults.reward(
           a=defaults.term("task()", schedule="linaer", schedule_steps=3)
         )
       },
       "'linear'",
     ),
     (
-      {"mix": defaults.pay(a=defaults.term("task()", schedule="linear"))},
+      {"reward": defaults.reward(a=defaults.term("task()", schedule="linear"))},
       "schedule_steps = 0 must be at least 1",
     ),
-    ({"mix": defaults.pay(a="component(name='answer')")}, "'answered'"),
-    ({"mix": defaults.pay(a="gains()")}, "give a sample signal"),
-    ({"mix": defaults.pay(steps="gains()")}, "sampler/prompt_values"),
-    ({"mix": defaults.pay(steps="task()")}, "give a step signal"),
+    ({"reward": defaults.reward(a="component(name='answer')")}, "'answered'"),
+    ({"reward": defaults.reward(a="gains()")}, "give a sample signal"),
+    (
+      {"reward": defaults.reward(step_reward="gains()")},
+      "sampler/prompt_values",
+    ),
+    ({"reward": defaults.reward(step_reward="task()")}, "give a step signal"),
     ({"rollout.sampler": "greeedy()"}, "'greedy'"),
     ({"rollout.sampler": "prefix_values(continuations=0)"}, "at least 1"),
     ({"rollout.sampler": "prefix_values(continuations=2.5)"}, "must be int"),
     ({"rollout.sampler": "greedy(continuations=2)"}, "available: none"),
     ({"task": "chain(operations=2)"}, "view 'reference'"),
-    ({"reward": "mine:judge"}, "chain has its own verifier"),
-    ({"data.path": "mine.jsonl"}, "chain reads no file of the user"),
+    ({"verifier": "mine:judge"}, "chain has its own verifier"),
+    ({"data.file": "mine.jsonl"}, "chain reads no file of the user"),
     (
-      {"mix": defaults.pay(answered="task()")},
+      {"reward": defaults.reward(answered="task()")},
       "already has a component 'answered'",
     ),
     (
-      {"mix": defaults.pay(a=defaults.term("task()", schedule_steps=5))},
+      {"reward": defaults.reward(a=defaults.term("task()", schedule_steps=5))},
       "constant schedule",
     ),
-    ({"mix": defaults.pay("summ")}, "'sum'"),
+    ({"reward": defaults.reward("summ")}, "'sum'"),
     ({"rollout.sampler": "prefix_values(prover='judge')"}, "available: policy"),
     (
-      {"mix": defaults.pay(a="task()"), "method": "min_form"},
+      {"reward": defaults.reward(a="task()"), "method": "min_form"},
       "not from scores",
     ),
-    ({"mix": defaults.pay(a="task()"), "method": "remax"}, "greedy sample"),
     (
-      {"mix": defaults.pay(steps="outcome_centered()")},
+      {"reward": defaults.reward(a="task()"), "method": "remax"},
+      "greedy sample",
+    ),
+    (
+      {"reward": defaults.reward(step_reward="outcome_centered()")},
       "reads no step scores",
     ),
   ],
@@ -522,7 +535,7 @@ def test_step_scores_may_come_from_a_reward():
 def test_mistakes_are_found_before_anything_runs(changes, says):
   config = small_run.config(task=CHAIN)
   if "task" in changes:
-    config.mix = defaults.pay(a="probability()")
+    config.reward = defaults.reward(a="probability()")
   with config.unlocked():
     config.update_from_flattened_dict(changes)
   with pytest.raises(ValueError, match=r"^.+$") as error:
@@ -607,7 +620,9 @@ def test_the_chained_task_continues_from_its_steps():
     rollout__samples=2,
     rollout__sampler="prefix_values(continuations=2, steps=3)",
   )
-  e = with_mix(e, defaults.pay(steps="gains()"), sampler=e.method.sampler)
+  e = with_reward(
+    e, defaults.reward(step_reward="gains()"), sampler=e.method.sampler
+  )
   assert "sampler/values" in e.method.sampler.gives
   _, metrics = trained(e)
   assert np.isfinite(float(metrics["loss/total"]))

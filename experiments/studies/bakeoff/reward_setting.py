@@ -94,7 +94,7 @@ class RewardSetting(method_setting.MethodSetting):
     shared = method_table.make_row(
       name, family, outcome, training_cost, provenance
     )
-    return reward_table.make_row(shared, arm.config.mix, outcome)
+    return reward_table.make_row(shared, arm.config.reward, outcome)
 
   def table(
     self,

@@ -64,20 +64,20 @@ class Row(method_table.Row):
 
 
 def make_row(
-  shared: method_table.Row, mix: ml_collections.ConfigDict, outcome: Outcome
+  shared: method_table.Row, reward: ml_collections.ConfigDict, outcome: Outcome
 ) -> Row:
   """Makes the row of an outcome.
 
   Args:
     shared: row with the columns that every bake-off has.
-    mix: the config's `mix`, which defines the reward.
+    reward: the block `reward` of the config.
     outcome: outcome whose series are the metrics of each training step.
   """
   if not outcome.series:
     missing = np.full((len(shared.steps), 2), np.nan)
     return _extend(shared, missing, missing)
   with_proxy = dataclasses.replace(
-    outcome, series={**outcome.series, "proxy": proxy(mix, outcome.series)}
+    outcome, series={**outcome.series, "proxy": proxy(reward, outcome.series)}
   )
   starts_and_ends = [
     np.stack([with_proxy.first(name), with_proxy.last(name)], -1)
@@ -96,7 +96,7 @@ def _extend(
 
 
 def proxy(
-  mix: ml_collections.ConfigDict, series: Mapping[str, np.ndarray]
+  reward: ml_collections.ConfigDict, series: Mapping[str, np.ndarray]
 ) -> np.ndarray:
   """Returns the mean reward of a sample at every training step.
 
@@ -107,19 +107,20 @@ def proxy(
   steps, it is their sum over a sample.
 
   Args:
-    mix: the config's `mix`; without terms, the method defines the reward.
+    reward: the block `reward` of the config. If it has no terms, the method
+      defines the reward.
     series: `{metric: [seeds, steps]}`.
 
   Returns:
     `[seeds, steps]`.
   """
-  if not mix.terms:
+  if not reward.terms:
     return series[multi_seed.STEP_REWARD]
-  if mix.rule not in ("sum", "z_scores"):
+  if reward.rule not in ("sum", "z_scores"):
     return series["reward/mean"]
   return sum(
     series[f"reward/weight/{name}"][:, :1] * series[f"score/{name}/mean"]
-    for name in mix.terms
+    for name in reward.terms
   )
 
 

@@ -164,7 +164,7 @@ def build_experiment(steps_per_dispatch: int, prompts: int) -> Experiment:
   config.rollout.prompts = config.evaluation.batch = prompts
   # The random term makes scores of a group differ, so that gradients are not
   # zero.
-  config.mix = defaults.pay(right="task()", luck="coins(probability=0.1)")
+  config.reward = defaults.reward(right="task()", luck="coins(probability=0.1)")
   return build.build(config)
 
 

@@ -28,7 +28,7 @@ def make(
   """
   P, S, L, T = prompts, samples, prompt_length, max_tokens
   key = jax.random.key(seed)
-  prompt_key, completion_key, score_key = jax.random.split(key, 3)
+  prompt_key, completion_key, score_key, sample_key = jax.random.split(key, 4)
   return types.Rollout(
     tokens=types.Tokens(
       prompts=jax.random.randint(prompt_key, (P, L), 0, vocab_size),
@@ -43,6 +43,6 @@ def make(
     scores=jax.random.uniform(score_key, (P, S)),
     correct=jnp.full((P, S), -1, jnp.int8),
     prompt_ids=jnp.arange(P, dtype=jnp.int32),
-    keys=jax.random.split(key, P),
+    keys=jax.random.split(sample_key, P),
     step=jnp.zeros((), jnp.int32),
   )

@@ -61,7 +61,7 @@ SOLUTIONS: dict[str, Callable[[str], str]] = {
 @text_task.with_text_options(prompt_length=None, completion_length=None)
 def gsm8k(
   options: TextOptions,
-  data_path: str | None = None,
+  folder: str | None = None,
   solution: str = "equations",
   reference: bool = False,
 ) -> Task:
@@ -86,7 +86,7 @@ def gsm8k(
       `completion_length` is 128 with the trained BPE, enough for the
       calculations of every test solution, and 512 with a tokenizer from a
       folder, enough for the prose of every test solution.
-    data_path: folder of `gsm8k_train.jsonl` and `gsm8k_test.jsonl`. None reads
+    folder: folder of `gsm8k_train.jsonl` and `gsm8k_test.jsonl`. None reads
       the folder from `$EXTREMUM_DATA`. With a tokenizer from a folder, the test
       file is enough for evaluation.
     solution: form of the solutions in demonstrations: "equations" for the
@@ -110,7 +110,7 @@ def gsm8k(
     completion_length=options.completion_length or default_completion,
   )
   required = ("test",) if options.tokenizer else json_lines.SPLITS
-  files = json_lines.find("gsm8k", data_path, required)
+  files = json_lines.find("gsm8k", folder, required)
   lines = tfds.read(files, options.cache, FIELDS)
   return text_task.build(
     "gsm8k",

@@ -49,7 +49,7 @@ INSTRUCTION = (
 @text_task.with_text_options(prompt_length=1024, completion_length=1024)
 def humaneval(
   options: TextOptions,
-  data_path: str | None = None,
+  folder: str | None = None,
   dataset: str = "humaneval",
   workers: int | None = None,
   timeout: float = 10.0,
@@ -60,7 +60,7 @@ def humaneval(
   Args:
     options: settings of all text tasks. The task's own instruction asks for the
       complete function, and is used in conversations only.
-    data_path: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
+    folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
     dataset: beginning of the files' names; see `json_lines.find`. The test
       file, `HumanEval.jsonl.gz` or `humaneval_test.jsonl`, is enough for
       evaluation with a tokenizer from a folder. Training needs
@@ -90,7 +90,7 @@ def humaneval(
   is_conversation = bool(options.tokenizer) and prompting.is_conversation(
     tokenizer.load(options.tokenizer), options.chat
   )
-  files = json_lines.find(dataset, data_path)
+  files = json_lines.find(dataset, folder)
   limits = sandbox.Limits(seconds=timeout, cpu_seconds=math.ceil(timeout / 2))
   return text_task.build(
     dataset,

@@ -52,7 +52,7 @@ PARTS = ("strict", "loose", "all_loose")
 @text_task.with_text_options(completion_length=1024)
 def instructions(
   options: TextOptions,
-  data_path: str | None = None,
+  folder: str | None = None,
   dataset: str = "ifeval",
   workers: int = 4,
   timeout: float = 10.0,
@@ -61,7 +61,7 @@ def instructions(
 
   Args:
     options: settings of all text tasks.
-    data_path: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
+    folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
     dataset: beginning of the files' names; see `json_lines.find`. The test file
       is enough for evaluation with a tokenizer from a folder.
     workers: number of processes that judge completions.
@@ -76,7 +76,7 @@ def instructions(
     ValueError: if data is missing, a line has another form, an instruction is
       unknown or lacks an argument, or `text_task.build` refuses the problems.
   """
-  files = json_lines.find(dataset, data_path)
+  files = json_lines.find(dataset, folder)
   splits = {
     split: [_example(*line) for line in json_lines.read(file)]
     for split, file in files.items()

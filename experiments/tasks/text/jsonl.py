@@ -1,20 +1,20 @@
 """A user's own problems, judged by a user's own function, without a new task.
 
 A line of the file is a JSON object with a `prompt` (or `question`). Optional
-keys are `answer`, the reference answer of the reward, a number or a text;
+keys are `answer`, the reference answer of the verifier, a number or a text;
 `solution`, the completion that demonstrations show; and any other keys, whose
-values the reward can read (`least` in the example).
+values the verifier can read (`least` in the example).
 
   {"prompt": "Capital of France?", "answer": "Paris"}
   {"prompt": "Name three primes.", "least": 100}
 
-The reward is named as `module:function`; Python must find the module from the
+The verifier is named as `module:function`; Python must find the module from the
 current directory. The function is a verifier: it has the interface of
 `rewards.verifiers`. The decorator `each` makes a verifier from a function that
 scores a single completion. Its parameters are `completion`, `prompt`, `answer`,
 or keys of the line, and it is called with those that it has:
 
-  # my_reward.py
+  # my_verifier.py
   from rewards.verifiers import each
 
   @each
@@ -23,10 +23,11 @@ or keys of the line, and it is called with those that it has:
     numbers = [int(x) for x in words if x.isdecimal() and len(x) < 20]
     return float(len(numbers) == len(words) and min(numbers) >= least)
 
-The reward runs in worker processes with a time limit, so it may hang or crash.
+The verifier runs in worker processes with a time limit, so it may hang or
+crash.
 A completion for which it raises an error is unscored: it is left out of
 training, counted, and the reason is logged. For a completion that it cannot
-read, the reward should return 0 instead, since leaving it out lowers no
+read, the verifier should return 0 instead, since leaving it out lowers no
 probability. A completion without an end token, or with a blank text, scores 0
 without a call of the reward. `rewards.verifiers.maths:verify` cannot read some
 references (no mathematics), nor can `rewards.verifiers.numbers:verify` (no
@@ -39,7 +40,7 @@ problem from one split to the other, and equal prompts are in the same split.
 Usage:
   python -m experiments.run --config experiments/configs/recipe.py:NAME \\
     --config.policy.path=FOLDER --config.task=jsonl \\
-    --config.data.path=problems.jsonl --config.reward=my_reward:large \\
+    --config.data.file=problems.jsonl --config.verifier=my_verifier:large \\
     --config.evaluation.problems=32
 """
 
@@ -62,9 +63,9 @@ from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
 from rl import registry
 
-REWARD = "rewards.verifiers.match:normalized"
+DEFAULT_VERIFIER = "rewards.verifiers.match:normalized"
 PROMPT_KEYS = ("prompt", "question")
-# Examples of each split that are judged to find out which parts a reward has.
+# Examples of each split that are judged to find out which parts a verifier has.
 _NUM_PROBES = 4
 
 # Examples, each with its location "NAME line 3" for messages.
@@ -74,9 +75,9 @@ _Located = list[tuple[str, Example]]
 @text_task.with_text_options()
 def jsonl(
   options: TextOptions,
-  path: str = "",
-  reward: str = "",
-  test_path: str = "",
+  file: str = "",
+  verifier: str = "",
+  test_file: str = "",
   test_fraction: float = 0.1,
   parts: Sequence[str] = (),
   workers: int = 4,
@@ -87,41 +88,41 @@ def jsonl(
   """Builds a task of problems from a file, judged by a named function.
 
   The reference answer of a line is its `answer`, or else its `solution`; it is
-  also the gold completion. A line needs neither if the reward does not read a
+  also the gold completion. A line needs neither if the verifier does not read a
   reference.
 
   Args:
     options: settings of all text tasks.
-    path: file of the problems to train on. "" makes a task for evaluation
+    file: file of the problems to train on. "" makes a task for evaluation
       alone.
-    reward: "module:function". "" is `rewards.verifiers.match:normalized`: a
+    verifier: "module:function". "" is `rewards.verifiers.match:normalized`: a
       completion is right if it has the words of the reference, in any letter
       case and with any punctuation.
-    test_path: file of the held-out problems. "" holds out a part of `path`.
-    test_fraction: share of the prompts of `path` that is held out; unused with
-      `test_path`.
-    parts: names in the reward's `Outcome.parts` that are logged as components.
-      If there are any, a few references are judged when the task is built, to
-      check that the reward has these parts.
+    test_file: file of the held-out problems. "" holds out a part of `file`.
+    test_fraction: share of the prompts of `file` that is held out; unused with
+      `test_file`.
+    parts: names in the verifier's `Outcome.parts` that are logged as
+      components. If there are any, a few references are judged when the task
+      is built, to check that the verifier has these parts.
     workers: number of processes that judge completions.
     timeout: seconds to judge one completion. A completion that takes longer is
       unscored.
     memory: bytes of address space of one process, including the modules that
-      the reward imports.
-    start_timeout: seconds for a process to import the reward.
+      the verifier imports.
+    start_timeout: seconds for a process to import the verifier.
 
   Raises:
-    ValueError: if a file or the reward is missing or has another form, the
-      reward lacks a part, no problem is held out, or `text_task.build` refuses
-      the problems.
+    ValueError: if a file or the verifier is missing or has another form, the
+      verifier lacks a part, no problem is held out, or `text_task.build`
+      refuses the problems.
   """
-  reward = reward or REWARD
-  verify = load_reward(reward)
+  verifier = verifier or DEFAULT_VERIFIER
+  verify = load_verifier(verifier)
   splits, files = _read_splits(
-    path, test_path, test_fraction, needs_answer=reward == REWARD
+    file, test_file, test_fraction, needs_answer=verifier == DEFAULT_VERIFIER
   )
   for examples in splits.values():
-    _check_reward(reward, verify, examples)
+    _check_verifier(verifier, verify, examples)
   pool = Pool(
     verify,
     workers=workers,
@@ -130,10 +131,10 @@ def jsonl(
     start_timeout=start_timeout,
   )
   if parts:
-    _check_parts(reward, verify, pool, parts, splits)
+    _check_parts(verifier, verify, pool, parts, splits)
   description = [
     f"{name}={epath.Path(value).name!r}"
-    for name, value in (("path", path), ("test_path", test_path))
+    for name, value in (("file", file), ("test_file", test_file))
     if value
   ]
   return text_task.build(
@@ -146,31 +147,31 @@ def jsonl(
     pool,
     parts=parts,
     files=files,
-    description=", ".join([*description, f"reward={reward!r}"]),
+    description=", ".join([*description, f"verifier={verifier!r}"]),
   )
 
 
-# --- The reward ---------------------------------------------------------------
+# --- The verifier -------------------------------------------------------------
 
 
-def load_reward(reward: str) -> Callable[..., Any]:
+def load_verifier(verifier: str) -> Callable[..., Any]:
   """Imports the function that "module:function" names.
 
   Raises:
     ValueError: if the text has another form, the module cannot be imported, or
       it has no such function.
   """
-  module_name, _, name = reward.partition(":")
+  module_name, _, name = verifier.partition(":")
   if not (module_name and name.isidentifier()):
     raise ValueError(
-      f"reward {reward!r} has not the form 'module:function'; allowed: "
-      f"'my_reward:large', for example, or the default {REWARD!r}"
+      f"verifier {verifier!r} has not the form 'module:function'; allowed: "
+      f"'my_verifier:large', for example, or the default {DEFAULT_VERIFIER!r}"
     )
   try:
     module = importlib.import_module(module_name)
   except (Exception, SystemExit) as error:
     problem = _import_problem(module_name, error)
-    raise ValueError(f"reward {reward!r}: {problem}") from error
+    raise ValueError(f"verifier {verifier!r}: {problem}") from error
   if not hasattr(module, name):
     public = [
       key
@@ -180,11 +181,11 @@ def load_reward(reward: str) -> Callable[..., Any]:
     problem = registry.describe_unknown(
       f"function of {module_name}", name, public
     )
-    raise ValueError(f"reward {reward!r}: {problem}")
+    raise ValueError(f"verifier {verifier!r}: {problem}")
   function = getattr(module, name)
   if not callable(function):
     raise ValueError(
-      f"reward {reward!r} is {function!r}, which cannot be called; name a "
+      f"verifier {verifier!r} is {function!r}, which cannot be called; name a "
       "function"
     )
   return function
@@ -199,22 +200,22 @@ def _import_problem(module_name: str, error: BaseException) -> str:
     f"{module_name}.".startswith(f"{missing_name}.")
   ):
     local = sorted(file.stem for file in epath.Path().glob("*.py"))
-    importable = [*local, REWARD.partition(":")[0]]
+    importable = [*local, DEFAULT_VERIFIER.partition(":")[0]]
     return registry.describe_unknown("module", module_name, importable)
   message = " ".join(str(error).split())
   return f"importing {module_name!r} raises {type(error).__name__}: {message}"
 
 
-def _check_reward(
-  reward: str, verify: Callable[..., Any], examples: _Located
+def _check_verifier(
+  verifier: str, verify: Callable[..., Any], examples: _Located
 ) -> None:
-  """Checks that the reward can be called with the values of every line."""
+  """Checks that the verifier can be called with the values of every line."""
   if not isinstance(verify, Each):
     try:
       inspect.signature(verify).bind([])
     except TypeError:
       raise ValueError(
-        f"reward {reward!r} cannot be called with a list of items alone; "
+        f"verifier {verifier!r} cannot be called with a list of items alone; "
         "allowed: verify(items), or a function of one item with the decorator "
         "@each of rewards.verifiers"
       ) from None
@@ -229,24 +230,24 @@ def _check_reward(
     for name in verify.required:
       if name not in names:
         problem = registry.describe_unknown("parameter", name, names)
-        raise ValueError(f"reward {reward!r}, {location}: {problem}")
+        raise ValueError(f"verifier {verifier!r}, {location}: {problem}")
 
 
 def _check_parts(
-  reward: str,
+  verifier: str,
   verify: Callable[..., Any],
   pool: Pool,
   parts: Sequence[str],
   splits: Mapping[str, _Located],
 ) -> None:
-  """Checks that the reward has the named parts, by judging a few references.
+  """Checks that the verifier has the named parts, by judging a few references.
 
   A part is accepted if at least one outcome has it. If the verdicts of all
   references are unknown and no outcome has a part, all names are accepted,
   because they cannot be checked.
 
   Args:
-    reward: name of the reward, for the message.
+    verifier: name of the verifier, for the message.
     verify: the reward. One that `each` made has no parts, so every name is
       refused.
     pool: worker processes that call the reward.
@@ -282,42 +283,42 @@ def _check_parts(
     try:
       outcomes = pool(items)
     except RuntimeError as error:  # the worker processes do not start
-      raise ValueError(f"reward {reward!r}: {error}") from None
+      raise ValueError(f"verifier {verifier!r}: {error}") from None
     available = {name for outcome in outcomes for name in outcome.parts}
     if not available and all(outcome.verdict < 0 for outcome in outcomes):
       return
   for name in parts:
     if name not in available:
       problem = registry.describe_unknown("part", name, sorted(available))
-      raise ValueError(f"reward {reward!r}: {problem}")
+      raise ValueError(f"verifier {verifier!r}: {problem}")
 
 
 # --- The file -----------------------------------------------------------------
 
 
 def _read_splits(
-  path: str, test_path: str, test_fraction: float, needs_answer: bool
+  file: str, test_file: str, test_fraction: float, needs_answer: bool
 ) -> tuple[dict[str, _Located], dict[str, epath.Path]]:
   """Returns the examples of each split, and the file of each split.
 
   Args:
-    path, test_path, test_fraction: same as in `jsonl`.
+    file, test_file, test_fraction: same as in `jsonl`.
     needs_answer: whether every line must have a reference answer.
   """
-  if not (path or test_path):
+  if not (file or test_file):
     raise ValueError(
-      "jsonl has no file; allowed: --config.data.path=FILE, or "
-      "'jsonl(path=FILE)', of lines with 'prompt' and 'answer'"
+      "jsonl has no file; allowed: --config.data.file=FILE, or "
+      "'jsonl(file=FILE)', of lines with 'prompt' and 'answer'"
     )
   files = {
     split: epath.Path(name).expanduser()
-    for split, name in (("train", path), ("test", test_path))
+    for split, name in (("train", file), ("test", test_file))
     if name
   }
   splits = {
     split: _read_examples(file, needs_answer) for split, file in files.items()
   }
-  if test_path:
+  if test_file:
     # `text_task.build` checks that two files share no prompt.
     return splits, files
   train, test = _hold_out(splits["train"], test_fraction)
@@ -327,7 +328,7 @@ def _read_splits(
       raise ValueError(
         f"test_fraction={test_fraction} of the {len(train) + len(test)} "
         f"problems of {files['train'].name} leaves none for the {split} split; "
-        "change test_fraction, or name a test_path"
+        "change test_fraction, or name a test_file"
       )
   return splits, dict.fromkeys(splits, files["train"])
 
@@ -400,8 +401,8 @@ def _example(
   solution = _text_or_number(location, "solution", line.pop("solution", None))
   if needs_answer and not (answer or solution):
     raise ValueError(
-      f"{location} has neither 'answer' nor 'solution', with which {REWARD!r} "
-      "compares; name a reward that needs none"
+      f"{location} has neither 'answer' nor 'solution', with which "
+      f"{DEFAULT_VERIFIER!r} compares; name a verifier that needs none"
     )
   return Example(
     prompt.strip(),

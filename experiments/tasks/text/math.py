@@ -42,7 +42,7 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 @text_task.with_text_options(completion_length=1024)
 def math(
   options: TextOptions,
-  data_path: str | None = None,
+  folder: str | None = None,
   dataset: str = "math",
   reference: bool = False,
   workers: int = 4,
@@ -57,7 +57,7 @@ def math(
 
   Args:
     options: settings of all text tasks.
-    data_path: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
+    folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
     dataset: beginning of the files' names, `math_train.jsonl` and
       `math_test.jsonl`. A test file alone, such as `math500_test.jsonl`, is a
       task for evaluation; it needs a tokenizer from a folder.
@@ -71,7 +71,7 @@ def math(
     ValueError: if data is missing, a line has another form, a limit is not
       positive, or `text_task.build` refuses the problems.
   """
-  files = json_lines.find(dataset, data_path)
+  files = json_lines.find(dataset, folder)
   lines = tfds.read(files, options.cache, FIELDS, OPTIONAL)
   return text_task.build(
     dataset,

@@ -64,7 +64,7 @@ _TABLES = (
 @text_task.with_text_options(prompt_length=2048)
 def sql(
   options: TextOptions,
-  data_path: str | None = None,
+  folder: str | None = None,
   dataset: str = "sql",
   workers: int = 4,
   timeout: float = 30.0,
@@ -73,7 +73,7 @@ def sql(
 
   Args:
     options: settings of all text tasks.
-    data_path: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
+    folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
     dataset: beginning of the files' names; see `json_lines.find`. The test file
       is enough for evaluation with a tokenizer from a folder.
     workers: number of processes that judge completions.
@@ -87,7 +87,7 @@ def sql(
       be read, no problem remains, or `text_task.build` refuses the problems.
   """
   splits, notes = {}, []
-  files = json_lines.find(dataset, data_path)
+  files = json_lines.find(dataset, folder)
   for split, file in files.items():
     lines = json_lines.read(file)
     examples = [

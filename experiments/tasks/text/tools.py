@@ -53,14 +53,14 @@ NO_CALL = "No tool is needed."
 @text_task.with_text_options(prompt_length=2048)
 def tools(
   options: TextOptions,
-  data_path: str | None = None,
+  folder: str | None = None,
   dataset: str = "tools",
 ) -> Task:
   """Prompts, tools and reference calls from local files.
 
   Args:
     options: settings of all text tasks.
-    data_path: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
+    folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
     dataset: beginning of the files' names; see `json_lines.find`. The test file
       is enough for evaluation with a tokenizer from a folder.
 
@@ -68,7 +68,7 @@ def tools(
     ValueError: if data is missing, a line has another form, the calls of an
       answer cannot be read, or `text_task.build` refuses the problems.
   """
-  files = json_lines.find(dataset, data_path)
+  files = json_lines.find(dataset, folder)
   return text_task.build(
     dataset,
     {

@@ -38,7 +38,13 @@ def strict_min_form(
   Source: Cheng et al. 2025, Stop Summation (PURE), strict min-form.
 
   Args:
-    verifiable, labelled, horizon, clip: same as in `min_form`.
+    verifiable: weight of the leave-one-out advantage of the verdicts, of
+      samples whose verdict is known; 0 leaves it out.
+    labelled: share of the prompts whose verdicts are used. It has no effect if
+      `verifiable` is 0.
+    horizon: the longest completion in tokens; None takes T, the padded length
+      of the batch.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
     ValueError: if `labelled` is not in [0, 1].

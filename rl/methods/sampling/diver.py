@@ -135,14 +135,14 @@ def diversity(rollout: types.Rollout, kind: str) -> np.ndarray:
 
 @transform(takes="sample", needs=lambda kind, **_: {diversity_need(kind)})
 def plus_diversity(
-  signal: Array, rollout: types.Rollout, *, kind: str, steps: int
+  signal: Array, rollout: types.Rollout, *, kind: str, bonus_steps: int
 ) -> Array:
-  """Returns R + min(diversity, cap) for right samples during the first steps.
+  """Returns R + min(diversity, cap) for right samples, and R for all others.
 
-  `steps` counts training steps; after these, and for other samples, it is R.
+  After `bonus_steps` training steps it returns R for all samples.
   """
   bonus = jnp.minimum(rollout.extras[diversity_need(kind)], CAPS[kind])
-  has_bonus = (rollout.correct == 1) & (rollout.step < steps)
+  has_bonus = (rollout.correct == 1) & (rollout.step < bonus_steps)
   return jnp.where(
     rollout.sample_mask, signal + jnp.where(has_bonus, bonus, 0.0), 0
   )
@@ -160,7 +160,7 @@ def diversity_need(kind: str) -> scoring.Need:
 
 def diver(
   kind: str = "bleu",
-  steps: int = 100,
+  bonus_steps: int = 100,
   low: float = 0.2,
   high: float = 0.28,
   ddof: int = 1,
@@ -178,15 +178,16 @@ def diver(
   over the tokens of all samples, without a KL.
   Deviation: the paper's n-grams are those of the first 1000 characters; in this
   implementation they are of tokens, of whole samples.
-  Left out: the paper's mix of both kinds, in which the second is multiplied by
-  the accuracy of the group; a cosine decay of the bonus; the potential-based
-  form.
+  Left out: the paper's sum of both kinds, in which the kind "steps" is
+  multiplied by the accuracy of the group; a cosine decay of the bonus; the
+  potential-based form.
   Source: DIVER: Diversity-Incentivized Exploration for Versatile Reasoning,
   2025.
 
   Args:
     kind: kind of the diversity d, "bleu" or "steps".
-    steps: number of training steps, from the start of the run, with a bonus.
+    bonus_steps: number of training steps, from the start of the run, in which
+      right samples earn the bonus.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
 
@@ -197,7 +198,7 @@ def diver(
     raise ValueError(registry.describe_unknown("kind", kind, CAPS))
   return Method(
     advantage=chain(
-      scores(), plus_diversity(kind, steps), group_normalize(ddof)
+      scores(), plus_diversity(kind, bonus_steps), group_normalize(ddof)
     ),
     loss=policy_gradient(ppo_clip(low, high)),
   )

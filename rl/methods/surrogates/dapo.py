@@ -29,17 +29,19 @@ def dapo(
   long samples: the score falls by up to 1 over the last `cache` tokens before
   `max_length` (soft overlong punishment). Samples are trained on if EOS ended
   them (overlong filtering) and their group has a right and a wrong verdict
-  (dynamic sampling). The filters read verdicts, which the penalty does not
-  change. The loss is PPO-clip with different ranges below and above 1
-  (clip-higher), averaged over the tokens of all samples that are trained on.
+  (dynamic sampling); the penalty changes scores, not verdicts. The loss
+  is PPO-clip with different ranges below and above 1 (clip-higher), averaged
+  over the tokens of all samples that are trained on.
   Deviation: the paper samples until the batch is full of groups that pass the
   filter; this implementation drops the other groups.
   Source: Yu et al. 2025, DAPO.
 
   Args:
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    max_length, cache: same as in `soft_overlong`; the defaults are the lengths
-      of the paper, which samples of shorter tasks never reach.
+    max_length: number of tokens at which the penalty reaches 1. The default is
+      the paper's, which samples of shorter tasks never reach.
+    cache: number of tokens before `max_length` over which the penalty grows
+      from 0 to 1 (L_cache in the paper).
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(

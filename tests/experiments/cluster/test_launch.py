@@ -17,7 +17,7 @@ RUN = [
   "experiments/configs/demo.py",
   "--workdir=gs://bucket/a run",
   "--config.method=max_at_k(k=8)",
-  '--config.mix=it\'s "$HOME" & *\\',
+  '--config.reward=it\'s "$HOME" & *\\',
 ]
 SLICE = ["--name=pod", "--zone=us-west4-a", "--project", "mine"]
 TYPED = [*SLICE, "--type=v5litepod-16"]

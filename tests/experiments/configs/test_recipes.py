@@ -59,7 +59,7 @@ def test_every_recipe_builds(choice, data):
   config = recipe.get_config(recipe_name(*choice))
   assert f"`{dataset}_train.jsonl`" in recipe.__doc__
   assert f"`{dataset}_test.jsonl`" in recipe.__doc__
-  config.data.data_path = str(data)
+  config.data.folder = str(data)
   config.data.cache = str(data / "cache")
   config.evaluation.problems = 7  # all of them
   e = build.build(config)

@@ -13,7 +13,7 @@ from experiments.configs import method as method_configs
 from experiments.configs import reward as reward_configs
 from experiments.training import build
 
-_CONTROL = "a control to be run beside any config, as a term of its mix"
+_CONTROL = "a control to be run beside any config, as a term of its reward"
 # Rewards without a config: no embedded task provides what they read, or they
 # are controls.
 LACKING = {
@@ -48,7 +48,7 @@ def test_every_config_can_run(name):
 
 
 def test_no_entry_has_a_key_that_nothing_reads():
-  allowed = {"family", "summary", "rule", "terms", "steps"}
+  allowed = {"family", "summary", "rule", "terms", "step_reward"}
   allowed |= {"task", "method", "sampler"}
   for name, entry in reward_configs.ENTRIES.items():
     assert entry.keys() <= allowed, name
@@ -56,8 +56,8 @@ def test_no_entry_has_a_key_that_nothing_reads():
 
 def paid(config: ConfigDict) -> set[str]:
   """The rewards that a config names."""
-  calls = [config.mix.steps]
-  calls += [term.reward for term in config.mix.terms.values()]
+  calls = [config.reward.step_reward]
+  calls += [term.reward for term in config.reward.terms.values()]
   return {spec.parse(call)[0] for call in calls if call}
 
 

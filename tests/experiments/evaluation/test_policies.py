@@ -53,12 +53,12 @@ def run(folder, task, out, *words):
 
 
 def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):
-  settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
+  settings = f"folder={str(data)!r}, cache={str(tmp_path)!r}"
   text = f"gsm8k({settings}, prompt_length=160)"
   result = run(folder, text, tmp_path / "a.json", "--temperature", "0")
   task = tasks.get(
     "gsm8k",
-    data_path=str(data),
+    folder=str(data),
     cache=str(tmp_path),
     prompt_length=160,
     tokenizer=str(folder),
@@ -87,7 +87,7 @@ def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):
 
 def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
   """Attention and the loop over layers are chosen in one place for both."""
-  settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
+  settings = f"folder={str(data)!r}, cache={str(tmp_path)!r}"
   config = defaults.rl()
   config.policy.path = str(folder)
   config.task = f"gsm8k({settings}, prompt_length=160)"
@@ -115,7 +115,7 @@ def test_an_embedded_task_reads_its_own_ids(folder, tmp_path, capsys):
 
 
 def test_bfloat16_and_the_seed_are_taken(folder, data, tmp_path):
-  settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
+  settings = f"folder={str(data)!r}, cache={str(tmp_path)!r}"
   task = f"gsm8k({settings}, prompt_length=160)"
   one, other = (
     run(folder, task, tmp_path / "c.json", "--dtype", "bfloat16", "--seed", s)
@@ -133,7 +133,7 @@ def test_bfloat16_and_the_seed_are_taken(folder, data, tmp_path):
     (["--policy", "{}"], "--policy needs a --task; available: aime"),
     (["--policy", "{}", "--task", "countdwon"], "did you mean 'countdown'"),
     (["--policy", "{}", "--task", "gsm8k(chatt=1)"], "did you mean 'chat'"),
-    (["--policy", "{}", "--task", "gsm8k(data_path='no')"], "not a folder"),
+    (["--policy", "{}", "--task", "gsm8k(folder='no')"], "not a folder"),
     (["--policy", "no", "--task", "countdown"], "'no' is not a folder"),
     (["--policy", "{}", "--task", "countdown", "--step", "1"], "--step has no"),
     (["--workdir", "a", "--dtype", "bfloat16"], "--dtype has no effect"),
@@ -171,7 +171,7 @@ def test_tokens_beyond_the_embedding_are_refused(folder, tmp_path, capsys):
   assert evaluate.main([*words, "countdown"]) == 2
   assert "has only 12;" in capsys.readouterr().err
   data = small_gsm8k.write(tmp_path / "data")
-  text = f"gsm8k(data_path={str(data)!r}, cache={str(tmp_path / 'c')!r})"
+  text = f"gsm8k(folder={str(data)!r}, cache={str(tmp_path / 'c')!r})"
   assert evaluate.main([*words, text]) == 2
   assert "12 rows" in capsys.readouterr().err
 

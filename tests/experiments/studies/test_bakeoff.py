@@ -238,7 +238,7 @@ def test_only_methods_that_need_the_host_leave_the_fused_loop(experiment):
 def test_training_with_host_code_gives_the_same_metrics(experiment):
   """One program per step on eight devices gives the metrics of one program."""
   budget = 2 * PROMPTS * SAMPLES  # a token a sample: at most two steps
-  quiet = {"tokens": budget, "say": lambda line: None}
+  quiet = {"tokens": budget, "report": lambda line: None}
   (one,) = multi_seed.OneByOne(experiment, **quiet).train([1], [None])
   (side,) = multi_seed.SideBySide(experiment, **quiet).train([1], [None])
   assert one.tokens == side.tokens
@@ -495,7 +495,7 @@ def test_a_reward_of_another_task_is_not_run(hall, rewarded):
   assert set(rewarded["rewards"]) == set(ASKED.split(",")[:2]) | {"verdict"}
   for name in ("bakeoff.md", "index.html"):
     text = (hall / name).read_text()
-    assert "its config is of closeness(count=4)" in text
+    assert "its config is for the task closeness(count=4)" in text
     assert '"hacked": ' in text.replace("&quot;", '"')
 
 
@@ -533,8 +533,8 @@ def test_a_schedule_of_weights_does_not_change_the_proxy():
     "z_scores": [1.1, 1.2, 1.3],
     "min": [1.1, 0.7, 0.3],
   }.items():
-    mix = defaults.pay(rule, a="task()", b="verdict()")
-    np.testing.assert_allclose(reward_table.proxy(mix, series)[0], expected)
+    reward = defaults.reward(rule, a="task()", b="verdict()")
+    np.testing.assert_allclose(reward_table.proxy(reward, series)[0], expected)
 
 
 def course(name, gain, rise):

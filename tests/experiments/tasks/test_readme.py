@@ -41,12 +41,12 @@ def test_problems_without_a_new_task(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   task = tasks.get(
     "jsonl",
-    test_path="problems.jsonl",
+    test_file="problems.jsonl",
     tokenizer=str(tmp_path / "tokenizer"),
     workers=1,
   )
   assert judge_gold(task, task.test(2)).correct.tolist() == [[1], [1]]
-  assert "jsonl(test_path='problems.jsonl')" in code("bash")
+  assert "jsonl(test_file='problems.jsonl')" in code("bash")
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def test_a_dataset_in_a_file_of_its_own(capitals_file, tmp_path):
   (tmp_path / "capitals_test.jsonl").write_text(lines[2])
   small_chat.write(tmp_path / "tokenizer")
   assert "capitals" in tasks.names()
-  assert {"data_path", "tokenizer", "chat"} <= set(tasks.settings("capitals"))
+  assert {"folder", "tokenizer", "chat"} <= set(tasks.settings("capitals"))
   task = tasks.get(
     "capitals",
-    data_path=str(tmp_path),
+    folder=str(tmp_path),
     tokenizer=str(tmp_path / "tokenizer"),
   )
   problems = task.test(1)

@@ -96,7 +96,7 @@ def case(request, tmp_path_factory):
     settings["cache"] = str(tmp_path_factory.mktemp(name))
   if name in FILES:
     folder = tmp_path_factory.mktemp(name)
-    where = "path" if name == "jsonl" else "data_path"
+    where = "file" if name == "jsonl" else "folder"
     settings[where] = str(FILES[name].write(folder / "data"))
     settings["cache"] = str(folder / "cache")
     if name in EVALUATED:

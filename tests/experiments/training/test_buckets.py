@@ -241,7 +241,7 @@ def test_own_problems_are_read_from_a_bucket(bucket, bare, tmp_path):
     tasks.get, "jsonl", tokenizer=bare, prompt_length=40, completion_length=40
   )
   here, existing = (
-    make(path=str(path)) for path in (local, "gs://bucket/mine/pears.jsonl")
+    make(file=str(path)) for path in (local, "gs://bucket/mine/pears.jsonl")
   )
   assert here.name == existing.name
   assert here.notes == existing.notes
@@ -249,7 +249,7 @@ def test_own_problems_are_read_from_a_bucket(bucket, bare, tmp_path):
   with pytest.raises(
     ValueError, match=r"nearest name in this folder is 'pears\.jsonl'"
   ):
-    make(path="gs://bucket/mine/pear.jsonl")
+    make(file="gs://bucket/mine/pear.jsonl")
 
 
 def test_prepared_data_and_databases_have_to_be_local(bucket, tmp_path):
@@ -260,10 +260,10 @@ def test_prepared_data_and_databases_have_to_be_local(bucket, tmp_path):
   assert len(rows["train"]) == small_gsm8k.TRAIN
   assert rows["test"][0][1][0] == small_gsm8k.row(small_gsm8k.TRAIN)["question"]
   with pytest.raises(ValueError, match="cache 'gs://bucket/cache' lies in a"):
-    tasks.get("gsm8k", data_path=folder, cache="gs://bucket/cache")
+    tasks.get("gsm8k", folder=folder, cache="gs://bucket/cache")
   folder = bucket.take(small_sql.write(tmp_path / "sql"), "bucket/sql")
   with pytest.raises(ValueError, match=r"line 2: the database .* in a bucket"):
-    tasks.get("sql", data_path=folder, cache=str(tmp_path))
+    tasks.get("sql", folder=folder, cache=str(tmp_path))
 
 
 def test_gzipped_lines_are_read_from_a_bucket(bucket):

@@ -79,14 +79,14 @@ def test_a_method_is_what_its_call_says():
   assert str(result) == str(expected)
 
 
-def test_a_method_may_bring_its_reward_and_then_no_mix_is_taken(monkeypatch):
-  paid = build.make_reward(defaults.pay(brief="length_charge()"))
+def test_a_method_may_bring_its_reward_and_then_no_other_is_taken(monkeypatch):
+  paid = build.make_reward(defaults.reward(brief="length_charge()"))
   brings = dataclasses.replace(methods.get("rloo"), reward=paid)
   monkeypatch.setattr(build, "make_method", lambda text: brings)
   config = defaults.rl()
   assert build.make_learners(config)["policy"].reward is paid
-  config.mix = defaults.pay(right="verdict()")
-  with pytest.raises(ValueError, match=r"mix: rloo.* reward of its own"):
+  config.reward = defaults.reward(right="verdict()")
+  with pytest.raises(ValueError, match=r"reward: rloo.* reward of its own"):
     validate.check_method(config)
   monkeypatch.setattr(build, "make_method", lambda text: methods.get("rloo"))
   assert build.make_learners(config)["policy"].reward is not None

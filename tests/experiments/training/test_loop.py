@@ -298,7 +298,7 @@ def text(tmp_path_factory):
   shape = "vocab_size=300, prompt_length=64, completion_length=24"
   changes = {
     "task": f"gsm8k({shape})",
-    "data__data_path": str(small_gsm8k.write(folder / "data")),
+    "data__folder": str(small_gsm8k.write(folder / "data")),
     "data__cache": str(folder / "cache"),
     "evaluation__problems": small_gsm8k.TEST,
   }

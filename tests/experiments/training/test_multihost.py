@@ -196,14 +196,14 @@ def test_samples_are_equal_in_float64(tmp_path):
 def test_hosts_verify_what_their_devices_sampled(tmp_path):
   """Both ask their own workers, and all know all."""
   pears = small_jsonl.write(tmp_path)
-  (tmp_path / "pear_reward.py").write_text(REWARD)
+  (tmp_path / "pear_verifier.py").write_text(REWARD)
   path = os.pathsep.join(map(str, (TESTS, TESTS.parent, tmp_path)))
   settings = "prompt_length=24, completion_length=6, vocab_size=300, workers=1"
   file = config(
     tmp_path,
     task=f"jsonl({settings})",
-    reward="pear_reward:letters",
-    data__path=str(pears),
+    verifier="pear_verifier:letters",
+    data__file=str(pears),
     data__cache=str(tmp_path / "cache"),
     steps=3,
   )

@@ -240,7 +240,7 @@ def test_what_is_exported_says_the_same_in_transformers(
     policy__path=str(folder),
     task="gsm8k(prompt_length=128, completion_length=100)",
     rollout__max_tokens=12,
-    data__data_path=str(data),
+    data__folder=str(data),
     data__cache=str(tmp_path / "cache"),
     steps=2,
     optimizer__learning_rate=1e-2,

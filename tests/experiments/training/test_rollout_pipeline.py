@@ -17,8 +17,8 @@ from rl.losses import importance
 
 pytestmark = pytest.mark.long
 
-HALF = {"sampler__devices": 4}
-AHEAD = {**HALF, "sampler__ahead": 1, "method": "grpo(beta=0.0)"}
+HALF = {"sampling__devices": 4}
+AHEAD = {**HALF, "sampling__ahead": 1, "method": "grpo(beta=0.0)"}
 OPEN = {"replica": None, "data": -1, "fsdp": None, "tensor": None, "context": 1}
 GIB = 2**30
 
@@ -47,9 +47,9 @@ def assert_same(result, expected):
 @pytest.mark.parametrize(
   "changes",
   [
-    {"mesh__fsdp": 8, "sampler__tensor": 2},
+    {"mesh__fsdp": 8, "sampling__tensor": 2},
     {**HALF, "mesh__fsdp": 4},
-    {**HALF, "mesh__tensor": 2, "sampler__fsdp": 2},
+    {**HALF, "mesh__tensor": 2, "sampling__fsdp": 2},
   ],
   ids=["same devices", "own devices", "own devices, own layout"],
 )
@@ -117,19 +117,19 @@ class TestAhead:
 @pytest.mark.parametrize(
   ("changes", "says"),
   [
-    ({"sampler__devices": 8}, "sampler.devices = 8 must leave some of the 8"),
-    ({"sampler__ahead": 1}, "give the sampler devices of its own"),
-    ({"sampler__ahead": 2, **HALF}, "sampler.ahead = 2 must be 0 or 1"),
-    ({"sampler__tensor": 3}, "sampler: mesh replica=1"),
+    ({"sampling__devices": 8}, "sampling.devices = 8 must leave some of the 8"),
+    ({"sampling__ahead": 1}, "give the sampler devices of its own"),
+    ({"sampling__ahead": 2, **HALF}, "sampling.ahead = 2 must be 0 or 1"),
+    ({"sampling__tensor": 3}, "sampling: mesh replica=1"),
     ({**HALF, "steps_per_dispatch": 2, "steps": 4}, "use 1"),
     (
-      {"sampler__devices": 2, "rollout__prompts": 9, "mesh__data": 3},
+      {"sampling__devices": 2, "rollout__prompts": 9, "mesh__data": 3},
       "does not fit 6 devices",
     ),
-    ({"sampler__truncation": -1.0}, "cap = -1.0 must be above 0"),
+    ({"sampling__truncation": -1.0}, "cap = -1.0 must be above 0"),
     (
-      {"sampler__truncation": 2.0, "method": "semi_online_dpo"},
-      "sampler.truncation = 2.0: semi_online_dpo",
+      {"sampling__truncation": 2.0, "method": "semi_online_dpo"},
+      "sampling.truncation = 2.0: semi_online_dpo",
     ),
   ],
 )
@@ -144,6 +144,7 @@ def rollout_of(gap, mask):
   return python.SimpleNamespace(
     tokens=tokens,
     mask=mask,
+    valid=lambda level: mask,
     sample_mask=jnp.ones(mask.shape[:2], bool),
     behavior_log_probs=-gap,
     extras={importance._OLD: jnp.zeros_like(gap)},
@@ -177,7 +178,7 @@ def test_without_a_gap_correction_changes_nothing():
   """One update of samples that are the trainer's own, in float32."""
   result = []
   for cap in (0.0, 2.0):
-    e = experiment(method="grpo(beta=0.0)", sampler__truncation=cap)
+    e = experiment(method="grpo(beta=0.0)", sampling__truncation=cap)
     rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
     separate = learners.by_learner(rollout)[learners.POLICY]
     moved, _, _ = dispatch.make_dispatch(

@@ -25,7 +25,10 @@ PASS_AT_2 = "evaluation/accuracy/pass@2"
       {"rollout.sampler": "greedy("},
       r"rollout.sampler: cannot read .*prefix_values\(cont",
     ),
-    ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
+    (
+      {"reward__step_reward": "gains("},
+      r"reward.step_reward: cannot read .*gains\(\)",
+    ),
     ({"method": "ppo"}, "add --config.model.value_head=True"),
     ({"method": "grpo(clip=-0.2)"}, "low = -0.2 must be at least 0"),
     ({"optimizer__schedule": "cosine"}, "usual value is 120, which is"),

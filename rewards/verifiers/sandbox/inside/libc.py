@@ -1,7 +1,8 @@
 """The few calls of the C library that Python's own modules lack.
 
-All raise OSError. Sources: the manual pages prctl(2), mount(2), pivot_root(2),
-mount_setattr(2), unshare(2), capset(2), and the kernel's headers.
+Every function raises OSError if the call fails. Sources: the manual pages
+prctl(2), mount(2), pivot_root(2), mount_setattr(2), unshare(2), capset(2), and
+the kernel's headers.
 """
 
 from __future__ import annotations

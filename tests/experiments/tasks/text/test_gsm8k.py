@@ -38,7 +38,7 @@ def build(folder, cache):
     defaults = {"vocab_size": 300, "prompt_length": 80}
     return tasks.get(
       "gsm8k",
-      data_path=str(folder),
+      folder=str(folder),
       cache=str(cache),
       **{**defaults, **settings},
     )
@@ -91,7 +91,7 @@ def test_the_fingerprint_changes_with_the_content(tmp_path):
 
 def test_missing_data_is_one_clear_line(tmp_path, monkeypatch):
   monkeypatch.delenv(json_lines.DATA_VARIABLE, raising=False)
-  with pytest.raises(ValueError, match=r"no data path .* EXTREMUM_DATA"):
+  with pytest.raises(ValueError, match=r"no data folder .* EXTREMUM_DATA"):
     json_lines.find("gsm8k")
   absent = tmp_path / "absent"
   with pytest.raises(ValueError, match=f"{absent}.* is not a folder"):
@@ -175,9 +175,7 @@ def test_the_default_prompt_length_depends_on_the_tokenizer(
   folder, cache, tmp_path
 ):
   def build(**settings):
-    return tasks.get(
-      "gsm8k", data_path=str(folder), cache=str(cache), **settings
-    )
+    return tasks.get("gsm8k", folder=str(folder), cache=str(cache), **settings)
 
   small_chat.write(tmp_path)
   trained, loaded = build(vocab_size=300), build(tokenizer=str(tmp_path))
@@ -197,7 +195,7 @@ def test_two_tasks_may_read_other_fields_of_the_same_files(folder, cache):
   ):
     content = "\n".join(map(json.dumps, rows))
     (cache / f"gsm8k_{split}.jsonl").write_text(content)
-  where = {"data_path": str(cache), "cache": str(cache / "mixed")}
+  where = {"folder": str(cache), "cache": str(cache / "mixed")}
   settings = {**where, "vocab_size": 300}
   first = tasks.get("gsm8k", **settings)
   second = tasks.get("math", dataset="gsm8k", **settings)

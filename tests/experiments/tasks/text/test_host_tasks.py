@@ -65,10 +65,10 @@ def folders(tmp_path_factory):
   return folders
 
 
-def make(name, folder, tokenizer_folder, **settings):
-  """Builds a task on its small files, which are written to `folder`."""
-  if name in FILES and "data_path" not in settings:
-    settings["data_path"] = str(FILES[name].write(folder / name))
+def make(name, files_folder, tokenizer_folder, **settings):
+  """Builds a task on its small files, which are written to `files_folder`."""
+  if name in FILES and "folder" not in settings:
+    settings["folder"] = str(FILES[name].write(files_folder / name))
   if name in WORKERS:
     settings["workers"] = WORKERS[name]
   settings = {"instruction": "", **LENGTHS, **settings}
@@ -105,7 +105,7 @@ def check_refusal(folder, name, line, message, **settings):
     tasks.get(
       name,
       dataset="bad",
-      data_path=str(folder / "bad"),
+      folder=str(folder / "bad"),
       cache=str(folder),
       vocab_size=300,
       **settings,
@@ -126,7 +126,7 @@ def test_a_tiny_policy_is_trained(name, folders, tmp_path):
   if name in WORKERS:
     settings["workers"] = WORKERS[name]
   if name in FILES:
-    changes["data__data_path"] = str(FILES[name].write(tmp_path / "data"))
+    changes["data__folder"] = str(FILES[name].write(tmp_path / "data"))
   else:
     pytest.importorskip("reasoning_gym", reason="the extra .[gym]")
     settings |= {"problems": 20, "held_out": 6}
@@ -166,7 +166,7 @@ def test_humaneval_reads_the_published_file_name(folders, tmp_path):
   zipped = gzip.compress(text)
   (tmp_path / "published" / "HumanEval.jsonl.gz").write_bytes(zipped)
   usual, published = (
-    make("humaneval", tmp_path, folders["text"], data_path=str(tmp_path / n))
+    make("humaneval", tmp_path, folders["text"], folder=str(tmp_path / n))
     for n in ("usual", "published")
   )
   jax.tree.map(np.testing.assert_array_equal, published.test(6), usual.test(6))
@@ -304,9 +304,7 @@ def test_instructions_without_solutions_cannot_be_imitated(folders, tmp_path):
   rows = [json.loads(line) for line in path.read_text().splitlines()]
   text = "".join(json.dumps({**row, "solution": None}) + "\n" for row in rows)
   path.write_text(text)
-  task = make(
-    "instructions", tmp_path, folders["text"], data_path=str(tmp_path)
-  )
+  task = make("instructions", tmp_path, folders["text"], folder=str(tmp_path))
   task.demonstrate(jax.random.key(0), task.train(jax.random.key(0), 0, 4))
   with pytest.raises(ValueError, match=r"no solution to 'Say pear.*'solution'"):
     task.gold(task.test(2))
@@ -365,7 +363,7 @@ def tools_case(folders, tmp_path):
     "tools",
     tmp_path,
     folders["text"],
-    data_path=str(tmp_path),
+    folder=str(tmp_path),
     dataset="mine",
   )
   order = np.argsort(task.test(3).ids)
@@ -483,7 +481,7 @@ def test_sql_leaves_out_references_without_rows(folders, tmp_path):
   rows.append({**small_sql.row(6), "evidence": "Six is heavy."})
   text = "".join(json.dumps(row) + "\n" for row in rows)
   (tmp_path / "sql_test.jsonl").write_text(text)
-  task = make("sql", tmp_path, folders["text"], data_path=str(tmp_path))
+  task = make("sql", tmp_path, folders["text"], folder=str(tmp_path))
   (note,) = [note for note in task.notes if "references" in note]
   assert note.startswith("sql test: 2 of 4 references")
   zero, six = sorted(first_prompts(task, 2))
@@ -562,7 +560,7 @@ def test_files_that_cannot_be_read_are_named(name, content, message, tmp_path):
 
 def test_a_folder_is_needed(tmp_path, monkeypatch):
   monkeypatch.delenv("EXTREMUM_DATA", raising=False)
-  with pytest.raises(ValueError, match="no data path for 'a': name a folder"):
+  with pytest.raises(ValueError, match="no data folder for 'a': name a folder"):
     json_lines.find("a")
   with pytest.raises(ValueError, match=r"nowhere' is not a folder"):
     json_lines.find("a", str(tmp_path / "nowhere"))

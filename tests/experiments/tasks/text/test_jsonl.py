@@ -1,4 +1,4 @@
-"""A user's file and reward: the forms they may have, and every mistake."""
+"""A user's file and verifier: the forms they may have, and every mistake."""
 
 import json
 import pickle
@@ -77,14 +77,14 @@ def forgotten(completion, answer):
 def working_directory(tmp_path_factory):
   """A current folder with the user's module, on the path as by `python -m`."""
   folder = tmp_path_factory.mktemp("mine")
-  (folder / "my_reward.py").write_text(REWARDS)
+  (folder / "my_verifier.py").write_text(REWARDS)
   (folder / "my_broken.py").write_text("import nothing_of_the_kind\n")
   (folder / "my_syntax.py").write_text("def (:\n")
   with pytest.MonkeyPatch.context() as patched:
     patched.chdir(folder)
     patched.syspath_prepend(str(folder))
     yield folder
-  for name in ("my_reward", "my_broken", "my_syntax"):
+  for name in ("my_verifier", "my_broken", "my_syntax"):
     sys.modules.pop(name, None)
 
 
@@ -102,10 +102,10 @@ def bare(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make(bare):
-  def make(path="", **settings):
+  def make(file="", **settings):
     usual = {"tokenizer": bare, "workers": 1, "prompt_length": 40}
     usual |= {"completion_length": 40}
-    return tasks.get("jsonl", path=str(path), **{**usual, **settings})
+    return tasks.get("jsonl", file=str(file), **{**usual, **settings})
 
   return make
 
@@ -120,7 +120,7 @@ def write(folder, *rows, name="rows.jsonl"):
 
 def only(folder, *rows):
   """Returns the settings of a task whose rows are all held out."""
-  return {"test_path": write(folder, *rows)}
+  return {"test_file": write(folder, *rows)}
 
 
 def judge(task, folder, *texts):
@@ -142,12 +142,14 @@ def verdicts(verify, *completions, **meta):
   return verify(items)
 
 
-def test_the_default_reward_ignores_case_and_punctuation(make, bare, tmp_path):
+def test_the_default_verifier_ignores_case_and_punctuation(
+  make, bare, tmp_path
+):
   row = {"prompt": "Capital?", "answer": "Paris"}
   task = make(**only(tmp_path, row))
   judged = judge(task, bare, "Paris", "the paris.", "Answer: Paris", "Rome")
   assert judged.correct.tolist() == [[1, 1, 1, 0]]
-  assert "path='rows.jsonl'" in task.name
+  assert "file='rows.jsonl'" in task.name
   assert "match:normalized" in task.name
 
 
@@ -156,8 +158,8 @@ def test_a_reference_that_cannot_be_read_is_matched_as_text(
   make, bare, tmp_path, name
 ):
   row = {"prompt": "Sum?", "answer": "\\int x"}
-  reward = f"rewards.verifiers.{name}:verify"
-  task = make(reward=reward, **only(tmp_path, row))
+  verifier = f"rewards.verifiers.{name}:verify"
+  task = make(verifier=verifier, **only(tmp_path, row))
   answers = ("#### 7", "#### \\int x")
   judged = judge(task, bare, *answers)
   assert judged.correct.tolist() == [[0, 1]]
@@ -238,7 +240,7 @@ def test_two_files_are_train_and_test(make, tmp_path):
   rows = [small_jsonl.row(i) for i in range(8)]
   first = write(tmp_path, *rows[:5], name="a.jsonl")
   second = write(tmp_path, *rows[5:], name="b.jsonl")
-  task = make(first, test_path=second)
+  task = make(first, test_file=second)
   problems = task.train(jax.random.key(0), 0, 5)
   texts = sorted(task.decode(prompt) for prompt in problems.prompts)
   assert texts == [f"Name pear {i}!\n" for i in range(5)]
@@ -249,74 +251,74 @@ def test_two_files_are_train_and_test(make, tmp_path):
     r"a\.jsonl and .*c\.jsonl share 2 of the 5 test prompts.*'Name pear 3!'"
   )
   with pytest.raises(ValueError, match=message):
-    make(first, test_path=both)
-  alone = make(test_path=second)
+    make(first, test_file=both)
+  alone = make(test_file=second)
   with pytest.raises(ValueError, match="jsonl has no train problems"):
     alone.train(jax.random.key(0), 0, 1)
 
 
-def test_a_reward_receives_the_values_that_it_names(make, bare, tmp_path):
+def test_a_verifier_receives_the_values_that_it_names(make, bare, tmp_path):
   rows = only(tmp_path, {"prompt": "Tree?", "answer": "a", "letters": 4})
-  task = make(reward="my_reward:letters", **rows)
+  task = make(verifier="my_verifier:letters", **rows)
   judged = judge(task, bare, "12", "1234", "12345", "")
   assert judged.scores.tolist() == [[0.5, 1, 1, 0]]
   assert judged.correct.tolist() == [[0, 1, 1, 0]]
   assert judged.answer_ids[0, 3] == -1
   assert len(set(judged.answer_ids[0].tolist())) == 4
-  task = make(reward="my_reward:everything", **rows)
+  task = make(verifier="my_verifier:everything", **rows)
   judged = judge(task, bare, "Tree?|a|4", "Tree?|a|5")
   assert judged.scores.tolist() == [[1, 0]]
 
 
-def test_a_reward_of_items_may_have_parts(make, bare, tmp_path):
-  rows = only(tmp_path, {"prompt": "Tree?"})  # the reward needs no reference
-  task = make(reward="my_reward:graded", parts=("form",), **rows)
+def test_a_verifier_of_items_may_have_parts(make, bare, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?"})  # the verifier needs no reference
+  task = make(verifier="my_verifier:graded", parts=("form",), **rows)
   judged = judge(task, bare, "a", "b")
   assert judged.scores.tolist() == [[0.25, 0.25]]
   assert judged.components["form"].tolist() == [[0.75, 0.75]]
 
 
 @pytest.mark.parametrize(
-  ("reward", "parts", "message"),
+  ("verifier", "parts", "message"),
   [
     ("graded", ("form", "nosuch"), "unknown part 'nosuch'.*available: form"),
     ("letters", ("nosuch",), "unknown part 'nosuch'.*available: none"),
     ("graded", "form", r"must be a tuple of names, such as \('form',\)"),
   ],
 )
-def test_a_part_that_the_reward_does_not_have_is_refused(
-  make, tmp_path, reward, parts, message
+def test_a_part_that_the_verifier_does_not_have_is_refused(
+  make, tmp_path, verifier, parts, message
 ):
   rows = only(tmp_path, {"prompt": "Tree?", "answer": "a", "letters": 4})
   with pytest.raises(ValueError, match=message) as error:
-    make(reward=f"my_reward:{reward}", parts=parts, **rows)
+    make(verifier=f"my_verifier:{verifier}", parts=parts, **rows)
   assert "\n" not in str(error.value)
 
 
 def test_parts_are_accepted_where_no_reference_can_be_judged(make, tmp_path):
   rows = only(tmp_path, {"prompt": "Tree?", "answer": "a"})
-  make(reward="my_reward:unsure", parts=("form",), **rows)
+  make(verifier="my_verifier:unsure", parts=("form",), **rows)
 
 
 def test_invalid_returns_are_unscored_and_the_reason_is_logged(
   make, bare, tmp_path, caplog
 ):
   rows = only(tmp_path, {"prompt": "Tree?"})
-  task = make(reward="my_reward:returns", **rows)
+  task = make(verifier="my_verifier:returns", **rows)
   texts = ("None", "1.5", "-1", "nan", "text", "what", "one", "half")
   judged = judge(task, bare, *texts)
   assert judged.scored.tolist() == [[False] * 6 + [True] * 2]
   assert judged.scores.tolist() == [[0] * 6 + [1, 0.5]]
   (line,) = caplog.messages
   assert line == (
-    "my_reward.returns: 6 of 8 items unscored; item 0: the verifier returned "
+    "my_verifier.returns: 6 of 8 items unscored; item 0: the verifier returned "
     "None, not a number from 0 to 1"
   )
 
 
-def test_a_reward_that_hangs_is_ended(make, bare, tmp_path):
+def test_a_verifier_that_hangs_is_ended(make, bare, tmp_path):
   rows = only(tmp_path, {"prompt": "Tree?"})
-  task = make(reward="my_reward:hangs", timeout=1.0, **rows)
+  task = make(verifier="my_verifier:hangs", timeout=1.0, **rows)
   judged = judge(task, bare, "a", "hang", "b")
   assert judged.correct.tolist() == [[1, -1, 1]]
   assert judged.extras["timeout"].tolist() == [[0, 1, 0]]
@@ -324,11 +326,11 @@ def test_a_reward_that_hangs_is_ended(make, bare, tmp_path):
 
 def test_each_may_be_sent_to_another_process():
   """It is used as a decorator, and called on a function of another name."""
-  import my_reward
+  import my_verifier
 
   for verify, text, score in (
-    (my_reward.letters, "12", 0.5),
-    (my_reward.halves, "a", 0.5),
+    (my_verifier.letters, "12", 0.5),
+    (my_verifier.halves, "a", 0.5),
   ):
     again = pickle.loads(pickle.dumps(verify))
     assert verdicts(again, text, letters=4)[0].score == score
@@ -362,36 +364,38 @@ def test_each_never_raises_over_what_an_item_says():
 
 
 GOOD = {"prompt": "?", "answer": "a"}
-REWARD_MISTAKES = {
-  "my_reward": "has not the form 'module:function'; allowed: 'my_reward:large'",
-  "my_reward:": "has not the form 'module:function'",
-  "my_reward:a b": "has not the form 'module:function'",
-  "my_rewards:letters": "'my_rewards'; did you mean 'my_reward'",
-  "my_reward.py:letters": r"'my_reward.py'; did you mean 'my_reward'",
-  "my_reward:leters": "'leters'; did you mean 'letters'",
-  "my_reward:LEVEL": "is 3, which cannot be called",
+VERIFIER_MISTAKES = {
+  "my_verifier": (
+    "has not the form 'module:function'; allowed: 'my_verifier:large'"
+  ),
+  "my_verifier:": "has not the form 'module:function'",
+  "my_verifier:a b": "has not the form 'module:function'",
+  "my_verifiers:letters": "'my_verifiers'; did you mean 'my_verifier'",
+  "my_verifier.py:letters": r"'my_verifier.py'; did you mean 'my_verifier'",
+  "my_verifier:leters": "'leters'; did you mean 'letters'",
+  "my_verifier:LEVEL": "is 3, which cannot be called",
   "my_broken:f": "importing 'my_broken' raises ModuleNotFoundError: No module",
   "my_syntax:f": "importing 'my_syntax' raises SyntaxError",
-  "my_reward:forgotten": "cannot be called with a list of items .* @each",
-  "my_reward:elsewhere": (
+  "my_verifier:forgotten": "cannot be called with a list of items .* @each",
+  "my_verifier:elsewhere": (
     r"rows.jsonl line 1: unknown parameter 'lettres'; did you mean 'letters'"
   ),
 }
 
 
-@pytest.mark.parametrize("reward", REWARD_MISTAKES)
-def test_a_mistake_in_the_reward_is_one_line(make, tmp_path, reward):
+@pytest.mark.parametrize("verifier", VERIFIER_MISTAKES)
+def test_a_mistake_in_the_verifier_is_one_line(make, tmp_path, verifier):
   rows = only(tmp_path, {**GOOD, "letters": 3})
-  with pytest.raises(ValueError, match=REWARD_MISTAKES[reward]) as caught:
-    make(reward=reward, **rows)
+  with pytest.raises(ValueError, match=VERIFIER_MISTAKES[verifier]) as caught:
+    make(verifier=verifier, **rows)
   assert "\n" not in str(caught.value)
 
 
-def test_a_reward_with_an_answer_refuses_lines_without_one(make, tmp_path):
+def test_a_verifier_with_an_answer_refuses_lines_without_one(make, tmp_path):
   """With the answer "", `answer in completion` would always be true."""
   rows = only(tmp_path, {"prompt": "?", "Answer": "a", "letters": 3})
   with pytest.raises(ValueError, match=r"line 1: .*'answer'.*'Answer'"):
-    make(reward="my_reward:everything", **rows)
+    make(verifier="my_verifier:everything", **rows)
 
 
 @pytest.mark.parametrize(
@@ -427,7 +431,7 @@ def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
     make(pears.parent)
   with pytest.raises(ValueError, match=r"rows.jsonl is empty"):
     make(**only(tmp_path, "", " "))
-  with pytest.raises(ValueError, match=r"jsonl has no file; .*data\.path=FILE"):
+  with pytest.raises(ValueError, match=r"jsonl has no file; .*data\.file=FILE"):
     make()
   (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "\xe9", "answer": 1}')
   with pytest.raises(ValueError, match=r"latin\.jsonl cannot be read"):
@@ -444,7 +448,7 @@ def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
     make(pears, timeout=0)
 
 
-def test_a_policy_trains_on_a_file_by_a_reward(bare, pears, tmp_path):
+def test_a_policy_trains_on_a_file_by_a_verifier(bare, pears, tmp_path):
   """The run of the README; half of the tokens end a completion."""
   hf_tokenizer = small_chat.write(tmp_path / "tokenizer", template="")
   stops = list(range(0, len(hf_tokenizer), 2))
@@ -452,15 +456,15 @@ def test_a_policy_trains_on_a_file_by_a_reward(bare, pears, tmp_path):
   config = small_run.config(
     task=f"jsonl(tokenizer={str(tmp_path / 'tokenizer')!r}, workers=1, "
     "prompt_length=24, completion_length=16)",
-    data__path=str(pears),
-    reward="my_reward:letters",
+    data__file=str(pears),
+    verifier="my_verifier:letters",
     rollout__max_tokens=4,
     rollout__samples=2,
     evaluation__problems=4,
     steps=2,
   )
   experiment = small_run.on_one_device(build.build(config))
-  assert "my_reward:letters" in experiment.task.name
+  assert "my_verifier:letters" in experiment.task.name
   loop.run(experiment, tmp_path / "run")
   lines = json_files.read(tmp_path / "run" / "metrics.jsonl")
   earned = [line["reward/mean"] for line in lines if "reward/mean" in line]

@@ -46,7 +46,7 @@ def make(name, folder, tokenizer):
   """Builds a task from the files in `folder`."""
   return tasks.get(
     name,
-    data_path=str(folder),
+    folder=str(folder),
     cache=str(folder / "cache"),
     tokenizer=tokenizer,
     **TASKS[name][3],

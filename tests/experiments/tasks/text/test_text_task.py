@@ -43,7 +43,7 @@ def make(data, tmp_path_factory):
 
   def make(name="gsm8k", **settings):
     usual = {"prompt_length": 200, "completion_length": 120}
-    usual |= {"data_path": str(data), "cache": str(cache)}
+    usual |= {"folder": str(data), "cache": str(cache)}
     usual |= {"workers": 1} if name == "math" else {}
     return tasks.get(name, **{**usual, **settings})
 
@@ -157,7 +157,7 @@ def test_a_special_token_without_a_use_needs_no_embedding(tmp_path, spelled):
   (tmp_path / "gsm8k_test.jsonl").write_text(json.dumps(row))
   task = tasks.get(
     "gsm8k",
-    data_path=str(tmp_path),
+    folder=str(tmp_path),
     cache=str(tmp_path / "cache"),
     tokenizer=str(tmp_path),
   )
@@ -336,7 +336,7 @@ def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
   def make(**settings):
     return tasks.get(
       "gsm8k",
-      data_path=str(tmp_path),
+      folder=str(tmp_path),
       cache=str(tmp_path / "cache"),
       tokenizer=chat,
       instruction="",
@@ -401,7 +401,7 @@ def test_a_test_problem_has_one_id_with_and_without_train(
   name = "gsm8k_test.jsonl"
   (tmp_path / name).write_text((data / name).read_text())
   both = make(tokenizer=bare).test(small_gsm8k.TEST)
-  alone = make(tokenizer=bare, data_path=str(tmp_path))
+  alone = make(tokenizer=bare, folder=str(tmp_path))
   alone = alone.test(small_gsm8k.TEST)
   np.testing.assert_array_equal(both.ids, alone.ids)
   np.testing.assert_array_equal(both.prompts, alone.prompts)
@@ -476,7 +476,7 @@ def test_a_line_without_a_solution_or_an_answer_is_completed(
   (tmp_path / "aime_test.jsonl").write_text(json.dumps(row))
   task = tasks.get(
     "math",
-    data_path=str(tmp_path),
+    folder=str(tmp_path),
     cache=str(tmp_path / "cache"),
     dataset="aime",
     tokenizer=bare,
@@ -505,9 +505,7 @@ def test_a_line_of_another_form_is_named(tmp_path, bare, line, message):
   text = "\n".join(map(json.dumps, rows))
   (tmp_path / "math_test.jsonl").write_text(text)
   with pytest.raises(ValueError, match=rf"math_test\.jsonl {message}"):
-    tasks.get(
-      "math", data_path=str(tmp_path), cache=str(tmp_path), tokenizer=bare
-    )
+    tasks.get("math", folder=str(tmp_path), cache=str(tmp_path), tokenizer=bare)
 
 
 @pytest.mark.parametrize(
@@ -523,7 +521,7 @@ def test_answers_of_contests_are_integers(
   contest.write(tmp_path)
   task = tasks.get(
     name,
-    data_path=str(tmp_path),
+    folder=str(tmp_path),
     cache=str(tmp_path / "cache"),
     tokenizer=bare,
     prompt_length=200,
@@ -606,7 +604,7 @@ def test_building_an_experiment_starts_no_worker(data, tmp_path):
   with mock.patch("subprocess.Popen", side_effect=AssertionError("started")):
     config = small_run.config(
       task="math(vocab_size=300, prompt_length=64, completion_length=80)",
-      data__data_path=str(data),
+      data__folder=str(data),
       data__cache=str(tmp_path),
       evaluation__problems=small_math.TEST,
     )
@@ -633,7 +631,7 @@ def test_a_policy_trains_on_math_judged_by_workers(data, tmp_path, monkeypatch):
   )
   config = small_run.config(
     task=task,
-    data__data_path=str(data),
+    data__folder=str(data),
     data__cache=str(tmp_path / "cache"),
     rollout__max_tokens=4,
     rollout__samples=2,
@@ -663,7 +661,7 @@ def test_gold_is_right_on_the_published_files(bare, tmp_path, name, problems):
   task = tasks.get(
     spec.parse(name)[0],
     **spec.parse(name)[1],
-    data_path=folder,
+    folder=folder,
     cache=str(tmp_path),
     tokenizer=bare,
     prompt_length=4000,
