@@ -63,7 +63,7 @@ _SPACED_THOUSANDS = re.compile(  # `1 000 000.5`
   r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?"
 )
 _DIGITS_WITH_BASE = re.compile(r"([0-9A-F]+)_\{?([0-9]+)\}?")  # `1F_{16}`
-# Matches `2:30`, `2:30 pm`, `2 p.m.` and `2⟦pm⟧`, and also `2 `.
+# Matches `2:30`, `2:30 pm`, `2 p.m.` and `2⟦pm⟧`.
 _TIME = re.compile(
   r"(?P<hours>[01]?[0-9]|2[0-4])"
   r"(?::(?P<minutes>[0-5][0-9])\s*|\s+|(?=⟦|[AaPp]\.))"
