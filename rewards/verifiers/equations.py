@@ -119,8 +119,8 @@ def check(text: str) -> list[bool]:
 def _find_start_after_and(text: str, end: int) -> int:
   """Returns the start of an equation that follows an `and` at `end`, else -1.
 
-  An equation whose first side is a fraction does not count: in `17/2 = 8 and
-  1/2 = 8.5` the fraction belongs to the number 8 and 1/2.
+  An equation whose first side is a fraction does not count, because the
+  fraction may be part of a number: `17/2 = 8 and 1/2 = 8.5`.
   """
   conjunction = _AND.match(text, end)
   run = conjunction and _ARITHMETIC.match(text, conjunction.end())

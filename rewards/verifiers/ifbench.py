@@ -324,7 +324,10 @@ def sentence_keyword(text: str, word: str, N: int) -> bool:
 
 
 def last_word_first(text: str) -> bool:
-  """Returns True if each sentence starts with the last word before it."""
+  """Returns True if sentences are linked by a common word.
+
+  The first word of each sentence must be the last word of the sentence before.
+  """
   sentences = [
     _lower_words(sentence) for sentence in text_units.sentences(text)
   ]
