@@ -45,7 +45,7 @@ class Gone(BaseException):
 
 
 class Remote:
-  """An object in the program's process, which the tests hold by its number.
+  """A reference to an object in the program's process.
 
   Calling it, and reading and setting its attributes, sends requests to the
   program. Two remote objects are equal only if they are the same object.
