@@ -529,9 +529,9 @@ class _Rewriter(ast.NodeTransformer):
       if __raised__(0):
         raise
 
-  A call `f(x)` of a checking function becomes `__returned__(0, f(x))`. A handler
-  `except E:` becomes `except __classes__(0, E):` and starts with the statement
-  `__entered__(0, False)`; a bare `except:` starts with `__entered__(0, True)`.
+  A call `f(x)` of a checking function becomes `__returned__(0, f(x))`. The
+  handler `except E:` becomes `except __classes__(0, E):` and starts with the
+  statement `__entered__(0, False)`, in which True stands for a bare `except:`.
   """
 
   def __init__(self, numbers: dict[ast.AST, int]):

@@ -211,11 +211,11 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   namespace: dict[str, Any] = {"__name__": "tests"}
   verdicts: dict[int, bool] = {}
 
-  def record(index: int, passed: bool) -> None:
-    passed = passed and verdicts.get(index, True)  # a failure is final
-    if verdicts.get(index) is not passed:
-      verdicts[index] = passed
-      say({"test": index, "passed": passed})
+  def record(index: int, has_passed: bool) -> None:
+    has_passed = has_passed and verdicts.get(index, True)  # a failure is final
+    if verdicts.get(index) is not has_passed:
+      verdicts[index] = has_passed
+      say({"test": index, "passed": has_passed})
 
   _within(job["seconds"])
   try:
@@ -359,13 +359,13 @@ def _cases(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
       file.write(stdin.encode("utf-8", "replace"))
       file.seek(0)
       output, status, is_late = _output(job, start, file.fileno())
-    passed = status == 0 and _lines(output) == _lines(
+    has_passed = status == 0 and _lines(output) == _lines(
       expected.encode("utf-8", "replace")
     )
-    num_passed += passed
+    num_passed += has_passed
     if is_late:
       say({"timeout": True})
-    say({"test": index, "passed": passed})
+    say({"test": index, "passed": has_passed})
   say({"all": num_passed == len(job["cases"])})
 
 
