@@ -107,7 +107,7 @@ def equal(gold: Form, answer: Form) -> bool:
     gold: the form of the reference.
     answer: the form of the answer.
   """
-  gold, answer = _single(gold), _single(answer)
+  gold, answer = _unwrap_singleton(gold), _unwrap_singleton(answer)
   if isinstance(answer, Unread) or isinstance(gold, Unread):
     return gold == answer
   if isinstance(gold, Relation) and isinstance(answer, Relation):
@@ -133,12 +133,14 @@ def key(form: Form) -> Fraction | str:
 
   `Fraction(1, 2)` is the key of 50%, of 0.5 and of 0.5 cm.
   """
-  form = _single(form)
+  form = _unwrap_singleton(form)
   if isinstance(form, Relation):
     if form.value is None:
       # 2x = 4 and x = 2 have one key: both are scaled to the value 1 at the
       # first point where they are not 0.
-      scale = next((v for v in symbolic.values(form.difference) if v), 1)
+      scale = next(
+        (value for value in symbolic.values(form.difference) if value), 1
+      )
       return form.sign + symbolic.key(form.difference / scale)
     form = form.value
   if isinstance(form, Quantity):
@@ -207,14 +209,16 @@ def region(form: Form) -> Region | None:
   return Region((interval,)) if isinstance(interval, sympy.Interval) else None
 
 
-def _single(form: Form) -> Form:
+def _unwrap_singleton(form: Form) -> Form:
   """Returns 5 for the set {5}; other forms are returned unchanged."""
   if isinstance(form, Group) and form.kind == "{}" and len(form.members) == 1:
     return form.members[0]
   return form
 
 
-def _same(first: Fraction | sympy.Expr, second: Fraction | sympy.Expr) -> bool:
+def _equal_values(
+  first: Fraction | sympy.Expr, second: Fraction | sympy.Expr
+) -> bool:
   if isinstance(first, Fraction) and isinstance(second, Fraction):
     return first == second
   return symbolic.same(sympy.sympify(first), sympy.sympify(second))
@@ -225,13 +229,13 @@ def _equal_quantities(gold: Quantity, answer: Quantity) -> bool:
   if "%" in units_of_both and len(units_of_both) == 2:
     percent = Fraction(1, 100)
     if gold.unit == "%":
-      return _same(gold.value, answer.value) or _same(
+      return _equal_values(gold.value, answer.value) or _equal_values(
         gold.value * percent, answer.value
       )
     # For the reference 0.5 the answer 0.5% is wrong; for 50, 50% is right.
-    below_one = isinstance(gold.value, Fraction) and abs(gold.value) < 1
-    return _same(gold.value, answer.value * percent) or (
-      not below_one and _same(gold.value, answer.value)
+    is_below_one = isinstance(gold.value, Fraction) and abs(gold.value) < 1
+    return _equal_values(gold.value, answer.value * percent) or (
+      not is_below_one and _equal_values(gold.value, answer.value)
     )
   if units_of_both == {"°", ""}:  # 180° equals both 180 and pi
     radians_per_degree = sympy.pi / 180
@@ -239,20 +243,23 @@ def _equal_quantities(gold: Quantity, answer: Quantity) -> bool:
       radians_per_degree * form.value if form.unit else form.value
       for form in (gold, answer)
     ]
-    return _same(gold.value, answer.value) or _same(*radians)
+    return _equal_values(gold.value, answer.value) or _equal_values(*radians)
   sizes = [units.size(form.unit) for form in (gold, answer)]
   if None not in sizes:  # both units are known, such as cm and m
     (gold_kind, gold_size), (answer_kind, answer_size) = sizes
     if gold_kind != answer_kind:
       return False
-    return _same(gold.value * gold_size, answer.value * answer_size)
-  return _same(gold.value, answer.value)
+    return _equal_values(gold.value * gold_size, answer.value * answer_size)
+  return _equal_values(gold.value, answer.value)
 
 
 def _equal_groups(gold: Group, answer: Group) -> bool:
   kinds = {gold.kind, answer.kind}
   if gold.kind == "{}" == answer.kind:
-    first, second = _distinct(gold.members), _distinct(answer.members)
+    first, second = (
+      _distinct_members(gold.members),
+      _distinct_members(answer.members),
+    )
     if len(first) != len(second):
       return False
     # Rows are members of the reference, columns members of the answer. The sets
@@ -267,7 +274,7 @@ def _equal_groups(gold: Group, answer: Group) -> bool:
   )
 
 
-def _distinct(members: tuple[Form, ...]) -> list[Form]:
+def _distinct_members(members: tuple[Form, ...]) -> list[Form]:
   """Returns the members without those that equal an earlier member."""
   if len(members) > _MAX_MEMBERS:
     raise ValueError(

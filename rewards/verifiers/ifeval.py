@@ -107,10 +107,14 @@ def response_language(text: str, language: str) -> bool:
     )
   letters = [c for c in text if c.isalpha()]
   names = SCRIPTS[language]
-  in_script = [c for c in letters if unicodedata.name(c, "").startswith(names)]
+  letters_in_script = [
+    c for c in letters if unicodedata.name(c, "").startswith(names)
+  ]
   # Japanese and Korean also use Chinese characters, but never these alone.
-  typical = any(unicodedata.name(c, "").startswith(names[0]) for c in in_script)
-  return typical and 10 * len(in_script) >= 9 * len(letters)
+  has_typical_letter = any(
+    unicodedata.name(c, "").startswith(names[0]) for c in letters_in_script
+  )
+  return has_typical_letter and 10 * len(letters_in_script) >= 9 * len(letters)
 
 
 def number_sentences(text: str, num_sentences: int, relation: str) -> bool:
@@ -170,8 +174,9 @@ def postscript(text: str, postscript_marker: str) -> bool:
   """
   # "P.S." becomes an expression that matches `P.S. x`, `PS: x` and `p. s. x`.
   letters = [re.escape(c) for c in postscript_marker if c.isalpha()]
-  dotted = r"\.?\s?".join(letters) + r"(?![A-Za-z])[.:]*"
-  return bool(re.search(rf"^[^\S\n]*{dotted}[^\w\n]*\w", text, re.I | re.M))
+  marker_pattern = r"\.?\s?".join(letters) + r"(?![A-Za-z])[.:]*"
+  pattern = rf"^[^\S\n]*{marker_pattern}[^\w\n]*\w"
+  return bool(re.search(pattern, text, re.I | re.M))
 
 
 def number_bullet_lists(text: str, num_bullets: int) -> bool:
@@ -219,9 +224,9 @@ def json_format(text: str) -> bool:
 
   It may be inside of a code fence ("```json {...} ```").
   """
-  fenced = re.fullmatch(r"\s*```(?:json|JSON)?\s(.*)```\s*", text, re.S)
+  fence = re.fullmatch(r"\s*```(?:json|JSON)?\s(.*)```\s*", text, re.S)
   try:
-    return isinstance(json.loads(fenced[1] if fenced else text), dict | list)
+    return isinstance(json.loads(fence[1] if fence else text), dict | list)
   except (ValueError, RecursionError):
     return False
 

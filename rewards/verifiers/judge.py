@@ -113,7 +113,7 @@ _BETTER_LINE = re.compile(
   r"^[ \t*_]*better[ \t*_]*:[ \t*_]*(\w+)[ \t*_.]*$", re.I | re.M
 )
 # Matches a code fence around a whole reply: "```json {...} ```".
-_FENCED = re.compile(r"```(?:json)?\s(.*)```", re.S)
+_FENCE = re.compile(r"```(?:json)?\s(.*)```", re.S)
 _PREFERENCES = {"a": 1.0, "b": 0.0, "tie": 0.5}
 
 
@@ -292,9 +292,9 @@ def read_object(reply: str) -> dict | None:
   The object may be inside of a code fence ("```json {...} ```").
   """
   reply = reply.strip()
-  fenced = _FENCED.fullmatch(reply)
+  fence = _FENCE.fullmatch(reply)
   try:
-    value = json.loads(fenced[1] if fenced else reply)
+    value = json.loads(fence[1] if fence else reply)
   except (ValueError, RecursionError):
     return None
   return value if isinstance(value, dict) else None

@@ -97,9 +97,9 @@ def letter(text: str, letters: str = LETTERS) -> str:
   if len(text) > _MAX_CHARACTERS:
     return ""
   text = _LATEX_COMMAND.sub("", text)
-  stripped = text.strip(_OUTER_CHARACTERS)
-  if len(stripped) == 1:
-    return stripped.upper() if stripped.upper() in letters else ""
+  stripped_text = text.strip(_OUTER_CHARACTERS)
+  if len(stripped_text) == 1:
+    return stripped_text.upper() if stripped_text.upper() in letters else ""
   candidates = set()
   for match in _LETTER.finditer(text):
     if _NEGATION.search(text, 0, match.start()):
@@ -160,7 +160,10 @@ def pattern(items: Sequence[Item]) -> list[Outcome]:
     except (re.error, OverflowError, RecursionError):
       patterns = []
     if not patterns:
-      reason = f"expected regular expressions as references, got {_shown(item)}"
+      reason = (
+        "expected regular expressions as references, "
+        f"got {_quote_references(item)}"
+      )
       outcomes.append(unscored(reason, answer))
       continue
     is_short = len(answer) <= _MAX_CHARACTERS
@@ -188,10 +191,10 @@ def choice(items: Sequence[Item]) -> list[Outcome]:
     texts = [normalize(str(option)) for option in _meta_list(item, "choices")]
     letters = string.ascii_uppercase[: len(texts)] or LETTERS
     answer = final_answer(str(item.completion))
-    chosen = letter(answer, letters)
+    chosen_letter = letter(answer, letters)
     text = normalize(answer)
-    if text and not chosen and texts[: len(letters)].count(text) == 1:
-      chosen = letters[texts.index(text)]
+    if text and not chosen_letter and texts[: len(letters)].count(text) == 1:
+      chosen_letter = letters[texts.index(text)]
     truths = {
       reference.strip(_OUTER_CHARACTERS).upper()
       for reference in _references(item)
@@ -199,13 +202,16 @@ def choice(items: Sequence[Item]) -> list[Outcome]:
     is_letter = bool(truths) and all(
       len(truth) == 1 and truth in letters for truth in truths
     )
-    identity = answer_id(chosen) if chosen else -1
-    is_equal = chosen in truths
-    reason = f"expected letters of {letters} as references, got {_shown(item)}"
+    identity = answer_id(chosen_letter) if chosen_letter else -1
+    is_equal = chosen_letter in truths
+    reason = (
+      f"expected letters of {letters} as references, "
+      f"got {_quote_references(item)}"
+    )
     outcomes.append(
-      Outcome(float(is_equal), int(is_equal), chosen, identity)
+      Outcome(float(is_equal), int(is_equal), chosen_letter, identity)
       if is_letter
-      else unscored(reason, chosen, identity)
+      else unscored(reason, chosen_letter, identity)
     )
   return outcomes
 
@@ -216,7 +222,7 @@ def _references(item: Item) -> list[str]:
   return [str(each) for each in answers if str(each).strip()]
 
 
-def _shown(item: Item) -> str:
+def _quote_references(item: Item) -> str:
   """Returns the references of an item for a message, at most 100 characters."""
   return repr(_references(item))[:100]
 
@@ -234,7 +240,7 @@ def _compare(item: Item, normalizer: Callable[[str], str]) -> Outcome:
   truths = {normalizer(reference) for reference in _references(item)} - {""}
   identity = answer_id(normalized_answer) if normalized_answer else -1
   if not truths:
-    reason = f"expected a nonempty reference, got {_shown(item)}"
+    reason = f"expected a nonempty reference, got {_quote_references(item)}"
     return unscored(reason, answer, identity)
   is_equal = normalized_answer in truths
   return Outcome(float(is_equal), int(is_equal), answer, identity)

@@ -97,7 +97,7 @@ verify.note = (  # shown with the notes of each task that uses `verify`
 def _judge(item: Item) -> Outcome:
   """Returns the outcome of one item; may raise what sympy raises."""
   reference = str(item.reference)
-  truth = normalize_latex(_boxed(reference) or reference)
+  truth = normalize_latex(_box_content(reference) or reference)
   answer = final_answer(str(item.completion), str(item.prompt))
   text = normalize_latex(answer)
   if not truth:
@@ -120,7 +120,7 @@ def _judge(item: Item) -> Outcome:
   return Outcome(float(is_equal), int(is_equal), answer, identity)
 
 
-def _boxed(reference: str) -> str:
+def _box_content(reference: str) -> str:
   """Returns the content of the reference's last box; "" without a box."""
   return final_answer(reference) if "boxed" in reference else ""
 

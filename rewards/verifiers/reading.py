@@ -107,17 +107,17 @@ def read(text: str) -> Form:
     return Unread(text)
   try:
     # Some patterns take cubic time on a long run of spaces.
-    return _form(" ".join(text.split()))
+    return _parse(" ".join(text.split()))
   except (symbolic.Refused, TypeError, ValueError, RecursionError):
     return Unread(tight(text))
 
 
-def _form(text: str) -> Form:
+def _parse(text: str) -> Form:
   """Parses a text; raises what `read` catches if it has no form."""
   text = text.strip()
   if not text:
     raise ValueError("the text is empty")
-  number = _number(text)
+  number = _parse_number(text)
   if number is not None:
     return Quantity(number)
   if text in ("∅", "⦃⦄"):
@@ -126,11 +126,11 @@ def _form(text: str) -> Form:
     return Region((sympy.Interval(-sympy.oo, sympy.oo),))
   set_builder = _SET_BUILDER.fullmatch(text)
   if set_builder:
-    return _form(set_builder[1])
+    return _parse(set_builder[1])
   for separator, join in ((OR, sympy.Union), (AND, sympy.Intersection)):
     pieces = _split(text, separator)
     if len(pieces) > 1:
-      return _several(pieces, join)
+      return _parse_list(pieces, join)
   for separator, join in (
     (UNION, sympy.Union),
     (WITHOUT, sympy.Complement),
@@ -138,34 +138,34 @@ def _form(text: str) -> Form:
   ):
     pieces = _split(text, separator)
     if len(pieces) > 1:
-      return _joined(list(map(_form, pieces)), join)
+      return _join_regions(list(map(_parse, pieces)), join)
   name, element_sign, set_text = text.partition("∈")
   if element_sign and _VARIABLE.fullmatch(name.strip()):
-    return _form(set_text)  # `x ∈ (0, 1)` is (0, 1)
+    return _parse(set_text)  # `x ∈ (0, 1)` is (0, 1)
   signs = re.findall("[<>≤≥≠]", text)
   if signs:
-    return _inequality(re.split("[<>≤≥≠]", text), signs)
+    return _parse_inequality(re.split("[<>≤≥≠]", text), signs)
   for separator in ";,":
     pieces = _split(text, separator)
     if len(pieces) > 1:
-      return _several(pieces)
+      return _parse_list(pieces)
   if text.startswith("\\begin"):
-    return _matrix(text)
+    return _parse_matrix(text)
   sides = _split(text, "=")
   if len(sides) > 1:
-    return _equation([side.strip() for side in sides])
-  if text[0] == "{" and _closes(text):
-    return _form(text[1:-1])
-  if text.startswith("]") or (text[0] in _OPENING and _closes(text)):
-    form = _bracketed(text)
+    return _parse_equation([side.strip() for side in sides])
+  if text[0] == "{" and _is_enclosed(text):
+    return _parse(text[1:-1])
+  if text.startswith("]") or (text[0] in _OPENING and _is_enclosed(text)):
+    form = _parse_brackets(text)
     if form is not None:
       return form
   if "±" in text:
-    return _group("{}", map(_form, (text.replace("±", s) for s in "+-")))
-  return _leaf(text)
+    return _make_group("{}", map(_parse, (text.replace("±", s) for s in "+-")))
+  return _parse_single(text)
 
 
-def _number(text: str) -> Fraction | None:
+def _parse_number(text: str) -> Fraction | None:
   """Parses a number without a unit; returns None if the text is anything else.
 
   It parses `1,000`, `0.5`, `-3/4`, `\\frac{1}{2}`, `2\\frac{1}{3}` and
@@ -182,9 +182,9 @@ def _number(text: str) -> Fraction | None:
   if ratio and int(ratio[3]):
     value = Fraction(int(ratio[2]), int(ratio[3]))
     return -value if ratio[1] == "-" else value
-  repeating = _REPEATING.fullmatch(text)
-  if repeating:
-    sign, integer, start, period = repeating.groups()
+  repeating_decimal = _REPEATING.fullmatch(text)
+  if repeating_decimal:
+    sign, integer, start, period = repeating_decimal.groups()
     # 0.1666... = (16 - 1) / 90: a nine for each digit of the period, then a
     # zero for each digit before it.
     denominator = (10 ** len(period) - 1) * 10 ** len(start)
@@ -192,12 +192,12 @@ def _number(text: str) -> Fraction | None:
       int(start + period) - int(start or 0), denominator
     )
     return -value if sign == "-" else value
-  mixed = _MIXED.fullmatch(text)
-  if mixed:
-    numerator, denominator = (int(x) for x in mixed.groups()[2:] if x)
+  mixed_number = _MIXED.fullmatch(text)
+  if mixed_number:
+    numerator, denominator = (int(x) for x in mixed_number.groups()[2:] if x)
     if 0 < numerator < denominator:
-      value = int(mixed[2]) + Fraction(numerator, denominator)
-      return -value if mixed[1] == "-" else value
+      value = int(mixed_number[2]) + Fraction(numerator, denominator)
+      return -value if mixed_number[1] == "-" else value
   return None
 
 
@@ -214,7 +214,7 @@ def _split(text: str, separator: str) -> list[str]:
   return [*pieces, text[start:]]
 
 
-def _closes(text: str) -> bool:
+def _is_enclosed(text: str) -> bool:
   """Returns True if the last character closes the first bracket."""
   depth = 0
   for i, character in enumerate(text):
@@ -224,19 +224,19 @@ def _closes(text: str) -> bool:
   return False
 
 
-def _group(kind: str, members: Sequence[Form] | map) -> Group:
+def _make_group(kind: str, members: Sequence[Form] | map) -> Group:
   """Returns a group; for kind "{}", members that are sets are merged into it.
 
   `1, ±2` is thus the set {1, 2, -2} and not {1, {2, -2}}.
   """
-  flat: list[Form] = []
+  flat_members: list[Form] = []
   for member in members:
     inner = kind == "{}" and isinstance(member, Group) and member.kind == "{}"
-    flat.extend(member.members if inner else [member])
-  return Group(kind, tuple(flat))
+    flat_members.extend(member.members if inner else [member])
+  return Group(kind, tuple(flat_members))
 
 
-def _several(pieces: list[str], join: Callable | None = None) -> Form:
+def _parse_list(pieces: list[str], join: Callable | None = None) -> Form:
   """Returns the form of a list without brackets.
 
   `1, 2` is a set; `x = 1, y = 2` is a tuple in the order of the names.
@@ -249,9 +249,9 @@ def _several(pieces: list[str], join: Callable | None = None) -> Form:
   if pieces[-1].strip() == "" or pieces[0].strip() == "":
     raise ValueError("the list begins or ends with a separator")
   names = [piece.partition("=")[0].strip() for piece in pieces if "=" in piece]
-  forms = [_form(piece) for piece in pieces]
+  forms = [_parse(piece) for piece in pieces]
   if join and all(isinstance(form, Region) for form in forms):
-    return _joined(forms, join)
+    return _join_regions(forms, join)
   if any(isinstance(form, Region) for form in forms):
     raise ValueError("the list contains inequalities or intervals")
   # x_1 = 1, x_2 = 2 are two values of x, so they form a set.
@@ -261,10 +261,10 @@ def _several(pieces: list[str], join: Callable | None = None) -> Form:
     values = [f.value if isinstance(f, Relation) else f for f in forms]
     order = sorted(range(len(names)), key=names.__getitem__)
     return Group("()", tuple(values[i] for i in order))
-  return _group("{}", forms)
+  return _make_group("{}", forms)
 
 
-def _bracketed(text: str) -> Form | None:
+def _parse_brackets(text: str) -> Form | None:
   """Returns a set, a tuple or an interval; None for brackets of a formula.
 
   `⦃1, 2⦄` is a set, `(1, 2)` a tuple, `[1, 2)` an interval; `(1 + 2)` is a part
@@ -273,19 +273,19 @@ def _bracketed(text: str) -> Form | None:
   pair = text[0] + text[-1]
   pieces = _split(text[1:-1], ",")
   if pair == "⦃⦄":
-    return _group("{}", map(_form, pieces))
+    return _make_group("{}", map(_parse, pieces))
   if len(pieces) == 1:
     return None
-  infinite = any("∞" in piece for piece in pieces)
-  if len(pieces) == 2 and (infinite or pair in ("(]", "[)", "][")):
-    start, end = map(_endpoint, pieces)
-    return Region((_interval(start, end, pair[0] != "[", pair[1] != "]"),))
+  has_infinite_end = any("∞" in piece for piece in pieces)
+  if len(pieces) == 2 and (has_infinite_end or pair in ("(]", "[)", "][")):
+    start, end = map(_parse_endpoint, pieces)
+    return Region((_make_interval(start, end, pair[0] != "[", pair[1] != "]"),))
   if pair not in ("()", "[]", "⟨⟩"):
     raise ValueError(f"the brackets {pair} do not belong together")
-  return Group(pair, tuple(map(_form, pieces)))
+  return Group(pair, tuple(map(_parse, pieces)))
 
 
-def _matrix(text: str) -> Form:
+def _parse_matrix(text: str) -> Form:
   """Parses `\\begin{pmatrix}...\\end{pmatrix}`; one column is a vector."""
   match = re.fullmatch(
     r"\\begin\{([bpBv]?matrix)\}(.*?)\\end\{\1\}", text, re.DOTALL
@@ -293,7 +293,7 @@ def _matrix(text: str) -> Form:
   if not match or match[1] == "vmatrix":
     raise ValueError("the text is not a matrix")  # a vmatrix is a determinant
   lines = [line for line in match[2].split("\\\\") if line.strip()]
-  rows = [tuple(map(_form, line.split("&"))) for line in lines]
+  rows = [tuple(map(_parse, line.split("&"))) for line in lines]
   if len({len(row) for row in rows}) != 1:
     raise ValueError("the rows of the matrix have different lengths")
   if len(rows[0]) == 1:
@@ -301,7 +301,7 @@ def _matrix(text: str) -> Form:
   return Group("matrix", tuple(Group("⟨⟩", row) for row in rows))
 
 
-def _equation(parts: list[str]) -> Form:
+def _parse_equation(parts: list[str]) -> Form:
   """Returns the value of `name = value`, else the equation as a relation.
 
   `x = 5` is 5, `1/2 = 0.5` is 0.5, and `y - 2x = 1` is a relation. `y = 2x + 1`
@@ -315,24 +315,26 @@ def _equation(parts: list[str]) -> Form:
   sides = list(parts)
   while len(sides) > 1 and _NAME.fullmatch(sides[0]):
     sides.pop(0)
-  forms = list(map(_form, sides))
+  forms = list(map(_parse, sides))
   value = forms[-1]
   if len(forms) > 1:
     if all(equal(value, form) for form in forms[:-1]):
       return value
     if len(parts) > 2:
       raise ValueError("the sides of the equation have different values")
-    return Relation("=", _expression(parts[0]) - _expression(parts[1]))
+    return Relation(
+      "=", _parse_expression(parts[0]) - _parse_expression(parts[1])
+    )
   symbols = isinstance(value, Quantity) and getattr(
     value.value, "free_symbols", ()
   )
   if symbols and len(parts) == 2 and _VARIABLE.fullmatch(parts[0]):
-    difference = _expression(parts[0]) - value.value
+    difference = _parse_expression(parts[0]) - value.value
     return Relation("=", difference, value)
   return value
 
 
-def _inequality(parts: list[str], signs: list[str]) -> Form:
+def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
   """Returns a region for a linear inequality in one variable, else a relation.
 
   `2x > 6` and `3 < x` are the region (3, oo), `x + y > 3` is a relation.
@@ -351,12 +353,14 @@ def _inequality(parts: list[str], signs: list[str]) -> Form:
       parts, signs = parts[::-1], signs[::-1]
     elif not set(signs) <= set("<≤"):
       raise ValueError("the signs of the chain have different directions")
-    start, end = _endpoint(parts[0]), _endpoint(parts[2])
-    return Region((_interval(start, end, "<" in signs[0], "<" in signs[1]),))
+    start, end = _parse_endpoint(parts[0]), _parse_endpoint(parts[2])
+    return Region(
+      (_make_interval(start, end, "<" in signs[0], "<" in signs[1]),)
+    )
   (left, right), (sign,) = parts, signs
   if sign in ">≥":
     left, right, sign = right, left, {">": "<", "≥": "≤"}[sign]
-  difference = _expression(left) - _expression(right)
+  difference = _parse_expression(left) - _parse_expression(right)
   symbols = difference.free_symbols
   # The inequality is slope * x + constant < 0; it is linear if the slope is a
   # number, and x is above or below the bound -constant / slope.
@@ -364,14 +368,14 @@ def _inequality(parts: list[str], signs: list[str]) -> Form:
   if slope == 0 or not slope.is_real or slope.free_symbols:
     return Relation(sign, difference)
   bound = -difference.subs(symbols.pop(), 0) / slope
-  below = sympy.Interval(-sympy.oo, bound, True, sign != "≤")
-  above = sympy.Interval(bound, sympy.oo, sign != "≤", True)
+  numbers_below = sympy.Interval(-sympy.oo, bound, True, sign != "≤")
+  numbers_above = sympy.Interval(bound, sympy.oo, sign != "≤", True)
   if sign == "≠":
-    return Region((below, above))
-  return Region((below if slope.is_positive else above,))
+    return Region((numbers_below, numbers_above))
+  return Region((numbers_below if slope.is_positive else numbers_above,))
 
 
-def _interval(
+def _make_interval(
   start: sympy.Expr, end: sympy.Expr, left_open: bool, right_open: bool
 ) -> sympy.Interval:
   interval = sympy.Interval(start, end, left_open, right_open)
@@ -381,7 +385,7 @@ def _interval(
   return interval
 
 
-def _joined(forms: list[Form], join: Callable) -> Region:
+def _join_regions(forms: list[Form], join: Callable) -> Region:
   """Combines forms that are sets of numbers by a class of sympy.
 
   Args:
@@ -391,8 +395,10 @@ def _joined(forms: list[Form], join: Callable) -> Region:
   regions = [region(form) for form in forms]
   if None in regions:
     raise ValueError("a piece is not a set of real numbers")
-  joined = join(*(sympy.Union(*region.parts) for region in regions))
-  parts = joined.args if isinstance(joined, sympy.Union) else (joined,)
+  joined_set = join(*(sympy.Union(*region.parts) for region in regions))
+  parts = (
+    joined_set.args if isinstance(joined_set, sympy.Union) else (joined_set,)
+  )
   if not all(
     isinstance(part, sympy.Interval | sympy.FiniteSet) for part in parts
   ):
@@ -403,23 +409,23 @@ def _joined(forms: list[Form], join: Callable) -> Region:
   return Region((*intervals, *points))
 
 
-def _endpoint(text: str) -> sympy.Expr:
+def _parse_endpoint(text: str) -> sympy.Expr:
   """Parses an end of an interval, which may be `∞` or `-∞`."""
   sign = text.strip().replace(" ", "")
   if sign in ("∞", "+∞"):
     return sympy.oo
-  return -sympy.oo if sign == "-∞" else _expression(text)
+  return -sympy.oo if sign == "-∞" else _parse_expression(text)
 
 
-def _expression(text: str) -> sympy.Expr:
+def _parse_expression(text: str) -> sympy.Expr:
   """Parses a number or formula; drops its unit."""
-  form = _form(text)
+  form = _parse(text)
   if not isinstance(form, Quantity):
     raise ValueError(f"{text!r} is not a number or formula")
   return sympy.sympify(form.value)
 
 
-def _leaf(text: str) -> Form:
+def _parse_single(text: str) -> Form:
   """Parses one number, formula or word, with or without a unit."""
   choice = _CHOICE.fullmatch(text)
   if choice:
@@ -429,7 +435,7 @@ def _leaf(text: str) -> Form:
     and re.match(r"⟦\(?[-+]?[0-9.]", text)
     and text[-1] == "⟧"
   ):
-    return _form(text[1:-1])
+    return _parse(text[1:-1])
   words = _WORDS.fullmatch(text)
   if words:
     return Words(letters(text))
@@ -446,7 +452,7 @@ def _leaf(text: str) -> Form:
     return Quantity(Fraction(int(ratio[1]), int(ratio[2])))
   for sign in "%°":
     if text.endswith(sign):
-      return Quantity(_value(text[:-1]), sign)
+      return Quantity(_parse_value(text[:-1]), sign)
   quantity = _QUANTITY.fullmatch(text)
   if quantity:
     word = quantity["word"] or ""  # a unit outside of ⟦⟧: `5 cm`
@@ -454,18 +460,18 @@ def _leaf(text: str) -> Form:
     if factor_and_unit is None or units.variables(word):
       raise ValueError(f"{text!r} ends with a word that is not a unit")
     factor, unit = factor_and_unit  # `4 million km` has factor 10^6
-    value = _value(quantity["value"]) * factor
+    value = _parse_value(quantity["value"]) * factor
     if unit in _SIGN_OF_UNIT:
       return Quantity(value, _SIGN_OF_UNIT[unit])
     power = f"^{quantity['power']}" if quantity["power"] else ""
     return Quantity(value, unit + power)
-  return Quantity(_value(text))
+  return Quantity(_parse_value(text))
 
 
-def _value(text: str) -> Fraction | sympy.Expr:
+def _parse_value(text: str) -> Fraction | sympy.Expr:
   """Parses a number or formula without a unit."""
   text = text.strip()
-  number = _number(text)
+  number = _parse_number(text)
   if number is not None:
     return number
   value = symbolic.read(text)

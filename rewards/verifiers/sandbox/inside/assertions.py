@@ -147,10 +147,10 @@ class _Alternatives(_All):
   """Branches: at least one must run, and each branch that runs must hold."""
 
   def holds(self, log: Log) -> bool:
-    entered = [part for part in self._parts if part.ran(log)]
-    if not entered:
+    branches = [part for part in self._parts if part.ran(log)]
+    if not branches:
       return not self._parts
-    return all(part.holds(log) for part in entered)
+    return all(part.holds(log) for part in branches)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,13 +197,15 @@ class _Try:
     return any(part.ran(log) for part in self._parts)
 
   def holds(self, log: Log) -> bool:
-    entered = [h for h in self._handlers if h.number in log.entered]
-    checking = [h for h in entered if h.body.has_checks]
-    allowed = checking or [h for h in entered if h.number not in log.broad]
-    may_skip = any(handler.ends_in_jump for handler in checking)
+    entered_handlers = [h for h in self._handlers if h.number in log.entered]
+    checking_handlers = [h for h in entered_handlers if h.body.has_checks]
+    allowing_handlers = checking_handlers or [
+      h for h in entered_handlers if h.number not in log.broad
+    ]
+    may_skip = any(handler.ends_in_jump for handler in checking_handlers)
     return (
-      all(handler.body.holds(log) for handler in entered)
-      and (bool(allowed) or self._inside.holds(log))
+      all(handler.body.holds(log) for handler in entered_handlers)
+      and (bool(allowing_handlers) or self._inside.holds(log))
       and self._finally.holds(log)
       and (
         (may_skip and not self._following.ran(log))
@@ -265,7 +267,7 @@ class Test:
       if node in self._numbers
     }
     self._inside = {self._numbers[n] for n in in_functions if _is_assertion(n)}
-    self._needs = {node: self._block(node.body) for node in functions}
+    self._requirements = {node: self._block(node.body) for node in functions}
     self._checking_handlers = {
       self._numbers[handler]
       for handler in handlers
@@ -284,11 +286,13 @@ class Test:
     self._roots: list[tuple[_All, list[ast.AST], set[ast.AST]]] = []
     if entry:
       # Python keeps the last definition of a name.
-      top = [node for tree in trees for node in tree.body]
-      named = [n for n in top if getattr(n, "name", "") == entry]
-      roots = named[-1:] or self._by_name.get(entry) or functions
-      needs = _All([self._needs[n] for n in roots if n in self._needs])
-      self._roots.append((needs, *self._reachable(roots)))
+      top_level = [node for tree in trees for node in tree.body]
+      named_nodes = [n for n in top_level if getattr(n, "name", "") == entry]
+      roots = named_nodes[-1:] or self._by_name.get(entry) or functions
+      requirement = _All(
+        [self._requirements[n] for n in roots if n in self._requirements]
+      )
+      self._roots.append((requirement, *self._reachable(roots)))
     else:
       for tree in trees:
         self._roots.append((self._block(tree.body), *self._reachable([tree])))
@@ -333,20 +337,21 @@ class Test:
     log = self._log
     if log.failed or log.raised:
       return False
-    needs, functions, values = self._roots[index]
+    requirement, functions, values = self._roots[index]
     # A function counts if it is passed on as a value or a call of it returned.
-    needed = collections.defaultdict(list)
+    requirements_by_name = collections.defaultdict(list)
     for function in functions:
       if function in values or self._called[function.name] & log.returned:
-        needed[function.name].append(self._needs[function])
-    if not needs.holds(log) or not all(
-      _Alternatives(same_name).holds(log) for same_name in needed.values()
+        requirements_by_name[function.name].append(self._requirements[function])
+    if not requirement.holds(log) or not all(
+      _Alternatives(same_name).holds(log)
+      for same_name in requirements_by_name.values()
     ):
       return False
     if log.started or log.returned:
       return True
     # No check was reached; the test passes only if it has no check.
-    return not (needs.has_checks or (self._entry and self._inside))
+    return not (requirement.has_checks or (self._entry and self._inside))
 
   def _start(self, number: int) -> int:
     self._log.started.add(number)
@@ -386,10 +391,10 @@ class Test:
       log.broad.add(number)
     is_allowed = number in self._checking_handlers or number not in log.broad
     # The assertions whose exception the handler has caught.
-    caught = {n for n, raised in log.raised if raised is error}
+    caught_numbers = {n for n, raised in log.raised if raised is error}
     log.raised = [pair for pair in log.raised if pair[1] is not error]
     log.entered.add(number)
-    (log.settled if is_allowed else log.failed).update(caught)
+    (log.settled if is_allowed else log.failed).update(caught_numbers)
 
   def _is_check(self, node: ast.AST) -> bool:
     """Returns True if a node is a call of a function that contains checks."""
@@ -406,9 +411,9 @@ class Test:
       parts += self._expressions(statement)
       if isinstance(statement, ast.If):
         body, other = statement.body, statement.orelse
-        if _jumps(body):
+        if _ends_in_jump(body):
           other, following = [*other, *following], []
-        elif _jumps(other):
+        elif _ends_in_jump(other):
           body, following = [*body, *following], []
         parts.append(_Alternatives([self._block(body), self._block(other)]))
       elif isinstance(statement, ast.Match):
@@ -424,7 +429,7 @@ class Test:
           _Handler(
             self._numbers[handler],
             self._block(handler.body),
-            _jumps(handler.body),
+            _ends_in_jump(handler.body),
           )
           for handler in statement.handlers
         ]
@@ -563,8 +568,8 @@ class _Rewriter(ast.NodeTransformer):
     is_bare = node.type is None
     if node.type is not None:
       node.type = _call("__classes__", ast.Constant(number), node.type)
-    entered = _call("__entered__", ast.Constant(number), ast.Constant(is_bare))
-    node.body.insert(0, ast.Expr(entered))
+    report = _call("__entered__", ast.Constant(number), ast.Constant(is_bare))
+    node.body.insert(0, ast.Expr(report))
     return node
 
 
@@ -593,7 +598,7 @@ def _checking_names(functions: Sequence[ast.AST]) -> set[str]:
   """
   names: set[str] = set()
   while True:
-    checking = {
+    checking_names = {
       function.name
       for function in functions
       for node in _walk_scope(function)
@@ -606,12 +611,12 @@ def _checking_names(functions: Sequence[ast.AST]) -> set[str]:
         )
       )
     }
-    if checking <= names:
+    if checking_names <= names:
       return names
-    names |= checking
+    names |= checking_names
 
 
-def _jumps(statements: Sequence[ast.stmt]) -> bool:
+def _ends_in_jump(statements: Sequence[ast.stmt]) -> bool:
   """Returns True if the last statement is a jump."""
   return bool(statements) and isinstance(statements[-1], _JUMPS)
 

@@ -55,14 +55,16 @@ def main() -> None:
   for descriptor in range(3):
     os.dup2(null, descriptor)
 
-  def say(message: dict) -> None:
+  def send(message: dict) -> None:
     os.write(report, json.dumps(message).encode() + b"\n")
 
-  missing, mapped = [], None
+  missing_protections, made_user_namespace = [], None
   try:
-    mapped = _unshare()
+    made_user_namespace = _unshare()
   except OSError as error:
-    missing.append(f"namespaces for files, processes and network ({error})")
+    missing_protections.append(
+      f"namespaces for files, processes and network ({error})"
+    )
   # Nothing is written to these pipes. A read end becomes readable when the
   # process that has the write end ends: the judge, or the keeper.
   judge_ended, judge_end = os.pipe()
@@ -73,22 +75,22 @@ def main() -> None:
       os.close(judge_ended)
       os.close(keeper_end)
       signal.signal(signal.SIGINT, signal.SIG_DFL)
-      missing += _contain(job, mapped, keeper_ended)
-      say({"missing": missing})
-      if not missing or job["allow_unprotected"]:
-        processes = 0 if missing else job["processes"]
-        judge.run(job, _starter(job, processes), say)
+      missing_protections += _contain(job, made_user_namespace, keeper_ended)
+      send({"missing": missing_protections})
+      if not missing_protections or job["allow_unprotected"]:
+        processes = 0 if missing_protections else job["processes"]
+        judge.run(job, _make_starter(job, processes), send)
     except BaseException as error:
-      say({"failed": repr(error)})
+      send({"failed": repr(error)})
     finally:
       os._exit(0)
   os.close(judge_end)
   if not select.select([judge_ended], [], [], job["patience"])[0]:
-    say({"late": True})
-  _end(pid)
+    send({"late": True})
+  _kill_judge(pid)
 
 
-def _end(pid: int) -> None:
+def _kill_judge(pid: int) -> None:
   """Kills the judge, and its processes that became children of this one."""
   os.kill(pid, signal.SIGKILL)
   os.waitpid(pid, 0)
@@ -118,7 +120,7 @@ def _unshare() -> bool:
   """
   if not _LINUX:
     raise OSError(f"{sys.platform} has no namespaces")
-  _raise_score()
+  _raise_oom_score()
   if _may_become_nobody():
     with contextlib.suppress(OSError):
       libc.unshare(_NAMESPACES)
@@ -138,7 +140,7 @@ def _may_become_nobody() -> bool:
   return any(first <= NOBODY < first + count for first, _, count in ranges)
 
 
-def _raise_score() -> None:
+def _raise_oom_score() -> None:
   """Makes the kernel kill this process first when memory runs out.
 
   Processes that this process starts get the same score.
@@ -170,31 +172,33 @@ def _map_user(user: int, group: int, process: str) -> None:
   libc.control(libc.DUMPABLE, 0)
 
 
-def _contain(job: dict, mapped: bool | None, keeper_ended: int) -> list[str]:
+def _contain(
+  job: dict, made_user_namespace: bool | None, keeper_ended: int
+) -> list[str]:
   """Gives up the host's files, the user and the capabilities of this process.
 
   Args:
     job: dictionary with "disk_bytes", "folder" and the limits.
-    mapped: the value that `_unshare` returned; None if it raised an error.
+    made_user_namespace: the value that `_unshare` returned; None if it raised an error.
     keeper_ended: descriptor that becomes readable when the keeper ends.
 
   Returns:
     The protections that this machine lacks; [] if it lacks none.
   """
-  missing = []
+  missing_protections = []
   process = os.open("/proc/self", os.O_RDONLY) if _LINUX else -1
   folder = os.open(job["folder"], os.O_RDONLY)
-  if mapped is not None:
+  if made_user_namespace is not None:
     try:
       _enter_root(job["disk_bytes"])
     except OSError as error:
-      mapped = None
-      missing.append(f"a separate root directory ({error})")
-  if mapped is None:
+      made_user_namespace = None
+      missing_protections.append(f"a separate root directory ({error})")
+  if made_user_namespace is None:
     os.fchdir(folder)  # its path may be hidden by a mount of `_enter_root`
-    missing += _become_nobody(folder)
+    missing_protections += _become_nobody(folder)
   else:
-    if not mapped:
+    if not made_user_namespace:
       os.setgroups([])
       os.setresgid(NOBODY, NOBODY, NOBODY)
       os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -204,9 +208,9 @@ def _contain(job: dict, mapped: bool | None, keeper_ended: int) -> list[str]:
       _map_user(NOBODY, NOBODY, ".")
     os.chdir("/tmp")
   os.close(folder)
-  _limit(job, mapped is not None)
+  _set_limits(job, made_user_namespace is not None)
   if not _LINUX:
-    return [*missing, "a filter of system calls"]
+    return [*missing_protections, "a filter of system calls"]
   os.close(process)
   libc.drop_capabilities()
   libc.control(libc.NO_NEW_PRIVILEGES, 1)
@@ -216,8 +220,10 @@ def _contain(job: dict, mapped: bool | None, keeper_ended: int) -> list[str]:
   if select.select([keeper_ended], [], [], 0)[0]:
     os._exit(0)
   if not filters.has_known_numbers():
-    missing.append(f"a filter of system calls for {os.uname().machine}")
-  return missing
+    missing_protections.append(
+      f"a filter of system calls for {os.uname().machine}"
+    )
+  return missing_protections
 
 
 def _become_nobody(folder: int) -> list[str]:
@@ -262,21 +268,31 @@ def _enter_root(disk_bytes: int) -> None:
     disk_bytes: maximum size of the files in /tmp.
   """
   os.umask(0o022)
-  visible, links = ["/usr"], []  # paths that are mounted; (target, path) pairs
+  visible_paths, links = (
+    ["/usr"],
+    [],
+  )  # paths that are mounted; (target, path) pairs
   for path in ("/lib", "/lib64", "/lib32", "/bin", "/nix/store"):
     if os.path.islink(path):
       links.append((os.readlink(path), path))
     elif os.path.isdir(path):
-      visible.append(path)
-  visible += ["/etc/ld.so.cache", "/dev/null", "/dev/zero", "/dev/urandom"]
+      visible_paths.append(path)
+  visible_paths += [
+    "/etc/ld.so.cache",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+  ]
   for path in (sys.base_prefix, sys.base_exec_prefix, sys.executable):
     path = os.path.realpath(path)
-    if not any(path.startswith(f"{parent}/") for parent in [*visible, "/usr"]):
-      visible.append(path)
+    if not any(
+      path.startswith(f"{parent}/") for parent in [*visible_paths, "/usr"]
+    ):
+      visible_paths.append(path)
   # Descriptors stay valid when a mount below hides the path.
   sources = {
     path: os.open(path, os.O_PATH)
-    for path in dict.fromkeys(visible)
+    for path in dict.fromkeys(visible_paths)
     if os.path.exists(path)
   }
   root, scratch = "/tmp", "/tmp/tmp"
@@ -310,7 +326,7 @@ def _enter_root(disk_bytes: int) -> None:
 # --- limits and the filter --------------------------------------------------
 
 
-def _limit(job: dict, has_user_namespace: bool) -> None:
+def _set_limits(job: dict, has_user_namespace: bool) -> None:
   """Sets the limits of this process and of every program that it starts.
 
   Args:
@@ -331,9 +347,9 @@ def _limit(job: dict, has_user_namespace: bool) -> None:
     limits["NPROC"] = job["processes"] + job["threads"] + 2
   for name, value in limits.items():
     kind = getattr(resource, f"RLIMIT_{name}")
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
-      value = min(value, hard)
+    hard_limit = resource.getrlimit(kind)[1]
+    if hard_limit != resource.RLIM_INFINITY:
+      value = min(value, hard_limit)
     try:
       resource.setrlimit(kind, (value, value))
     except (OSError, ValueError):
@@ -341,7 +357,9 @@ def _limit(job: dict, has_user_namespace: bool) -> None:
         raise
 
 
-def _starter(job: dict, processes: int) -> Callable[[list[str], dict], int]:
+def _make_starter(
+  job: dict, processes: int
+) -> Callable[[list[str], dict], int]:
   """Returns a function that starts the interpreter for a program.
 
   Args:

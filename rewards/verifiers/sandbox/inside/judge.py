@@ -145,7 +145,7 @@ class Peer:
       if "raises" not in reply:
         return program.decode(reply["value"], self._remote)
       names, text = list(reply["raises"]), str(reply.get("text"))
-    except BaseException as error:  # also the Gone that `_within` raises
+    except BaseException as error:  # also the Gone that `_start_alarm` raises
       self.gone = True
       raise Gone from error
     raise _exception(names, text)
@@ -179,7 +179,7 @@ class Peer:
     return self._remotes[number]
 
 
-def run(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
+def run(job: dict, start: Callable, send: Callable[[dict], None]) -> None:
   """Runs the tests of a job and sends their results to the host.
 
   Args:
@@ -187,20 +187,22 @@ def run(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
       of `program.py`; and the limits "seconds", "cpu_seconds", "output_bytes".
     start: function that starts the interpreter: `(arguments, {descriptor:
       descriptor of this process}) -> pid`.
-    say: function that sends a message to the host.
+    send: function that sends a message to the host.
   """
   try:
     if "cases" in job:
-      _cases(job, start, say)
+      _run_cases(job, start, send)
     else:
-      _calls(job, start, say)
+      _run_calls(job, start, send)
   except Unscored as error:
-    say({"unscored": str(error)})
+    send({"unscored": str(error)})
   except Gone:  # raised by a late alarm, outside of the code that catches it
-    say({"timeout": True, "all": False})
+    send({"timeout": True, "all": False})
 
 
-def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
+def _run_calls(
+  job: dict, start: Callable, send: Callable[[dict], None]
+) -> None:
   """Runs tests that call functions of the program, in one process.
 
   The verdict is decided by a run in which a failed assertion ends the test, as
@@ -215,16 +217,16 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
     has_passed = has_passed and verdicts.get(index, True)  # a failure is final
     if verdicts.get(index) is not has_passed:
       verdicts[index] = has_passed
-      say({"test": index, "passed": has_passed})
+      send({"test": index, "passed": has_passed})
 
-  _within(job["seconds"])
+  _start_alarm(job["seconds"])
   try:
-    exec(_compiled(ast.parse(job.get("setup", ""))), namespace)
+    exec(_compile(ast.parse(job.get("setup", ""))), namespace)
     if "tests" in job:
       trees = [ast.parse(test) for test in job["tests"]]
       names, modules = _names(trees), _modules(trees)
       test = assertions.Test(trees)
-      codes, count = [_compiled(tree) for tree in trees], len(trees)
+      codes, count = [_compile(tree) for tree in trees], len(trees)
       namespace |= test.hooks
     else:
       tree = ast.parse(job["test"])
@@ -232,7 +234,7 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
       test = assertions.Test([tree], "check", record)
       count = test.count
       namespace |= test.hooks
-      exec(_compiled(tree), namespace)
+      exec(_compile(tree), namespace)
       check = namespace["check"]
   except Exception as error:
     raise Unscored(f"the tests cannot be loaded: {error!r}") from error
@@ -243,18 +245,18 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   peer = Peer(
     lambda files: start(["-c", job["driver"]], files), job["output_bytes"]
   )
-  say({"tests": max(count, 1)})
-  is_over = _within(job["seconds"])
+  send({"tests": max(count, 1)})
+  is_over = _start_alarm(job["seconds"])
   all_passed = False
   try:
     for source in (job.get("prelude", ""), job["program"]):
       peer.ask("load", source=source)
     # Names that the tests use without a definition are modules, such as `math`
     # in `math.pi`, or belong to the program.
-    undefined = names - set(namespace) - set(dir(builtins))
-    modules = (undefined & modules) - {entry_point}
+    undefined_names = names - set(namespace) - set(dir(builtins))
+    modules = (undefined_names & modules) - {entry_point}
     namespace |= {name: importlib.import_module(name) for name in modules}
-    for name in sorted((undefined - modules) | ({entry_point} - {""})):
+    for name in sorted((undefined_names - modules) | ({entry_point} - {""})):
       try:
         namespace[name] = peer.ask("get", of=0, name=name)
       except Exception:  # the program lacks the name; tests that use it fail
@@ -262,7 +264,7 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
     if "tests" in job:
       for index, code in enumerate(codes):
         test.reset()
-        record(index, _holds(code, namespace) and test.holds(index))
+        record(index, _passes(code, namespace) and test.holds(index))
       all_passed = all(verdicts.values())
     else:
       # Assertions that ran while the test was loaded do not count.
@@ -284,12 +286,14 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   signal.setitimer(signal.ITIMER_REAL, 0)
   if all_passed and not count:  # a test without assertions counts as one test
     record(0, True)
-  if not all_passed and (is_late or (has_ended and _spent(job, peer.end()))):
-    say({"timeout": True})
-  say({"all": all_passed})
+  if not all_passed and (
+    is_late or (has_ended and _exceeded_cpu_seconds(job, peer.end()))
+  ):
+    send({"timeout": True})
+  send({"all": all_passed})
 
 
-def _holds(code: Any, namespace: dict[str, Any]) -> bool:
+def _passes(code: Any, namespace: dict[str, Any]) -> bool:
   """Returns True if a test ends without an exception."""
   try:
     exec(code, namespace)
@@ -316,7 +320,7 @@ def _modules(trees: list[ast.AST]) -> set[str]:
   return names & sys.stdlib_module_names
 
 
-def _compiled(tree: ast.Module) -> Any:
+def _compile(tree: ast.Module) -> Any:
   return compile(tree, "tests.py", "exec", dont_inherit=True)
 
 
@@ -346,30 +350,32 @@ def _exception(names: list[str], text: str) -> Exception:
   return RuntimeError(f"{names[:1]}: {text}")
 
 
-def _cases(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
+def _run_cases(
+  job: dict, start: Callable, send: Callable[[dict], None]
+) -> None:
   """Compares a program's standard output with the expected one, per case."""
-  say({"tests": len(job["cases"])})
+  send({"tests": len(job["cases"])})
   num_passed = 0
   for index, (stdin, expected) in enumerate(job["cases"]):
-    _empty(".")
+    _empty_folder(".")
     with open("program.py", "w", encoding="utf-8", errors="replace") as file:
       file.write(job["program"])
     with open("input", "w+b") as file:
       os.unlink("input")
       file.write(stdin.encode("utf-8", "replace"))
       file.seek(0)
-      output, status, is_late = _output(job, start, file.fileno())
+      output, status, is_late = _run_case(job, start, file.fileno())
     has_passed = status == 0 and _lines(output) == _lines(
       expected.encode("utf-8", "replace")
     )
     num_passed += has_passed
     if is_late:
-      say({"timeout": True})
-    say({"test": index, "passed": has_passed})
-  say({"all": num_passed == len(job["cases"])})
+      send({"timeout": True})
+    send({"test": index, "passed": has_passed})
+  send({"all": num_passed == len(job["cases"])})
 
 
-def _empty(folder: str) -> None:
+def _empty_folder(folder: str) -> None:
   """Removes all files and folders of a folder."""
   import shutil  # only cases need it, and its import takes long
 
@@ -381,7 +387,9 @@ def _empty(folder: str) -> None:
         os.unlink(entry.path)
 
 
-def _output(job: dict, start: Callable, stdin: int) -> tuple[bytes, int, bool]:
+def _run_case(
+  job: dict, start: Callable, stdin: int
+) -> tuple[bytes, int, bool]:
   """Runs the program once.
 
   Args:
@@ -396,7 +404,7 @@ def _output(job: dict, start: Callable, stdin: int) -> tuple[bytes, int, bool]:
   """
   read_end, write_end = os.pipe()
   pid, output, status, cpu_seconds = -1, b"", -1, 0.0
-  is_over = _within(job["seconds"])
+  is_over = _start_alarm(job["seconds"])
   try:
     pid = start(["program.py"], {0: stdin, 1: write_end})
     os.close(write_end)
@@ -429,7 +437,7 @@ def _output(job: dict, start: Callable, stdin: int) -> tuple[bytes, int, bool]:
   return (
     output,
     status,
-    is_over() or (status != 0 and _spent(job, cpu_seconds)),
+    is_over() or (status != 0 and _exceeded_cpu_seconds(job, cpu_seconds)),
   )
 
 
@@ -441,7 +449,7 @@ def _lines(text: bytes) -> list[bytes]:
   return lines
 
 
-def _within(seconds: float) -> Callable[[], bool]:
+def _start_alarm(seconds: float) -> Callable[[], bool]:
   """Makes an alarm that raises Gone after a number of seconds.
 
   It is raised again every 0.5 s, because a test may catch it.
@@ -468,7 +476,7 @@ def _processor_seconds(usage: Any) -> float:
   return usage.ru_utime + usage.ru_stime
 
 
-def _spent(job: dict, seconds: float) -> bool:
+def _exceeded_cpu_seconds(job: dict, seconds: float) -> bool:
   """Returns True if a program probably exceeded its limit of CPU seconds.
 
   The kernel counts a whole tick of its clock even if other processes used a
