@@ -50,8 +50,8 @@ _OPERATION = re.compile(r"[0-9)][ \t]*[-+*/]")  # `2 +`, but not the sign of -2
 # Characters that make the number beside them part of another expression, such
 # as `x^2` and `\frac{1}{2}`.
 _ADJOINING = "^_{}\\%|"
-# Matches text before the first side that the side belongs to: `half of` in
-# `half of 10 + 2 = 7`, `and` in `9 and 1/2 = 9.5`.
+# Matches a word before the first side that the side belongs to: `of` in `half
+# of 10 + 2 = 7`, `and` in `9 and 1/2 = 9.5`.
 _PHRASE_BEFORE = re.compile(
   r"(?:√|(?<![A-Za-z])(?:of|than|times|by|minus|plus|over|mod|negative|half"
   r"|twice|thrice|double|triple|log|ln|exp|sin|cos|tan|sqrt"
@@ -66,6 +66,7 @@ _PHRASE_AFTER = re.compile(
   r"rem(?:ainders?)?)(?![A-Za-z])",
   re.I,
 )
+# Matches the `and` in `1 + 1 = 2 and 2 + 2 = 4`.
 _AND = re.compile(r"\s?and(?=\s)", re.I)
 _FRACTION = re.compile(r"\s*[0-9]+\s*/\s*[0-9]+\s*")  # `1/2`, `3 / 4`
 _MAX_CHARACTERS = 200  # an equation with a longer side is skipped
@@ -92,21 +93,22 @@ def check(text: str) -> list[bool]:
     if "=" not in run[0]:
       continue
     start, end = run.span()
-    before, after = text[max(start - _CONTEXT, 0) : start], text[end : end + 1]
+    text_before = text[max(start - _CONTEXT, 0) : start]
+    next_character = text[end : end + 1]
     sides = run[0].split("=")
     values = [evaluate(side) for side in sides]
     if start != start_after_and and _belongs_to_text_before(
-      before, sides[0], run[0][0]
+      text_before, sides[0], run[0][0]
     ):
       values[0] = None
     start_after_and = _find_start_after_and(text, end)
     if start_after_and < 0 and (
       _PHRASE_AFTER.match(text, end)
-      or (after and after in _ADJOINING)
-      or (after.isalnum() and run[0][-1] not in " \t")
+      or (next_character and next_character in _ADJOINING)
+      or (next_character.isalnum() and run[0][-1] not in " \t")
     ):
       values[-1] = None
-    has_operation = False  # in this side or in one before it
+    has_operation = False  # in this side or in an earlier side
     for side, (left, right) in zip(
       sides, itertools.pairwise(values), strict=False
     ):
@@ -130,21 +132,21 @@ def _find_start_after_and(text: str, end: int) -> int:
   return -1 if _FRACTION.fullmatch(side) else run.start()
 
 
-def _belongs_to_text_before(before: str, side: str, first: str) -> bool:
+def _belongs_to_text_before(text_before: str, side: str, first: str) -> bool:
   """Returns True if the first side of a run continues the text before it.
 
   Args:
-    before: up to `_CONTEXT` characters before the run.
+    text_before: up to `_CONTEXT` characters before the run.
     side: the first side.
     first: the first character of the run.
   """
-  last = before[-1:]
+  last = text_before[-1:]
   if not last or last == "\n":
     return False
   # `60 minutes x 2/3 = 40` has a factor that is not a number.
-  if last in _ADJOINING or before[-2:] in (" x", " X"):
+  if last in _ADJOINING or text_before[-2:] in (" x", " X"):
     return True
-  if _PHRASE_BEFORE.search(before):
+  if _PHRASE_BEFORE.search(text_before):
     return True
   has_sign = side.lstrip()[:1] in ("+", "-", "*", "/")
   return has_sign or ((last.isalnum() or last == ":") and first not in " \t")

@@ -256,8 +256,10 @@ def _parse_list(pieces: list[str], join: Callable | None = None) -> Form:
     raise ValueError("the list contains inequalities or intervals")
   # x_1 = 1, x_2 = 2 are two values of x, so they form a set.
   stems = [name.partition("_")[0] for name in names]
-  all_named = len(names) == len(pieces) and all(map(_NAME.fullmatch, names))
-  if all_named and len(set(stems)) == len(pieces):
+  all_have_names = len(names) == len(pieces) and all(
+    map(_NAME.fullmatch, names)
+  )
+  if all_have_names and len(set(stems)) == len(pieces):
     values = [f.value if isinstance(f, Relation) else f for f in forms]
     order = sorted(range(len(names)), key=names.__getitem__)
     return Group("()", tuple(values[i] for i in order))
@@ -378,6 +380,7 @@ def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
 def _make_interval(
   start: sympy.Expr, end: sympy.Expr, left_open: bool, right_open: bool
 ) -> sympy.Interval:
+  """Returns an interval; raises ValueError if it is empty or one point."""
   interval = sympy.Interval(start, end, left_open, right_open)
   # sympy returns another kind of set for (2, 1) and [1, 1].
   if not isinstance(interval, sympy.Interval):

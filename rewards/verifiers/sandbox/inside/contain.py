@@ -179,7 +179,8 @@ def _contain(
 
   Args:
     job: dictionary with "disk_bytes", "folder" and the limits.
-    made_user_namespace: the value that `_unshare` returned; None if it raised an error.
+    made_user_namespace: the value that `_unshare` returned; None if it raised
+      an error.
     keeper_ended: descriptor that becomes readable when the keeper ends.
 
   Returns:

@@ -89,9 +89,9 @@ class RemoteIterator(Remote):
 
 
 class _Stopped(RuntimeError):
-  """The StopIteration of a function that the test called.
+  """Stands for a StopIteration that the program raised.
 
-  A real StopIteration would end a loop of the test; see `_exception`.
+  A real StopIteration would end a loop of the test.
   """
 
 
@@ -321,6 +321,7 @@ def _modules(trees: list[ast.AST]) -> set[str]:
 
 
 def _compile(tree: ast.Module) -> Any:
+  """Returns the code object of a test."""
   return compile(tree, "tests.py", "exec", dont_inherit=True)
 
 
