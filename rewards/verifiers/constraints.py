@@ -112,7 +112,9 @@ def obeys_loosely(text: str, constraint: Constraint) -> bool:
 
 
 def verify(items: Sequence[Item]) -> list[Outcome]:
-  """Checks each completion against its `meta["constraints"]`.
+  """Checks each completion strictly against its `meta["constraints"]`.
+
+  A constraint is obeyed strictly if the completion obeys it without any change.
 
   Args:
     items: completions; references are not used.

@@ -309,7 +309,7 @@ def graded(
   instruction: str = GRADING,
   workers: int = 8,
 ) -> list[Outcome]:
-  """Grades each completion against its reference by a judge.
+  """Lets a judge grade each completion against its reference.
 
   Args:
     items: completions; references may be empty.

@@ -116,7 +116,7 @@ def letter(text: str, letters: str = LETTERS) -> str:
 
 
 def exact(items: Sequence[Item]) -> list[Outcome]:
-  """Compares each completion's answer with the references as it is.
+  """Compares each completion's answer with the references, without a change.
 
   Args:
     items: completions with references; see the top of the file.
@@ -174,7 +174,7 @@ def pattern(items: Sequence[Item]) -> list[Outcome]:
 
 
 def choice(items: Sequence[Item]) -> list[Outcome]:
-  """Compares the letters of multiple choice; see `letter`.
+  """Compares the letter of each completion's option; see `letter`.
 
   Args:
     items: completions whose references are letters. `Item.meta["choices"]` may

@@ -44,8 +44,9 @@ killing the process helps: use `Pool(maths.verify)`.
 Usage:
   verify([Item("?", "So $\\\\boxed{\\\\frac{14}{2}}$.", "7")])[0].verdict == 1
 
-Source: math-verify (Hugging Face, Apache-2.0), for the grammar of formulas; the
-tests contain answers that math-verify judges wrongly.
+The tests contain answers that math-verify judges wrongly.
+
+Source: math-verify (Hugging Face, Apache-2.0), for the grammar of formulas.
 """
 
 from __future__ import annotations
