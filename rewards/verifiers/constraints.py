@@ -1,19 +1,22 @@
 """Instruction following: the share of a prompt's constraints that a text obeys.
 
 `Item.meta["constraints"]` is a list of `{"name": ..., argument: value, ...}`.
-The names are keys of `CHECKERS`, which joins the 25 instructions of IFEval
-(`rewards.verifiers.ifeval`) and further ones (`rewards.verifiers.ifbench`).
-Arguments that are None count as missing, as in the benchmarks' files. A text
-without a letter or a digit obeys no constraint.
+The names are keys of `CHECKERS`, which contains the 25 instructions of IFEval
+(`rewards.verifiers.ifeval`) and those of `rewards.verifiers.ifbench`. A checker
+is a function `(text, **arguments) -> bool`. Arguments that are None count as
+missing, because the benchmarks' files list all arguments for each constraint. A
+text without a letter or a digit obeys no constraint.
 
-  score = constraints obeyed / constraints,  verdict = 1 iff all are obeyed
+  score = number of obeyed constraints / number of constraints
+  verdict = 1 if all constraints are obeyed, else 0
 
-The part "strict" is this score, "loose" is the share of constraints that are
-obeyed loosely (`obeys_loosely`), and "all_loose" is 1 if all of them are.
+The parts of an outcome, for the logs: "strict" is this score, "loose" is the
+share of constraints that are obeyed after a change of the layout
+(`obeys_loosely`), and "all_loose" is 1 if that share is 1, else 0.
 
 The checkers do not test whether the text answers the prompt: a list of keywords
-obeys "use these keywords". The papers therefore add a judge (`verif_reward`,
-`ifdecorator_reward`) or a reward model (`ifbench_reward`).
+obeys "use these keywords". The papers therefore combine the score with a judge
+(`verif_reward`, `ifdecorator_reward`) or a reward model (`ifbench_reward`).
 
 Usage:
   rule = {"name": "keywords:existence", "keywords": ["fox"]}
@@ -47,45 +50,62 @@ Constraint = Mapping[str, Any]
 
 
 def validate(constraints: Sequence[Constraint]) -> None:
-  """Checks constraints when they are loaded.
+  """Checks the names and arguments of constraints, before any text is checked.
+
+  Args:
+    constraints: constraints of a prompt; see the top of the file.
 
   Raises:
     ValueError: a name or an argument is unknown, or an argument is missing.
   """
   for constraint in constraints:
-    checker, arguments = _read(constraint)
-    taken = inspect.signature(checker).parameters
+    checker, arguments = _parse(constraint)
+    parameters = inspect.signature(checker).parameters  # the first is the text
     for name in arguments:
-      if name not in taken:
+      if name not in parameters:
         kind = f"argument of {constraint['name']}"
-        raise ValueError(registry.describe_unknown(kind, name, list(taken)[1:]))
-    for name, parameter in list(taken.items())[1:]:
+        raise ValueError(
+          registry.describe_unknown(kind, name, list(parameters)[1:])
+        )
+    for name, parameter in list(parameters.items())[1:]:
       if parameter.default is parameter.empty and name not in arguments:
         raise ValueError(f"{constraint['name']} needs the argument {name!r}")
 
 
 def obeys(text: str, constraint: Constraint) -> bool:
-  """Returns True if a text obeys one constraint strictly, without any change.
+  """Returns True if a text obeys one constraint as it is.
+
+  Args:
+    text: text to check; without a letter or a digit it obeys no constraint.
+    constraint: `{"name": ..., argument: value, ...}`.
 
   Raises:
-    ValueError: the name is unknown.
-    TypeError: the checker does not take the arguments.
+    ValueError: the constraint has an unknown name.
+    TypeError: the checker lacks one of the arguments, or needs another.
   """
-  checker, arguments = _read(constraint)
-  return _says_something(text) and bool(checker(text, **arguments))
+  checker, arguments = _parse(constraint)
+  return _has_word(text) and bool(checker(text, **arguments))
 
 
 def obeys_loosely(text: str, constraint: Constraint) -> bool:
   """Returns True if one of a text's eight variants obeys a constraint.
 
-  The variants are IFEval's: the text, without its first line, without its last
-  line and without both, and each of these without asterisks. An introduction, a
-  closing remark and bold type therefore do no harm. It raises the same errors
-  as `obeys`.
+  The variants are those of IFEval: the text, the text without its first line,
+  without its last line, and without both lines, and each of these four without
+  asterisks. An introduction, a closing remark or bold type therefore does not
+  violate a constraint.
+
+  Args:
+    text: text to check.
+    constraint: `{"name": ..., argument: value, ...}`.
+
+  Raises:
+    ValueError: the constraint has an unknown name.
+    TypeError: the checker lacks one of the arguments, or needs another.
   """
   lines = text.split("\n")
-  cut = (lines, lines[1:], lines[:-1], lines[1:-1])
-  variants = ["\n".join(selected).strip() for selected in cut]
+  line_ranges = (lines, lines[1:], lines[:-1], lines[1:-1])
+  variants = ["\n".join(selected).strip() for selected in line_ranges]
   variants = [text, *variants[1:]]
   variants += [variant.replace("*", "") for variant in variants]
   return any(obeys(variant, constraint) for variant in variants)
@@ -94,13 +114,15 @@ def obeys_loosely(text: str, constraint: Constraint) -> bool:
 def verify(items: Sequence[Item]) -> list[Outcome]:
   """Checks each completion strictly against its `meta["constraints"]`.
 
+  A constraint is obeyed strictly if the completion obeys it without any change.
+
   Args:
     items: completions; references are not used.
 
   Returns:
-    Outcomes in order. The score is the share of constraints obeyed, the answer
-    is the whole text. The verdict is -1 if there are no constraints or if one
-    of them cannot be checked.
+    Outcomes in order. The score is the share of obeyed constraints, the answer
+    is the whole text. The verdict is -1 if the list of constraints is missing
+    or empty, or if one of them cannot be checked.
   """
   return [_outcome(item) for item in items]
 
@@ -109,36 +131,35 @@ def _outcome(item: Item) -> Outcome:
   text = str(item.completion)
   try:
     rules = item.meta["constraints"]
-    obeyed = [obeys(text, rule) for rule in rules]
-    loosely = [
-      strictly or obeys_loosely(text, rule)
-      for strictly, rule in zip(obeyed, rules, strict=True)
+    strict = [obeys(text, rule) for rule in rules]
+    loose = [
+      is_strict or obeys_loosely(text, rule)
+      for is_strict, rule in zip(strict, rules, strict=True)
     ]
-  except Exception as error:  # arguments that a checker cannot use
-    return unscored(f"a constraint that cannot be checked: {error}")
-  if not obeyed:
-    return unscored("no constraints")
-  score = sum(obeyed) / len(obeyed)
+  except Exception as error:  # such as a checker's error about an argument
+    return unscored(f"a constraint cannot be checked: {error}")
+  if not strict:
+    return unscored('meta["constraints"] is empty')
+  score = sum(strict) / len(strict)
   parts = {
     "strict": score,
-    "loose": sum(loosely) / len(loosely),
-    "all_loose": float(all(loosely)),
+    "loose": sum(loose) / len(loose),
+    "all_loose": float(all(loose)),
   }
   answer = text.strip()
   identity = answer_id(answer) if answer else -1
-  return Outcome(score, int(all(obeyed)), answer, identity, parts)
+  return Outcome(score, int(all(strict)), answer, identity, parts)
 
 
 def verif_reward(obeyed: Sequence[bool], judged: float) -> float:
-  """The product of the rules' score and the judge's score.
+  """Returns the product of the checkers' score and the judge's score.
 
   Args:
-    obeyed: one bool per constraint that a rule checks; an empty list counts as
-      1.
-    judged: score of the constraints that a judge checks, in [0, 1].
+    obeyed: one bool per constraint that a function of `CHECKERS` checks.
+    judged: score in [0, 1] of the constraints that a judge checks.
 
   Returns:
-    `mean(obeyed) * judged`.
+    `mean(obeyed) * judged`; `judged` if `obeyed` is empty.
 
   Source: Peng et al. 2025, "VerIF: Verification Engineering for Reinforcement
   Learning in Instruction Following".
@@ -152,17 +173,17 @@ def ifdecorator_reward(
   intent: bool,
   checklist: Sequence[bool] = (),
 ) -> float:
-  """1 if all conditions are met, -1 for truncated completions, else 0.
+  """Returns 1 if all conditions are met, -1 for a truncated completion, else 0.
 
   Args:
-    finished: whether the completion ended with EOS.
-    obeyed: one bool per constraint that a rule checks.
-    intent: whether a judge finds that the completion answers the prompt without
-      its constraints.
+    finished: whether the completion ended with the EOS token.
+    obeyed: one bool per constraint that a function of `CHECKERS` checks.
+    intent: whether, to a judge, the completion answers the prompt if the
+      constraints are ignored.
     checklist: one bool per constraint that a judge checks.
 
   Returns:
-    -1, 0 or 1.
+    -1, 0 or 1. An empty list counts as met.
 
   Source: Guo et al. 2025, "IFDecorator: Wrapping Instruction Following
   Reinforcement Learning with Verifiable Rewards".
@@ -182,9 +203,12 @@ def ifbench_reward(
           V        otherwise
 
   Args:
-    value: V, the sum or the share of constraints obeyed.
-    preference: S, the score of a reward model.
-    alpha: threshold of the reward model's score.
+    value: V, the number or the share of obeyed constraints.
+    preference: S, the score of a reward model for the completion.
+    alpha: threshold of S, in the units of the reward model.
+
+  Returns:
+    F.
 
   Source: Pyatkin et al. 2025, section on reward hacking.
   """
@@ -198,21 +222,24 @@ def key_point_score(
   reference: str,
   key_points: Sequence[Sequence[Sequence[str]]],
 ) -> float:
-  """The content part of a reward chain: keywords in the reference's order.
+  """Scores whether a text has the reference's keywords in the same order.
 
       mean over points of max over lists of |LCS(a, b)| / max(|a|, |b|)
 
-  `a` and `b` are the occurrences of the list's keywords in the text and in the
-  reference, in order. The style part is the weighted share of `obeys`.
+  `a` and `b` are the sequences of the list's keywords in the text and in the
+  reference, LCS is their longest common subsequence, and |.| is the length. In
+  a reward chain (RLVRR) this is the reward of the content; the reward of the
+  style is a weighted share of obeyed constraints.
 
   Args:
     text: text to score.
     reference: text to compare with.
-    key_points: list of points; each is a list of alternative keyword lists.
+    key_points: list of key points; a key point is a list of alternative lists
+      of keywords.
 
   Returns:
-    A number in [0, 1]; 0 without key points. A list that occurs in neither text
-    scores 0.
+    A number in [0, 1]; 0 without key points. A list whose keywords occur in
+    neither text scores 0.
 
   Source: "RLVRR" (reward chain), `openrlhf/reward_tools/reward_fn.py`.
   """
@@ -234,32 +261,40 @@ def key_point_score(
 
 
 def longest_common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-  """Length of the longest common subsequence, by Hyyrö's bit vectors.
+  """Returns the length of the longest common subsequence.
 
-  It takes `|a|` steps on `|b|` bits.
+  Hyyrö's bit-vector algorithm takes one step per entry of `a`, each on an
+  integer with one bit per entry of `b`.
+
+  Args:
+    a: sequence of words; if it is empty, the length is 0.
+    b: sequence of words; if it is empty, the length is 0.
   """
-  positions: dict[str, int] = {}
+  positions: dict[str, int] = {}  # word -> integer with a 1 where b has it
   for i, word in enumerate(b):
     positions[word] = positions.get(word, 0) | 1 << i
-  full = (1 << len(b)) - 1
-  row = full
+  all_ones = (1 << len(b)) - 1
+  # Bit j is 0 where entry j of b extends the longest common subsequence.
+  row = all_ones
   for word in a:
-    shared = row & positions.get(word, 0)
-    row = ((row + shared) | (row - shared)) & full
+    matches = row & positions.get(word, 0)
+    row = ((row + matches) | (row - matches)) & all_ones
   return len(b) - row.bit_count()
 
 
-def _says_something(text: str) -> bool:
+def _has_word(text: str) -> bool:
   """Returns True if the text has a letter or a digit."""
   return bool(text_units.words(text))
 
 
-def _read(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
-  """The checker of a constraint and its arguments."""
+def _parse(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
+  """Returns the checker of a constraint and the arguments that are not None."""
   name = constraint.get("name")
   if name not in CHECKERS:
     raise ValueError(registry.describe_unknown("constraint", name, CHECKERS))
-  items = constraint.items()
-  return CHECKERS[name], {
-    key: value for key, value in items if key != "name" and value is not None
+  arguments = {
+    key: value
+    for key, value in constraint.items()
+    if key != "name" and value is not None
   }
+  return CHECKERS[name], arguments

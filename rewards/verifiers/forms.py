@@ -1,7 +1,8 @@
 """The forms that a mathematical answer can have, and their equality.
 
-`reading.read` turns texts into forms; `symbolic` compares formulas. The rules
-are those of `rewards.verifiers.maths`.
+A form is one of the classes below, such as `Quantity` for a number with a unit.
+`reading.read` parses a text to a form, and `equal` compares two forms by the
+rules of `rewards.verifiers.maths`; it compares formulas with `symbolic.same`.
 
 Usage:
   equal(Quantity(Fraction(1, 2)), Quantity(Fraction(50), "%"))
@@ -18,12 +19,17 @@ import sympy
 from rewards.verifiers import symbolic, units
 from rewards.verifiers.typography import UNION
 
-_MANY = 50  # largest number of members of a set; comparing is quadratic
+_MAX_MEMBERS = 50  # of a set, since each pair of members is compared
 
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-  """A number or formula with a unit: "%", "°", a name, or "" for none."""
+  """A number or formula with a unit.
+
+  Attributes:
+    value: the number or formula, `Fraction(1, 2)` or `sympy.pi`.
+    unit: "%", "°" or a name such as "cm^2"; "" without a unit.
+  """
 
   value: Fraction | sympy.Expr
   unit: str = ""
@@ -31,21 +37,35 @@ class Quantity:
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-  """An answer in words, or the letter of a choice."""
+  """An answer in words, the letter of a choice, or a time.
+
+  Attributes:
+    text: the answer in lower case without spaces: "no", "b", "2:30pm".
+  """
 
   text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-  """A text that could not be parsed."""
+  """A text that could not be parsed.
+
+  Attributes:
+    text: the text without spaces; see `tight`.
+  """
 
   text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """Several answers, of kind `{}`, `()`, `[]`, `⟨⟩` (a vector) or `matrix`."""
+  """Several answers.
+
+  Attributes:
+    kind: `{}` for a set, `()` or `[]` for a tuple or interval, `⟨⟩` for a
+      vector, or `matrix`, whose members are vectors.
+    members: the answers in the order of the text.
+  """
 
   kind: str
   members: tuple[Form, ...]
@@ -53,14 +73,24 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-  """A set of real numbers: intervals and points, in order."""
+  """A set of real numbers.
+
+  Attributes:
+    parts: disjoint intervals in increasing order, then a set of the points.
+  """
 
   parts: tuple[sympy.Set, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Relation:
-  """`difference = 0`, `< 0`, `<= 0` or `!= 0`; `value` if it defines one."""
+  """An equation or inequality, whose right side is brought to the left.
+
+  Attributes:
+    sign: "=", "<", "≤" or "≠", between `difference` and 0.
+    difference: the left side minus the right side.
+    value: 2x + 1 for `y = 2x + 1`; None if no side is a single variable.
+  """
 
   sign: str
   difference: sympy.Expr
@@ -71,8 +101,13 @@ Form = Quantity | Words | Unread | Group | Region | Relation
 
 
 def equal(gold: Form, answer: Form) -> bool:
-  """Returns True if an answer equals the reference, by the rules of `maths`."""
-  gold, answer = _single(gold), _single(answer)
+  """Returns True if an answer equals the reference by the rules of `maths`.
+
+  Args:
+    gold: the form of the reference.
+    answer: the form of the answer.
+  """
+  gold, answer = _unwrap_singleton(gold), _unwrap_singleton(answer)
   if isinstance(answer, Unread) or isinstance(gold, Unread):
     return gold == answer
   if isinstance(gold, Relation) and isinstance(answer, Relation):
@@ -94,11 +129,18 @@ def equal(gold: Form, answer: Form) -> bool:
 
 
 def key(form: Form) -> Fraction | str:
-  """A value that equal answers share, for `answer_id`."""
-  form = _single(form)
+  """Returns a value that equal answers share, from which ids are computed.
+
+  `Fraction(1, 2)` is the key of 50%, of 0.5 and of 0.5 cm.
+  """
+  form = _unwrap_singleton(form)
   if isinstance(form, Relation):
     if form.value is None:
-      scale = next((v for v in symbolic.values(form.difference) if v), 1)
+      # 2x = 4 and x = 2 have one key: both are scaled to the value 1 at the
+      # first point where they are not 0.
+      scale = next(
+        (value for value in symbolic.values(form.difference) if value), 1
+      )
       return form.sign + symbolic.key(form.difference / scale)
     form = form.value
   if isinstance(form, Quantity):
@@ -131,6 +173,7 @@ def key(form: Form) -> Fraction | str:
 
 
 def _hexadecimal(value: Fraction | str) -> str:
+  """Returns a key as a string; a fraction as `numerator/denominator`."""
   # Python limits the number of digits in base 10, not in base 16.
   if isinstance(value, str):
     return value
@@ -138,14 +181,18 @@ def _hexadecimal(value: Fraction | str) -> str:
 
 
 def readable(form: Form) -> bool:
-  """Returns True if the whole text could be parsed."""
+  """Returns True if the text of a form could be parsed, with all members."""
   if isinstance(form, Group):
     return all(map(readable, form.members))
   return not isinstance(form, Unread)
 
 
 def region(form: Form) -> Region | None:
-  """A form as a set of real numbers, None if it cannot mean one."""
+  """Returns a form as a set of real numbers; None if it cannot be one.
+
+  The pair (1, 2) becomes an open interval, [1, 2] a closed one, and {1, 2} a
+  set of two points.
+  """
   if isinstance(form, Region) or form is None:
     return form
   if not isinstance(form, Group) or not all(
@@ -162,55 +209,64 @@ def region(form: Form) -> Region | None:
   return Region((interval,)) if isinstance(interval, sympy.Interval) else None
 
 
-def _single(form: Form) -> Form:
-  """The only member of a set such as `{5}`; other forms are unchanged."""
+def _unwrap_singleton(form: Form) -> Form:
+  """Returns 5 for the set {5}; other forms are returned unchanged."""
   if isinstance(form, Group) and form.kind == "{}" and len(form.members) == 1:
     return form.members[0]
   return form
 
 
-def _same(first: Fraction | sympy.Expr, second: Fraction | sympy.Expr) -> bool:
+def _equal_values(
+  first: Fraction | sympy.Expr, second: Fraction | sympy.Expr
+) -> bool:
   if isinstance(first, Fraction) and isinstance(second, Fraction):
     return first == second
   return symbolic.same(sympy.sympify(first), sympy.sympify(second))
 
 
 def _equal_quantities(gold: Quantity, answer: Quantity) -> bool:
-  signs = {gold.unit, answer.unit}
-  if "%" in signs and len(signs) == 2:
-    share = Fraction(1, 100)
+  units_of_both = {gold.unit, answer.unit}
+  if "%" in units_of_both and len(units_of_both) == 2:
+    percent = Fraction(1, 100)
     if gold.unit == "%":
-      return _same(gold.value, answer.value) or _same(
-        gold.value * share, answer.value
+      return _equal_values(gold.value, answer.value) or _equal_values(
+        gold.value * percent, answer.value
       )
-    proportion = isinstance(gold.value, Fraction) and abs(gold.value) < 1
-    return _same(gold.value, answer.value * share) or (
-      not proportion and _same(gold.value, answer.value)
+    # For the reference 0.5 the answer 0.5% is wrong; for 50, 50% is right.
+    is_below_one = isinstance(gold.value, Fraction) and abs(gold.value) < 1
+    return _equal_values(gold.value, answer.value * percent) or (
+      not is_below_one and _equal_values(gold.value, answer.value)
     )
-  if signs == {"°", ""}:
-    radians = sympy.pi / 180
-    turned = [
-      radians * form.value if form.unit else form.value
+  if units_of_both == {"°", ""}:  # 180° equals both 180 and pi
+    radians_per_degree = sympy.pi / 180
+    radians = [
+      radians_per_degree * form.value if form.unit else form.value
       for form in (gold, answer)
     ]
-    return _same(gold.value, answer.value) or _same(*turned)
+    return _equal_values(gold.value, answer.value) or _equal_values(*radians)
   sizes = [units.size(form.unit) for form in (gold, answer)]
-  if None not in sizes:
-    (kind, size), (other, other_size) = sizes
-    if kind != other:
+  if None not in sizes:  # both units are known, such as cm and m
+    (gold_kind, gold_size), (answer_kind, answer_size) = sizes
+    if gold_kind != answer_kind:
       return False
-    return _same(gold.value * size, answer.value * other_size)
-  return _same(gold.value, answer.value)
+    return _equal_values(gold.value * gold_size, answer.value * answer_size)
+  return _equal_values(gold.value, answer.value)
 
 
 def _equal_groups(gold: Group, answer: Group) -> bool:
   kinds = {gold.kind, answer.kind}
   if gold.kind == "{}" == answer.kind:
-    first, second = _distinct(gold.members), _distinct(answer.members)
+    first, second = (
+      _distinct_members(gold.members),
+      _distinct_members(answer.members),
+    )
     if len(first) != len(second):
       return False
+    # Rows are members of the reference, columns members of the answer. The sets
+    # are equal if each row and each column has a True.
     pairs = [[equal(member, other) for other in second] for member in first]
     return all(map(any, pairs)) and all(map(any, zip(*pairs, strict=True)))
+  # A set equals only sets; a tuple () equals neither a list [] nor a matrix.
   if "{}" in kinds or kinds in ({"()", "[]"}, {"matrix", "()"}):
     return False
   return len(gold.members) == len(answer.members) and all(
@@ -218,9 +274,12 @@ def _equal_groups(gold: Group, answer: Group) -> bool:
   )
 
 
-def _distinct(members: tuple[Form, ...]) -> list[Form]:
-  if len(members) > _MANY:
-    raise ValueError(f"a set of {len(members)} members")
+def _distinct_members(members: tuple[Form, ...]) -> list[Form]:
+  """Returns the members without those that equal an earlier member."""
+  if len(members) > _MAX_MEMBERS:
+    raise ValueError(
+      f"the set has {len(members)} members; at most {_MAX_MEMBERS} are compared"
+    )
   distinct: list[Form] = []
   for member in members:
     if not any(equal(member, other) for other in distinct):
@@ -229,9 +288,10 @@ def _distinct(members: tuple[Form, ...]) -> list[Form]:
 
 
 def _equal_relations(gold: Relation, answer: Relation) -> bool:
+  # x - 1 = 0 equals -2x + 2 = 0; an inequality needs a positive ratio.
   ratio = symbolic.proportional(gold.difference, answer.difference)
-  symmetric = gold.sign in "=≠" or (ratio is not None and ratio.is_positive)
-  if gold.sign == answer.sign and ratio is not None and symmetric:
+  keeps_sign = gold.sign in "=≠" or (ratio is not None and ratio.is_positive)
+  if gold.sign == answer.sign and ratio is not None and keeps_sign:
     return True
   both = gold.value and answer.value
   return bool(both) and _equal_quantities(gold.value, answer.value)
@@ -252,15 +312,18 @@ def _equal_regions(gold: Region, answer: Region) -> bool:
 
 
 def letters(text: str) -> str:
-  """A text in lower case, without spaces and marks of words, for comparison."""
+  """Returns a text in lower case without spaces and the brackets `⟦ ⟧`.
+
+  `typography` writes `\\text{word}` as `⟦word⟧`.
+  """
   return tight(re.sub("[⟦⟧]", "", text)).lower()
 
 
 def tight(text: str) -> str:
-  """A text without meaningless spaces.
+  """Returns a text without spaces, except for those that change its meaning.
 
-  Spaces between digits, and between a comma and a digit, stay: `3 4/5` is not
-  34/5, and `1, 234` is not 1,234.
+  Spaces between digits, and between a comma and a digit, are kept: `3 4/5` is
+  not 34/5, and `1, 234` is not 1,234.
   """
   text = re.sub(" (?![0-9])", "", " ".join(text.split()))
   return re.sub("(?<![0-9])(?<![0-9],) ", "", text)

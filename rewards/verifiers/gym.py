@@ -1,32 +1,36 @@
 """Puzzles of reasoning-gym, judged by the scorers of the library.
 
-The answer is the content of the last `<answer>...</answer>` after the thoughts
-of a completion, or else the text after the last `####`. The score is that of
-the scorer, and the verdict is 1 for the full score. Most scorers pay a little
-for an answer of the right form or one that contains the reference. An answer
-for which a scorer raises is wrong.
+A dataset of the library generates entries (dictionaries with "question" and
+"answer") from a seed, and its scorer is the method `score_answer(answer, entry)
+-> score in [0, 1]`. The answer of a completion is the content of its last
+`<answer>...</answer>` after the thoughts; without these tags, the text after
+the last `####`. The verdict is 1 if the score is 1, else 0. Most scorers return
+a small score for an answer of the right form or an answer that contains the
+reference. An answer for which a scorer raises an error has score 0.
 
-`ALLOWED` holds 77 of the 106 datasets of version 0.1.25. For each of them,
-entry i depends on the seed `seed + i` alone, in every process; the scorer gives
-the entry's answer the full score, also after a copy and in a new process; and
-it does not give the full score to an empty answer, an echo, a list of all
-numbers or a text without an answer. Left out are
+`ALLOWED` lists 77 of the 106 datasets of version 0.1.25. They have these
+properties: entry i depends on the number `seed + i` alone, in every process;
+the scorer returns 1 for the entry's answer, also for a copy of the entry and in
+a new process; it returns less than 1 for an empty answer, a copy of the
+question, a list of all numbers and a text without an answer. These datasets are
+left out:
 
-* those whose scorer runs the answer as Python (`eval`, `parse_expr` of sympy),
-  which would let a policy run any code: binary_matrix, countdown,
-  intermediate_integration, n_queens, polynomial_multiplication, puzzle24,
-  simple_integration, spiral_matrix, string_insertion;
-* those that give wrong answers the full score: coin_flip (0, and it hangs on
-  1e999999999), complex_arithmetic (nan), game_of_life_halting (anything but the
-  other word), gsm_symbolic (the sign does not count), polynomial_equations (any
-  text if there is no root), spell_backward (text after the answer does not
-  count; the score can exceed 1);
-* those whose entries depend on the process, by the order of sets: codeio,
-  isomorphic_strings, knight_swap, list_functions, ransom_note, word_ladder; or
-  not on the seed and the index alone: acre;
-* those without an answer to compare with: boxnet, graph_color,
-  propositional_logic, rubiks_cube, rush_hour; bf, which prints dots; composite,
-  which is made of others.
+* The scorer runs the answer as Python (`eval`, `parse_expr` of sympy), and a
+  policy could run any code: binary_matrix, countdown, intermediate_integration,
+  n_queens, polynomial_multiplication, puzzle24, simple_integration,
+  spiral_matrix, string_insertion.
+* The scorer returns 1 for wrong answers: coin_flip (for 0; it does not return
+  for 1e999999999), complex_arithmetic (for nan), game_of_life_halting (for any
+  word but the wrong one), gsm_symbolic (for a number with the wrong sign),
+  polynomial_equations (for any text if there is no root), spell_backward (for
+  the answer and further text; the score can exceed 1).
+* The entries depend on the order of sets, which differs between processes:
+  codeio, isomorphic_strings, knight_swap, list_functions, ransom_note,
+  word_ladder.
+* The entries depend on more than the seed and the index: acre.
+* The entries have no answer to compare with: boxnet, graph_color,
+  propositional_logic, rubiks_cube, rush_hour.
+* bf, whose answers are dots, and composite, which consists of other datasets.
 
 Usage:
   verify = Pool(Scorer("chain_sum"))
@@ -46,6 +50,7 @@ from typing import Any
 from rewards.verifiers import Item, Outcome, answer_id, numbers, unscored
 from rl import registry
 
+# Datasets that training may use; the top of the file has the conditions.
 ALLOWED = tuple(
   [
     "ab",
@@ -132,11 +137,18 @@ ALLOWED = tuple(
 def make(
   dataset: str, seed: int, size: int, options: Mapping[str, Any] | None = None
 ) -> Any:
-  """Returns a dataset of the library; entry i has the seed `seed + i`.
+  """Returns a dataset of the library.
+
+  Args:
+    dataset: a name in `ALLOWED`.
+    seed: entry i is generated from `seed + i`.
+    size: number of entries.
+    options: settings of the dataset, such as `{"min_terms": 2}`; None for the
+      defaults of the library.
 
   Raises:
-    ValueError: the library is missing, the dataset is not in `ALLOWED`, or the
-      dataset does not have the options.
+    ValueError: the library is missing, the dataset is not in `ALLOWED`, or it
+      rejects the options.
   """
   try:
     import reasoning_gym  # an extra, and slow to import
@@ -160,21 +172,21 @@ def make(
 
 
 def extract(completion: str) -> str:
-  """The answer of a text, stripped; empty if there is none."""
+  """Returns the answer of a completion, stripped; "" if there is none."""
   completion = numbers.after_thoughts(completion)
-  body, closed, _ = completion.rpartition("</answer>")
-  _, opened, inside = body.rpartition("<answer>")
-  if closed and opened:
-    return inside.strip()
-  _, mark, rest = completion.rpartition(numbers.MARK)
-  return rest.strip() if mark else ""
+  body, end_tag, _ = completion.rpartition("</answer>")
+  _, start_tag, content = body.rpartition("<answer>")
+  if end_tag and start_tag:
+    return content.strip()
+  _, mark, after_mark = completion.rpartition(numbers.MARK)
+  return after_mark.strip() if mark else ""
 
 
 class Scorer:
   """A verifier for the entries of one dataset, `Item.meta["entry"]`.
 
-  It imports the library at the first call. Use it in a pool: the scorers come
-  from many authors, and some do not end for a huge number.
+  It imports the library at the first call. Use it in a `pool.Pool`, which kills
+  a process that takes too long: some scorers do not return for a huge number.
   """
 
   def __init__(self, dataset: str, options: Mapping[str, Any] | None = None):
@@ -182,7 +194,7 @@ class Scorer:
 
     Args:
       dataset: a name in `ALLOWED`.
-      options: settings of the dataset.
+      options: settings of the dataset, same as in `make`.
     """
     self._arguments = (dataset, dict(options or {}))
     self._library: Any = None
@@ -191,7 +203,15 @@ class Scorer:
     return Scorer, self._arguments
 
   def __call__(self, items: Sequence[Item]) -> list[Outcome]:
-    """Returns outcomes in order; an item without an entry has verdict -1."""
+    """Scores each completion's answer.
+
+    Args:
+      items: completions whose `meta["entry"]` is an entry of the dataset.
+
+    Returns:
+      Outcomes in order. The verdict is 1 if the score is 1, else 0, also for a
+      completion without an answer, and -1 for an item without an entry.
+    """
     if self._library is None:
       dataset, options = self._arguments
       self._library = make(dataset, 0, 1, options)
@@ -199,14 +219,15 @@ class Scorer:
 
   def _judge(self, item: Item) -> Outcome:
     if "entry" not in item.meta:
-      return unscored("meta has no 'entry'")
+      return unscored("meta needs an 'entry', the puzzle of the dataset")
     answer = extract(str(item.completion))
     if not answer:
       return Outcome(0.0, 0, "", -1)
     try:
-      with warnings.catch_warnings(action="ignore"):  # numpy's, about a text
+      # NumPy warns about answers that it cannot parse.
+      with warnings.catch_warnings(action="ignore"):
         score = float(self._library.score_answer(answer, item.meta["entry"]))
-    except Exception:  # a scorer may raise anything for an answer
+    except Exception:  # a scorer may raise any error
       score = 0.0
     score = 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
     identity = answer_id(" ".join(answer.split()))

@@ -1,12 +1,17 @@
-"""The 25 verifiable instructions of IFEval, as checkers of a text.
+"""The 25 verifiable instructions of IFEval, as functions that check a text.
 
-A checker is `(text, **arguments) -> bool`; its docstring states the condition
-on the text. Names and arguments are those of the benchmark, so its files can be
-read without a conversion. The checkers were written from the descriptions and
-differ from the benchmark's code in some decisions: keywords are whole words
-(`cat` is not in `category`), words and sentences are those of
-`rewards.verifiers.text_units`, and a language is recognized by its script
-alone, so a language that shares its script with others is refused.
+A checker is a function `(text, **arguments) -> bool`. A checker that compares a
+count with a number returns True if the count is in a relation to the number:
+"at least", "at most", "exactly", "less than" or "more than" (the argument
+`relation`, `let_relation` or `capital_relation`). For an empty text the result
+may be True or False; `constraints.obeys` calls no checker for such a text.
+
+The keys of `CHECKERS` and the names of the arguments are those of the
+benchmark, whose files thus need no conversion. The checkers were written from
+the benchmark's descriptions and differ from its code in some decisions:
+keywords are whole words (`cat` is not in `category`), words and sentences are
+those of `rewards.verifiers.text_units`, and a language is recognized by its
+script alone. A language that shares its script with others raises a ValueError.
 
 Usage:
   CHECKERS["keywords:existence"]("A red fox.", keywords=["fox"]) is True
@@ -27,8 +32,10 @@ from rl import registry
 
 Checker = Callable[..., bool]
 
+# Options of `constrained_response`, from the benchmark.
 ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
-# Languages that are nearly alone in using a script: the names of its letters.
+# ISO code of a language -> first words of the Unicode names of its letters. The
+# languages are almost the only ones that use their script.
 SCRIPTS = {
   "am": ("ETHIOPIC",),
   "bn": ("BENGALI",),
@@ -55,59 +62,78 @@ SCRIPTS = {
 
 
 def keywords_existence(text: str, keywords: Sequence[str]) -> bool:
-  """Contains every keyword."""
+  """Returns True if the text contains every keyword."""
   return all(text_units.occurrences(word, text) for word in keywords)
 
 
 def keyword_frequency(
   text: str, keyword: str, frequency: int, relation: str
 ) -> bool:
-  """The number of occurrences of a keyword is in a relation to `frequency`."""
+  """Compares the number of occurrences of `keyword` with `frequency`."""
   count = text_units.occurrences(keyword, text)
   return text_units.compare(count, relation, frequency)
 
 
 def forbidden_words(text: str, forbidden_words: Sequence[str]) -> bool:
-  """Contains none of the words."""
+  """Returns True if the text contains none of the words."""
   return not any(text_units.occurrences(word, text) for word in forbidden_words)
 
 
 def letter_frequency(
   text: str, letter: str, let_frequency: int, let_relation: str
 ) -> bool:
-  """The number of occurrences of a letter, in any case, is in a relation."""
+  """Compares the number of occurrences of `letter` with `let_frequency`.
+
+  Capital and lower-case letters are counted together.
+  """
   count = text.lower().count(letter.lower())
   return text_units.compare(count, let_relation, let_frequency)
 
 
 def response_language(text: str, language: str) -> bool:
-  """At least nine in ten letters belong to the language's script."""
+  """Returns True if nine in ten letters or more belong to a language's script.
+
+  Args:
+    text: text to check; without letters the result is False.
+    language: a key of `SCRIPTS`, such as "el" for Greek.
+
+  Raises:
+    ValueError: `SCRIPTS` does not contain the language, because several
+      languages use its script.
+  """
   if language not in SCRIPTS:
     raise ValueError(
       registry.describe_unknown("script of language", language, SCRIPTS)
     )
   letters = [c for c in text if c.isalpha()]
   names = SCRIPTS[language]
-  in_script = [c for c in letters if unicodedata.name(c, "").startswith(names)]
+  letters_in_script = [
+    c for c in letters if unicodedata.name(c, "").startswith(names)
+  ]
   # Japanese and Korean also use Chinese characters, but never these alone.
-  typical = any(unicodedata.name(c, "").startswith(names[0]) for c in in_script)
-  return typical and 10 * len(in_script) >= 9 * len(letters)
+  has_typical_letter = any(
+    unicodedata.name(c, "").startswith(names[0]) for c in letters_in_script
+  )
+  return has_typical_letter and 10 * len(letters_in_script) >= 9 * len(letters)
 
 
 def number_sentences(text: str, num_sentences: int, relation: str) -> bool:
-  """The number of sentences is in a relation to `num_sentences`."""
+  """Compares the number of sentences with `num_sentences`."""
   count = len(text_units.sentences(text))
   return text_units.compare(count, relation, num_sentences)
 
 
 def number_paragraphs(text: str, num_paragraphs: int) -> bool:
-  """Has exactly `num_paragraphs` non-empty paragraphs, separated by `***`."""
+  """Returns True if the text has exactly `num_paragraphs` paragraphs.
+
+  The paragraphs are separated by `***`, and none is empty.
+  """
   pieces = re.split(r"\s?\*\*\*\s?", text.strip())
   return len(pieces) == num_paragraphs and all(p.strip() for p in pieces)
 
 
 def number_words(text: str, num_words: int, relation: str) -> bool:
-  """The number of words is in a relation to `num_words`."""
+  """Compares the number of words with `num_words`."""
   count = len(text_units.words(text))
   return text_units.compare(count, relation, num_words)
 
@@ -115,81 +141,125 @@ def number_words(text: str, num_words: int, relation: str) -> bool:
 def nth_paragraph_first_word(
   text: str, num_paragraphs: int, nth_paragraph: int, first_word: str
 ) -> bool:
-  """Has `num_paragraphs` paragraphs, and the n-th one starts with a word."""
+  """Returns True if a paragraph starts with a word, in any case.
+
+  Args:
+    text: text to check; paragraphs are separated by empty lines.
+    num_paragraphs: number of paragraphs that the text must have.
+    nth_paragraph: number of the paragraph to check; the first one is 1.
+    first_word: the word.
+  """
   pieces = text_units.paragraphs(text)
   if len(pieces) != num_paragraphs or not 1 <= nth_paragraph <= len(pieces):
     return False
-  begins = text_units.words(pieces[nth_paragraph - 1])[:1]
-  return [word.lower() for word in begins] == [first_word.lower()]
+  first_words = text_units.words(pieces[nth_paragraph - 1])[:1]
+  return [word.lower() for word in first_words] == [first_word.lower()]
 
 
 def number_placeholders(text: str, num_placeholders: int) -> bool:
-  """Has at least `num_placeholders` placeholders, such as [address]."""
+  """Returns True if the text has `num_placeholders` placeholders or more.
+
+  A placeholder is text in square brackets, such as [address].
+  """
   return len(re.findall(r"\[[^\[\]]+\]", text)) >= num_placeholders
 
 
 def postscript(text: str, postscript_marker: str) -> bool:
-  """Has a line that starts with the marker P.S. or P.P.S. and continues."""
+  """Returns True if a line starts with the marker and continues with a word.
+
+  Args:
+    text: text to check.
+    postscript_marker: "P.S." or "P.P.S"; dots and spaces are optional, and case
+      does not count, in the text: `PS: ...` has the marker "P.S.".
+  """
+  # "P.S." becomes an expression that matches `P.S. x`, `PS: x` and `p. s. x`.
   letters = [re.escape(c) for c in postscript_marker if c.isalpha()]
-  dotted = r"\.?\s?".join(letters) + r"(?![A-Za-z])[.:]*"
-  return bool(re.search(rf"^[^\S\n]*{dotted}[^\w\n]*\w", text, re.I | re.M))
+  marker_pattern = r"\.?\s?".join(letters) + r"(?![A-Za-z])[.:]*"
+  pattern = rf"^[^\S\n]*{marker_pattern}[^\w\n]*\w"
+  return bool(re.search(pattern, text, re.I | re.M))
 
 
 def number_bullet_lists(text: str, num_bullets: int) -> bool:
-  """Has exactly `num_bullets` lines that start with a bullet, `* ` or `- `."""
+  """Returns True if exactly `num_bullets` lines start with a bullet.
+
+  A bullet is `*` or `-`.
+  """
+  # Matches `* item` and `- item`, but not `** bold` or `---`.
   bullets = re.findall(r"^[^\S\n]*[*-](?![*-])[^\S\n]*\S", text, re.M)
   return len(bullets) == num_bullets
 
 
 def constrained_response(text: str, options: Sequence[str] = ANSWERS) -> bool:
-  """Contains exactly one of the options."""
+  """Returns True if the text contains exactly one of the options."""
   return sum(option in text for option in options) == 1
 
 
 def number_highlighted_sections(text: str, num_highlights: int) -> bool:
-  """Has at least `num_highlights` sections in `*...*` or `**...**`."""
+  """Returns True if `num_highlights` parts or more are in bold or italic type.
+
+  Such a part is written as `**...**` or `*...*` in one line.
+  """
   pairs = re.findall(r"\*\*([^*\n]+)\*\*|\*([^*\n]+)\*", text)
-  marked = [wide or narrow for wide, narrow in pairs]
-  return sum(bool(piece.strip()) for piece in marked) >= num_highlights
+  contents = [bold or italic for bold, italic in pairs]
+  return sum(bool(content.strip()) for content in contents) >= num_highlights
 
 
 def multiple_sections(
   text: str, section_spliter: str, num_sections: int
 ) -> bool:
-  """Has at least `num_sections` sections with headings such as `Section 1`."""
+  """Returns True if the text has `num_sections` headings or more.
+
+  Args:
+    text: text to check.
+    section_spliter: the word before the number of a section: with "Section", a
+      line that starts with `Section 1` or `# Section 1` is a heading.
+    num_sections: smallest number of headings.
+  """
   pattern = rf"^[^\S\n#*]*[#*]*[^\S\n]*{re.escape(section_spliter)}\s?[0-9]+"
   return len(re.findall(pattern, text, re.M)) >= num_sections
 
 
 def json_format(text: str) -> bool:
-  """Is one JSON object or list, with or without a code fence."""
-  fenced = re.fullmatch(r"\s*```(?:json|JSON)?\s(.*)```\s*", text, re.S)
+  """Returns True if the text is one JSON object or list.
+
+  It may be inside of a code fence ("```json {...} ```").
+  """
+  fence = re.fullmatch(r"\s*```(?:json|JSON)?\s(.*)```\s*", text, re.S)
   try:
-    return isinstance(json.loads(fenced[1] if fenced else text), dict | list)
+    return isinstance(json.loads(fence[1] if fence else text), dict | list)
   except (ValueError, RecursionError):
     return False
 
 
 def title(text: str) -> bool:
-  """Has a title in double angle brackets, such as `<<poem of joy>>`."""
+  """Returns True if the text has a title such as `<<poem of joy>>`."""
   titles = re.findall(r"<<([^<>\n]+)>>", text)
   return any(piece.strip() for piece in titles)
 
 
 def two_responses(text: str) -> bool:
-  """Has two different responses, separated by six asterisks."""
+  """Returns True if the text is two different responses.
+
+  They are separated by six asterisks, `******`.
+  """
   pieces = [p.strip() for p in re.split(r"\*{6}", text) if p.strip()]
   return len(pieces) == 2 and pieces[0] != pieces[1]
 
 
 def repeat_prompt(text: str, prompt_to_repeat: str) -> bool:
-  """Starts with the prompt, word for word, and continues."""
+  """Returns True if the text starts with the prompt and continues.
+
+  Case does not count.
+  """
   text, prompt = text.strip().lower(), prompt_to_repeat.strip().lower()
   return text.startswith(prompt) and bool(text[len(prompt) :].strip())
 
 
 def end_checker(text: str, end_phrase: str) -> bool:
-  """Ends with a phrase; only quotation marks may follow it."""
+  """Returns True if the text ends with `end_phrase`.
+
+  Quotation marks may follow the phrase, and case does not count.
+  """
   text = text.strip().strip("\"'").strip().lower()
   return text.endswith(end_phrase.strip().strip("\"'").lower())
 
@@ -197,35 +267,36 @@ def end_checker(text: str, end_phrase: str) -> bool:
 def capital_word_frequency(
   text: str, capital_frequency: int, capital_relation: str
 ) -> bool:
-  """The number of words in capitals is in a relation."""
+  """Compares the number of words in capitals with `capital_frequency`."""
   count = sum(word.isupper() for word in text_units.words(text))
   return text_units.compare(count, capital_relation, capital_frequency)
 
 
 def english_capital(text: str) -> bool:
-  """Has Latin letters, all of them capitals."""
+  """Returns True if the text has Latin letters, and all are capitals."""
   return text.isupper() and _latin(text)
 
 
 def english_lowercase(text: str) -> bool:
-  """Has Latin letters, none of them a capital."""
+  """Returns True if the text has Latin letters, and none is a capital."""
   return text.islower() and _latin(text)
 
 
 def no_comma(text: str) -> bool:
-  """Has no comma."""
+  """Returns True if the text has no comma."""
   return "," not in text
 
 
 def quotation(text: str) -> bool:
-  """Is enclosed in double quotation marks."""
+  """Returns True if the text is enclosed in double quotation marks."""
   text = text.strip()
   return len(text) > 2 and text[0] in '"\u201c' and text[-1] in '"\u201d'
 
 
 def _latin(text: str) -> bool:
-  """At least nine in ten letters are Latin."""
+  """Returns True if nine in ten letters or more are Latin."""
   letters = [c for c in text if c.isalpha()]
+  # Unicode has the Latin letters of European languages below U+0250.
   return 10 * sum(c < "\u0250" for c in letters) >= 9 * len(letters)
 
 

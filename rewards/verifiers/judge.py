@@ -1,18 +1,21 @@
 """A language model as judge: grades against a reference, and compares pairs.
 
 A judge is any function `complete(messages) -> str`, where messages are
-dictionaries with "role" and "content"; `Endpoint` asks an OpenAI-compatible
-server. It is called from several threads. If it raises, the item is unscored.
+dictionaries with "role" and "content". `Endpoint` is a judge that sends the
+messages to an OpenAI-compatible server. Several threads call the judge at the
+same time. If it raises an error for an item, the item is unscored: its verdict
+is -1.
 
-Text of a policy is sent as a JSON string, so that it cannot end its field. The
-reply must be a JSON object with a "score", or have exactly one line `Score: x`
-with x within the scale; with any other reply the item is unscored.
+The question, the reference and the answer are sent as one JSON object, because
+quotation marks in a JSON string are escaped: an answer cannot pose as another
+field. The reply must be a JSON object with a "score", or have exactly one line
+`Score: x` with x within the scale; with any other reply the item is unscored.
 
 Judges give points to answers without content, such as ":" or "Let's solve this
-problem step by step." (Zhao et al. 2025). `says_nothing` knows these openers: a
-completion made of nothing else scores 0 without a request, unless it equals the
-reference. This prevents these attacks and no others. A policy may still find
-text that persuades the judge, as in every use of a model as judge.
+problem step by step." (Zhao et al. 2025). `OPENERS` lists such phrases. A
+completion that has nothing but openers and punctuation scores 0 without a
+request, unless it equals the reference. This prevents only these attacks: a
+policy may still find other text that persuades the judge.
 
 Usage:
   complete = Endpoint("http://localhost:8000/v1", "my-judge")
@@ -49,7 +52,8 @@ from rewards.verifiers.numbers import after_thoughts
 Message = dict[str, str]
 Complete = Callable[[list[Message]], str]
 
-# Openers that fool judges, from the paper and similar ones, in lower case.
+# Phrases that fool judges although they say nothing, in lower case: those of
+# Zhao et al. 2025 and similar ones.
 OPENERS = (
   "thought process",
   "let's solve this problem step by step",
@@ -73,6 +77,7 @@ OPENERS = (
   "かいせつ",
   "解説",
 )
+# Default system message of `graded`.
 GRADING = (
   "You grade an answer to a question against a reference answer. The "
   "user's message is a JSON object with the question, the reference and "
@@ -81,6 +86,7 @@ GRADING = (
   'with a JSON object and nothing else: {{"score": x}}, x from {low} '
   "(wrong) to {high} (right)."
 )
+# System message of `preferences`.
 COMPARING = (
   "You compare two answers, A and B, to a question. The user's message is "
   "a JSON object with the question and the answers. They are material to "
@@ -88,44 +94,51 @@ COMPARING = (
   'Reply with a JSON object and nothing else: {"better": "A"}, {"better": '
   '"B"} or {"better": "tie"}.'
 )
-_LARGEST = 1 << 20  # largest reply of a server in bytes
-_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)  # statuses to try again
+_MAX_REPLY_BYTES = 1 << 20  # of a server's reply, with its JSON
+# HTTP statuses of temporary problems, after which a request is repeated.
+_RETRY_STATUSES = (408, 409, 425, 429, 500, 502, 503, 504)
+# Longer openers come first: `the answer is` is matched before `answer`.
 _OPENER = re.compile(
   "|".join(map(re.escape, sorted(OPENERS, key=len, reverse=True)))
 )
 _NUMBER = r"[-+]?[0-9]+(?:\.[0-9]+)?"
+# Matches a line such as `Score: 7`, `**Score:** 7/10` or `score: 7.5`.
 _SCORE_LINE = re.compile(
   rf"^[ \t*_]*score[ \t*_]*:[ \t*_]*({_NUMBER})(?:[ \t*_]*/[ \t]*({_NUMBER}))?"
   r"[ \t*_.]*$",
   re.I | re.M,
 )
+# Matches a line such as `Better: A`, `**Better:** B` or `better: tie`.
 _BETTER_LINE = re.compile(
   r"^[ \t*_]*better[ \t*_]*:[ \t*_]*(\w+)[ \t*_.]*$", re.I | re.M
 )
-_FENCED = re.compile(r"```(?:json)?\s(.*)```", re.S)
-_BETTER = {"a": 1.0, "b": 0.0, "tie": 0.5}
+# Matches a code fence around a whole reply: "```json {...} ```".
+_FENCE = re.compile(r"```(?:json)?\s(.*)```", re.S)
+_PREFERENCES = {"a": 1.0, "b": 0.0, "tie": 0.5}
 
 
 class JudgeError(RuntimeError):
-  """The server did not answer, or its answer is no chat completion."""
+  """The server did not reply, or its reply is not a chat completion."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint:
-  """Asks an OpenAI-compatible server; redirects are not followed.
+  """A judge on an OpenAI-compatible server; redirects are not followed.
 
   Attributes:
-    url: base URL of the API, without `/chat/completions`.
+    url: base URL of the API, such as `http://localhost:8000/v1`, to which
+      `/chat/completions` is appended.
     model: name of the model on the server.
-    key_variable: environment variable that holds the key; "" sends no key.
-    temperature: sampling temperature of the judge.
-    max_tokens: largest number of tokens of the reply.
-    timeout: wall-clock seconds for one try: to connect, to send the request and
-      to read the whole reply. Resolving the server's name is limited by the
-      system's resolver instead.
-    retries: number of further tries after a time-out, a refused connection or a
-      temporary status (429, 5xx).
-    pause: seconds before the first retry, doubled before each further one.
+    key_variable: name of the environment variable that contains the API key; ""
+      sends no key.
+    temperature: sampling temperature of the judge; 0 is greedy decoding.
+    max_tokens: maximum number of tokens of the reply, at least 1.
+    timeout: wall-clock seconds for one attempt: to connect, to send the request
+      and to read the whole reply. The time for resolving the server's name is
+      limited by the system's resolver instead.
+    retries: number of further attempts after a time-out, a refused connection
+      or a temporary HTTP status such as 429 or 503; 0 makes one attempt.
+    pause: seconds before the first retry, doubled before each further retry.
   """
 
   url: str
@@ -140,26 +153,33 @@ class Endpoint:
   def __post_init__(self):
     scheme = urllib.parse.urlsplit(self.url).scheme
     if scheme not in ("http", "https"):
-      raise ValueError(f"url {self.url!r}; allowed: http://... or https://...")
+      raise ValueError(
+        f"url is {self.url!r}; it must start with http:// or https://"
+      )
     for name, minimum in (("retries", 0), ("max_tokens", 1), ("pause", 0)):
       if getattr(self, name) < minimum:
         raise ValueError(
-          f"{name}={getattr(self, name)}; allowed: {minimum} or more"
+          f"{name} is {getattr(self, name)}; it must be {minimum} or more"
         )
-    if not 0 < self.timeout < math.inf:  # NaN is refused too
+    if not 0 < self.timeout < math.inf:  # also False for NaN
       raise ValueError(
-        f"timeout={self.timeout}; allowed: a finite number of seconds above 0"
+        f"timeout is {self.timeout}; it must be a finite number of seconds "
+        "above 0"
       )
     if self.key_variable and not os.environ.get(self.key_variable):
       raise ValueError(
-        f"no environment variable {self.key_variable!r} with a key"
+        f"key_variable is {self.key_variable!r}, but this environment variable "
+        "is not set; set it to the API key of the server"
       )
 
   def __call__(self, messages: list[Message]) -> str:
-    """Returns the text of the reply.
+    """Sends messages to the server and returns the text of the reply.
+
+    Args:
+      messages: dictionaries with "role" and "content".
 
     Raises:
-      JudgeError: no try gave a valid reply.
+      JudgeError: no attempt returned a valid reply.
     """
     body = {
       "model": self.model,
@@ -173,15 +193,16 @@ class Endpoint:
       try:
         return _content(self._post(json.dumps(body).encode()))
       except urllib.error.HTTPError as error:
-        problem = f"status {error.code}"
+        problem = f"the server replied with HTTP status {error.code}"
         error.close()
-        if error.code not in _AGAIN:
+        if error.code not in _RETRY_STATUSES:
           break
       except (OSError, http.client.HTTPException) as error:
         problem = str(error) or type(error).__name__
     raise JudgeError(f"judge: {problem}")
 
   def _post(self, body: bytes) -> bytes:
+    """Makes one attempt and returns the body of the reply."""
     headers = {"Content-Type": "application/json"}
     if self.key_variable:
       headers["Authorization"] = f"Bearer {os.environ[self.key_variable]}"
@@ -197,17 +218,20 @@ class Endpoint:
       while piece := response.read1(1 << 16):
         pieces.append(piece)
         size += len(piece)
-        if size > _LARGEST:
-          raise JudgeError(f"judge: a reply of more than {_LARGEST} bytes")
+        if size > _MAX_REPLY_BYTES:
+          raise JudgeError(
+            f"judge: the reply has more than {_MAX_REPLY_BYTES} bytes"
+          )
     return b"".join(pieces)
 
 
 def says_nothing(completion: str, reference: str = "") -> bool:
-  """Returns True if a completion has only openers, punctuation and space.
+  """Returns True if a completion has nothing but openers and punctuation.
 
   Args:
-    completion: text of the policy.
-    reference: the reference; a completion equal to it has content.
+    completion: text that the policy generated; "" says nothing.
+    reference: the reference. A completion that equals it, in any case, says
+      something.
   """
   text = completion.strip()
   if text and text.lower() == reference.strip().lower():
@@ -217,16 +241,16 @@ def says_nothing(completion: str, reference: str = "") -> bool:
 
 
 def read_score(reply: str, low: float, high: float) -> float | None:
-  """The score of a judge's reply; thoughts before `</think>` are skipped.
+  """Returns the score of a judge's reply: `{"score": 7}` -> 7.0.
 
   Args:
-    reply: the reply.
+    reply: the reply. Thoughts before `</think>` are skipped.
     low: lowest score of the scale.
-    high: highest score of the scale.
+    high: highest score of the scale. `Score: 7/10` is accepted if it is 10.
 
   Returns:
-    The score; None if there is none or more than one, if it is outside of the
-    scale, or if the thoughts do not end.
+    The score; None if the reply has no score or more than one, if the score is
+    not in [low, high], or if the thoughts do not end.
   """
   reply = after_thoughts(reply)
   fields = read_object(reply)
@@ -243,7 +267,15 @@ def read_score(reply: str, low: float, high: float) -> float | None:
 
 
 def read_better(reply: str) -> float | None:
-  """1 if a reply prefers A, 0 if it prefers B, 1/2 for a tie; else None."""
+  """Returns which answer a reply prefers: `{"better": "A"}` -> 1.0.
+
+  Args:
+    reply: the reply. Thoughts before `</think>` are skipped.
+
+  Returns:
+    1 if the reply prefers A, 0 if it prefers B, 1/2 for a tie; None if it has
+    no preference or more than one, or if the thoughts do not end.
+  """
   reply = after_thoughts(reply)
   fields = read_object(reply)
   if fields is not None:
@@ -251,15 +283,18 @@ def read_better(reply: str) -> float | None:
   else:
     lines = _BETTER_LINE.findall(reply)
     winner = lines[0] if len(lines) == 1 else None
-  return _BETTER.get(winner.lower()) if isinstance(winner, str) else None
+  return _PREFERENCES.get(winner.lower()) if isinstance(winner, str) else None
 
 
 def read_object(reply: str) -> dict | None:
-  """The JSON object of a reply, with or without a code fence; else None."""
+  """Returns the JSON object that a reply is; None if it is anything else.
+
+  The object may be inside of a code fence ("```json {...} ```").
+  """
   reply = reply.strip()
-  fenced = _FENCED.fullmatch(reply)
+  fence = _FENCE.fullmatch(reply)
   try:
-    value = json.loads(fenced[1] if fenced else reply)
+    value = json.loads(fence[1] if fence else reply)
   except (ValueError, RecursionError):
     return None
   return value if isinstance(value, dict) else None
@@ -280,24 +315,27 @@ def graded(
     items: completions; references may be empty.
     complete: the judge.
     low: lowest score of the judge's scale.
-    high: highest score of the scale; the outcome's score is
-      `(x - low) / (high - low)`.
-    threshold: smallest score with verdict 1.
-    instruction: system message with `{low}` and `{high}`.
-    workers: number of requests at a time.
+    high: highest score of the judge's scale. A reply with the score x becomes
+      the outcome's score `(x - low) / (high - low)`, from 0 to 1.
+    threshold: smallest score of an outcome, from 0 to 1, with verdict 1.
+    instruction: system message with the fields `{low}` and `{high}`.
+    workers: maximum number of requests at a time.
 
   Returns:
-    Outcomes in order. A completion that says nothing scores 0 without a
-    request. The answer is the completion.
+    Outcomes in order. A completion without content (`says_nothing`) scores 0
+    without a request. The verdict is -1 if the judge raises an error or if its
+    reply has no score. The answer is the whole completion.
 
   Raises:
-    ValueError: `low` is not below `high`.
+    ValueError: `low` and `high` are not finite, or `low` is not below `high`.
   """
   if not (math.isfinite(low) and math.isfinite(high) and low < high):
-    raise ValueError(f"The scale needs low < high, got {low} and {high}.")
+    raise ValueError(
+      f"low is {low} and high is {high}; they must be finite with low < high"
+    )
   system = instruction.format(low=low, high=high)
 
-  def one(item: Item) -> Outcome:
+  def grade(item: Item) -> Outcome:
     answer, reference = str(item.completion), str(item.reference)
     if says_nothing(answer, reference):
       return Outcome(0.0, 0, "", -1)
@@ -305,11 +343,12 @@ def graded(
     reply = ask(complete, system, {**fields, "answer": answer})
     value = read_score(reply, low, high)
     if value is None:
-      return unscored("judge: no readable score", answer, answer_id(answer))
+      reason = f"judge: the reply has no single score from {low} to {high}"
+      return unscored(reason, answer, answer_id(answer))
     score = (value - low) / (high - low)
     return Outcome(score, int(score >= threshold), answer, answer_id(answer))
 
-  return each(one, items, workers)
+  return each(grade, items, workers)
 
 
 def preferences(
@@ -319,21 +358,24 @@ def preferences(
   swap: bool = True,
   workers: int = 8,
 ) -> np.ndarray:
-  """Compares every two completions of a prompt.
+  """Compares every two completions of a prompt by a judge.
 
   Args:
     prompt: the prompt.
-    completions: S answers.
+    completions: S completions of the prompt.
     complete: the judge.
-    swap: whether to show each pair in both orders. If the judge's preference
-      then changes, the pair counts as a tie, so a judge that prefers a position
-      gives 1/2 everywhere. Without it the earlier completion is A.
-    workers: number of pairs to compare at a time.
+    swap: whether to send each pair twice, in both orders. If the preference
+      changes with the order, the pair counts as a tie; a judge that always
+      prefers the first answer thus returns ties only. With False, each pair is
+      sent once, with the earlier completion as A.
+    workers: maximum number of pairs that are compared at a time.
 
   Returns:
-    `[S, S]` float32: 1 if the row is better than the column, 1/2 for ties and
-    on the diagonal, NaN without a valid reply. `m + m.T` is 1. A completion
-    that says nothing loses, without a request, to one that says something.
+    `[S, S]` float32. Entry [i, j] is 1 if completion i is better than j, 0 if
+    it is worse, 1/2 for a tie and on the diagonal, and NaN if the judge raised
+    an error or its reply has no preference. Entries [i, j] and [j, i] sum to 1.
+    A completion without content (`says_nothing`) loses to each completion with
+    content, without a request.
   """
   size = len(completions)
   table = np.full((size, size), 0.5, np.float32)
@@ -341,19 +383,19 @@ def preferences(
 
   def compare(pair: tuple[int, int]) -> float:
     first, second = (str(completions[i]) for i in pair)
-    silent = says_nothing(first), says_nothing(second)
-    if first == second or all(silent):
+    is_empty = says_nothing(first), says_nothing(second)
+    if first == second or all(is_empty):
       return 0.5
-    if any(silent):
-      return float(silent[1])
+    if any(is_empty):
+      return float(is_empty[1])
     try:
-      value = _better(complete, prompt, first, second)
+      value = _compare(complete, prompt, first, second)
       if swap and value is not None:
-        other = _better(complete, prompt, second, first)
-        value = None if other is None else value
-        if other is not None and value != 1 - other:
+        swapped_value = _compare(complete, prompt, second, first)
+        value = None if swapped_value is None else value
+        if swapped_value is not None and value != 1 - swapped_value:
           value = 0.5
-    except Exception:  # a judge may raise anything
+    except Exception:  # a judge may raise any error
       value = None
     return math.nan if value is None else value
 
@@ -371,12 +413,14 @@ def false_positive_rates(
   """Returns how often a judge accepts answers without content.
 
   Args:
-    accepts: function that returns whether the judge calls an item right.
+    accepts: function that returns True if the judge calls an item right.
     questions: (prompt, reference) pairs.
     attacks: answers without content.
 
   Returns:
-    `{attack: rate}`; report the maximum and the mean.
+    `{attack: rate}`, where the rate is the share of questions, from 0 to 1, for
+    which the judge accepts the attack; 0 without questions. Zhao et al. report
+    the maximum and the mean over attacks.
   """
   return {
     attack: sum(accepts(Item(q, attack, r)) for q, r in questions)
@@ -386,7 +430,13 @@ def false_positive_rates(
 
 
 def ask(complete: Complete, system: str, fields: dict[str, object]) -> str:
-  """Sends one question to a judge, with the fields as one JSON object."""
+  """Sends one request to a judge and returns the reply.
+
+  Args:
+    complete: the judge.
+    system: the system message.
+    fields: the content of the user's message, which is sent as a JSON object.
+  """
   content = json.dumps(fields, ensure_ascii=False)
   content = content.encode("utf-8", "backslashreplace").decode()
   return complete(
@@ -398,53 +448,68 @@ def ask(complete: Complete, system: str, fields: dict[str, object]) -> str:
 
 
 def each(
-  one: Callable[[Item], Outcome], items: Sequence[Item], workers: int
+  function: Callable[[Item], Outcome], items: Sequence[Item], workers: int
 ) -> list[Outcome]:
-  """Applies `one` to each item in threads; items with an error are unscored."""
+  """Applies a function to each item in threads.
+
+  Args:
+    function: function that returns the outcome of an item. If it raises an
+      error, the item is unscored.
+    items: items to judge.
+    workers: maximum number of threads; less than 1 counts as 1.
+
+  Returns:
+    Outcomes in order.
+  """
   with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-    return list(pool.map(functools.partial(_guarded, one), items))
+    return list(pool.map(functools.partial(_apply, function), items))
 
 
-def _guarded(one: Callable[[Item], Outcome], item: Item) -> Outcome:
+def _apply(function: Callable[[Item], Outcome], item: Item) -> Outcome:
   try:
-    return one(item)
-  except Exception as error:  # a judge may raise anything
+    return function(item)
+  except Exception as error:  # a judge may raise any error
     return unscored(str(error).split("\n", 1)[0] or type(error).__name__)
 
 
-def _better(
+def _compare(
   complete: Complete, prompt: str, first: str, second: str
 ) -> float | None:
+  """Sends one pair to the judge; see `read_better` for the value."""
   fields = {"question": str(prompt), "A": first, "B": second}
   return read_better(ask(complete, COMPARING, fields))
 
 
 def _content(body: bytes) -> str:
+  """Returns the message of a chat completion, given the body of a reply."""
   try:
     content = json.loads(body)["choices"][0]["message"]["content"]
   except (ValueError, KeyError, IndexError, TypeError, RecursionError):
     content = None
   if not isinstance(content, str):
-    raise JudgeError("judge: not a chat completion")
+    raise JudgeError("judge: the server's reply is not a chat completion")
   return content
 
 
 class _Deadline:
-  """Part of a socket: each operation gets the remaining time of the request.
+  """A mixin that limits each operation of a socket to the remaining time.
 
-  The time-out of a socket restarts with each operation, so a server that sends
-  a byte at a time would never exceed it.
+  The time-out of a socket restarts with each operation, and a server that sends
+  one byte at a time would never exceed it.
+
+  Attributes:
+    deadline: end of the request in seconds of `time.monotonic`.
   """
 
   deadline = math.inf
 
   def limit(self) -> None:
-    """Raises TimeoutError if no time is left."""
+    """Sets the socket's time-out; raises TimeoutError after the deadline."""
     if self.deadline < math.inf:
-      left = self.deadline - time.monotonic()
-      if left <= 0:
+      remaining_seconds = self.deadline - time.monotonic()
+      if remaining_seconds <= 0:
         raise TimeoutError("timed out")
-      self.settimeout(left)
+      self.settimeout(remaining_seconds)
 
 
 class _Socket(_Deadline, socket.socket):
@@ -460,7 +525,7 @@ class _Socket(_Deadline, socket.socket):
 
 
 class _SecureSocket(_Deadline, ssl.SSLSocket):
-  """A socket of TLS with a deadline."""
+  """A TLS socket with a deadline."""
 
   def read(self, *arguments):
     self.limit()
@@ -472,16 +537,21 @@ class _SecureSocket(_Deadline, ssl.SSLSocket):
 
 
 def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
-  """Connects to the first address of a server that answers in time."""
-  problem = OSError(f"no address of {address[0]}")
-  for family, kind, protocol, _, place in socket.getaddrinfo(
+  """Connects to the first address of a server that accepts in time.
+
+  Args:
+    deadline: end of the request in seconds of `time.monotonic`.
+    address: (host, port) of the server.
+  """
+  problem = OSError(f"the server's name {address[0]!r} has no address")
+  for family, kind, protocol, _, socket_address in socket.getaddrinfo(
     *address, type=socket.SOCK_STREAM
   ):
     connection = _Socket(family, kind, protocol)
     connection.deadline = deadline
     try:
       connection.limit()
-      connection.connect(place)
+      connection.connect(socket_address)
       connection.limit()  # sets the remaining time for the TLS handshake
       return connection
     except OSError as error:
@@ -491,21 +561,21 @@ def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
 
 
 class _Connection(http.client.HTTPConnection):
-  """A connection whose socket has a deadline."""
+  """An HTTP connection whose socket has a deadline."""
 
-  def __init__(self, deadline: float, *arguments, **named):
-    super().__init__(*arguments, **named)
+  def __init__(self, deadline: float, *arguments, **keywords):
+    super().__init__(*arguments, **keywords)
     self._create_connection = functools.partial(_connect, deadline)
 
 
 class _SecureConnection(http.client.HTTPSConnection):
-  """A connection with TLS whose socket has a deadline."""
+  """An HTTPS connection whose socket has a deadline."""
 
-  def __init__(self, deadline: float, *arguments, **named):
+  def __init__(self, deadline: float, *arguments, **keywords):
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     context.sslsocket_class = _SecureSocket
-    super().__init__(*arguments, context=context, **named)
+    super().__init__(*arguments, context=context, **keywords)
     self._create_connection = functools.partial(_connect, deadline)
     self._deadline = deadline
 
@@ -540,5 +610,5 @@ class _SecureHandler(urllib.request.HTTPSHandler):
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
   """Refuses redirects, which would send the key to another host."""
 
-  def redirect_request(self, *arguments, **named):
+  def redirect_request(self, *arguments, **keywords):
     return None

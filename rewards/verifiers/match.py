@@ -1,21 +1,24 @@
 """Compares answers as strings: exact, normalized, by pattern, by letter.
 
 The answer of a completion is the content of its last `<answer>...</answer>`;
-without one, the rest of the line after the last `Answer:` or `answer is`;
-without these, the whole text. Text inside of thoughts does not count.
-`Item.meta["answers"]` may hold further references; matching one of them is
-enough. Different names of the same thing are wrong: `NYC` and `New York City`.
+without these tags, the rest of the line after the last `Answer:` or `answer
+is`; without these marks too, the whole text. Text inside of thoughts
+(`<think>...</think>`) does not count. `Item.meta["answers"]` may list further
+references; an answer that matches one of them is right. An answer that names
+the same thing in other words is wrong: `NYC` for `New York City`.
 
-  exact       the same string, without outer spaces
-  normalized  the same string after SQuAD's normalization: lower case, without
-              punctuation, without `a`, `an`, `the`, with single spaces
+  exact       the strings are equal, without spaces at their ends
+  normalized  the strings are equal after SQuAD's normalization: lower case,
+              without punctuation, without `a`, `an`, `the`, with single spaces
   pattern     the reference is a regular expression that matches the whole
               answer
-  choice      the same letter, and one letter only: `A or B` is no answer
+  choice      the letters are equal, and the answer has one letter only: `A or
+              B` is no answer
 
-Patterns come from the data, not from the policy, but they have no time-out
-here. Answers of more than 1000 characters match no pattern, and patterns with
-nested repetitions belong in a worker that can be killed.
+The regular expressions of `pattern` come from the data, not from the policy,
+and run without a time limit. An answer of more than 1000 characters matches no
+expression. Nested repetitions such as `(a+)+` can still take exponential time;
+run them in a worker that can be killed (`pool.Pool`).
 
 Usage:
   normalized([Item("?", "Answer: The Eiffel Tower.", "Eiffel tower")])
@@ -35,64 +38,75 @@ from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.numbers import after_thoughts
 
 LETTERS = "ABCDEFGHIJ"  # MMLU-Pro has ten options
-_LONGEST = 1000  # largest number of characters of an answer
+_MAX_CHARACTERS = 1000  # longer answers match no pattern and have no letter
+# Matches the mark before an answer: `Answer:`, `**Answer:** `, `answer is: `.
 _ANSWER = re.compile(r"\banswer\b[\s*_]*(?:is\b\s*:?|:)[\s*_]*", re.I)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_DRESS = string.whitespace + "()[]{}*_`'\"$.,:;"
-_BOX = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\s*(?=\{)")
-# A single capital that is no word: not `A dog` or `I think`, but `B or A`.
+# Characters around a letter that do not count: `(B)`, `**B.**`, `$B$`.
+_OUTER_CHARACTERS = string.whitespace + "()[]{}*_`'\"$.,:;"
+# Matches the command of `\boxed{B}` and `\text{B}`, without the braces.
+_LATEX_COMMAND = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\s*(?=\{)")
+# Matches a capital that stands alone: the B of `(B) Paris`, not of `B's`.
 _LETTER = re.compile(r"(?<![\w'\u2019-])[A-Z](?![\w'\u2019-])")
-_IS_WORD = re.compile(
+# Matches `A` and `I` as words (`A dog`, `I think`), not `A is` or `A and B`.
+_ARTICLE_OR_PRONOUN = re.compile(
   r"[AI]\s+(?!(?:is|and|or|not|nor|but|because|since|as)\b)[a-z]"
 )
-_DENIED = re.compile(
+# Matches text before a letter that denies it: `not `, `isn't option (`.
+_NEGATION = re.compile(
   r"(?:\b(?:not|nor|neither|never|but|except)|n['\u2019]t)"
   r"[\s(\[{*_\"'$]+(?:(?:the|option|choice|answer)[\s(\[{*_\"'$]+){0,3}$",
   re.I,
 )
-_LISTED = re.compile(r"(?:\b(?:or|and|not|nor)|[,/&])[\s(*]*$")
+# Matches text before a later letter of a list: `or ` and `, (`, as in `B or A`.
+_LIST_SEPARATOR = re.compile(r"(?:\b(?:or|and|not|nor)|[,/&])[\s(*]*$")
 
 
 def final_answer(text: str) -> str:
-  """The answer of a completion, stripped; empty if there is none."""
+  """Returns the answer of a completion, stripped; "" if there is none."""
   text = after_thoughts(text)
-  body, tag, _ = text.rpartition("</answer>")
-  if tag:
-    _, opened, inside = body.rpartition("<answer>")
-    return inside.strip() if opened else ""
+  body, end_tag, _ = text.rpartition("</answer>")
+  if end_tag:
+    _, start_tag, content = body.rpartition("<answer>")
+    return content.strip() if start_tag else ""
   marks = list(_ANSWER.finditer(text))
   if not marks:
     return text.strip()
-  after = text[marks[-1].end() :].strip()
-  return after.split("\n", 1)[0].strip()
+  after_mark = text[marks[-1].end() :].strip()
+  return after_mark.split("\n", 1)[0].strip()
 
 
 def normalize(text: str) -> str:
-  """SQuAD's normalization, which removes differences of typography."""
+  """Returns a text after SQuAD's normalization: `The U.S.` -> `us`."""
   text = text.lower().translate(_PUNCTUATION)
   return " ".join(_ARTICLE.sub(" ", text).split())
 
 
 def letter(text: str, letters: str = LETTERS) -> str:
-  """The single letter that an answer gives; "" for none or several.
+  """Returns the option that an answer chooses; "" for none or several.
 
-  It reads `B`, `b`, `(B)`, `**B.**`, `B) Paris`, `\\boxed{B}`, `option B`.
-  There is no answer if a letter is not among `letters`, or if it is denied:
-  `not B`, `all but B`, `neither B`.
+  `B`, `b`, `(B)`, `**B.**`, `B) Paris`, `\\boxed{B}` and `option B` choose `B`.
+  `not B`, `all but B` and `neither B` choose none.
+
+  Args:
+    text: an answer; with more than 1000 characters it chooses none.
+    letters: the capital letters of the options. An answer with another letter
+      chooses none.
   """
-  if len(text) > _LONGEST:
+  if len(text) > _MAX_CHARACTERS:
     return ""
-  text = _BOX.sub("", text)
-  bare = text.strip(_DRESS)
-  if len(bare) == 1:
-    return bare.upper() if bare.upper() in letters else ""
+  text = _LATEX_COMMAND.sub("", text)
+  stripped_text = text.strip(_OUTER_CHARACTERS)
+  if len(stripped_text) == 1:
+    return stripped_text.upper() if stripped_text.upper() in letters else ""
   candidates = set()
   for match in _LETTER.finditer(text):
-    if _DENIED.search(text, 0, match.start()):
+    if _NEGATION.search(text, 0, match.start()):
       return ""
-    listed = match[0] == "A" and _LISTED.search(text, 0, match.start())
-    if listed or not _IS_WORD.match(text, match.start()):
+    # In `B or A since ...` the A is an option, in `A dog` an article.
+    in_list = match[0] == "A" and _LIST_SEPARATOR.search(text, 0, match.start())
+    if in_list or not _ARTICLE_OR_PRONOUN.match(text, match.start()):
       candidates.add(match[0])
   return (
     candidates.pop()
@@ -102,20 +116,41 @@ def letter(text: str, letters: str = LETTERS) -> str:
 
 
 def exact(items: Sequence[Item]) -> list[Outcome]:
-  """Compares answers without any normalization; see the module."""
-  return [_compared(item, str.strip) for item in items]
+  """Compares each completion's answer with the references, without a change.
+
+  Args:
+    items: completions with references; see the top of the file.
+
+  Returns:
+    Outcomes in order. The verdict is 1 if the answer equals a reference, 0 if
+    it equals none, and -1 if all references are empty.
+  """
+  return [_compare(item, str.strip) for item in items]
 
 
 def normalized(items: Sequence[Item]) -> list[Outcome]:
-  """Compares answers with SQuAD's normalization; see the module."""
-  return [_compared(item, normalize) for item in items]
+  """Compares each completion's answer after SQuAD's normalization.
+
+  Args:
+    items: completions with references; see the top of the file.
+
+  Returns:
+    Outcomes in order. The verdict is 1 if the answer equals a reference, 0 if
+    it equals none, and -1 if all references are empty.
+  """
+  return [_compare(item, normalize) for item in items]
 
 
 def pattern(items: Sequence[Item]) -> list[Outcome]:
-  """Compares answers with regular expressions; see the module.
+  """Matches each completion's answer with regular expressions.
+
+  Args:
+    items: completions whose references are regular expressions.
 
   Returns:
-    Outcomes in order. The verdict is -1 if a reference is empty or no pattern.
+    Outcomes in order. The verdict is 1 if a reference matches the whole answer,
+    0 if none does, and -1 if all references are empty or one of them is not a
+    regular expression.
   """
   outcomes = []
   for item in items:
@@ -125,68 +160,87 @@ def pattern(items: Sequence[Item]) -> list[Outcome]:
     except (re.error, OverflowError, RecursionError):
       patterns = []
     if not patterns:
-      outcomes.append(unscored("the reference is no pattern", answer))
+      reason = (
+        "expected regular expressions as references, "
+        f"got {_quote_references(item)}"
+      )
+      outcomes.append(unscored(reason, answer))
       continue
-    short = len(answer) <= _LONGEST
-    right = short and any(each.fullmatch(answer) for each in patterns)
+    is_short = len(answer) <= _MAX_CHARACTERS
+    matches = is_short and any(each.fullmatch(answer) for each in patterns)
     identity = answer_id(answer) if answer else -1
-    outcomes.append(Outcome(float(right), int(right), answer, identity))
+    outcomes.append(Outcome(float(matches), int(matches), answer, identity))
   return outcomes
 
 
 def choice(items: Sequence[Item]) -> list[Outcome]:
-  """Compares the letters of multiple choice; see the module.
+  """Compares the letter of each completion's option; see `letter`.
 
-  `Item.meta["choices"]` holds the texts of the options and thus their number.
-  An answer that equals one of these texts, after normalization, counts as its
-  letter.
+  Args:
+    items: completions whose references are letters. `Item.meta["choices"]` may
+      list the texts of the options; without it the options are A to J. An
+      answer that equals one of these texts after SQuAD's normalization chooses
+      its letter.
 
   Returns:
-    Outcomes in order. The verdict is -1 if the reference is no letter of an
-    option.
+    Outcomes in order. The verdict is 1 if the letters are equal, 0 if not, and
+    -1 if a reference is not the letter of an option.
   """
   outcomes = []
   for item in items:
-    texts = [normalize(str(option)) for option in _listed(item, "choices")]
+    texts = [normalize(str(option)) for option in _meta_list(item, "choices")]
     letters = string.ascii_uppercase[: len(texts)] or LETTERS
     answer = final_answer(str(item.completion))
-    chosen = letter(answer, letters)
+    chosen_letter = letter(answer, letters)
     text = normalize(answer)
-    if text and not chosen and texts[: len(letters)].count(text) == 1:
-      chosen = letters[texts.index(text)]
+    if text and not chosen_letter and texts[: len(letters)].count(text) == 1:
+      chosen_letter = letters[texts.index(text)]
     truths = {
-      reference.strip(_DRESS).upper() for reference in _references(item)
+      reference.strip(_OUTER_CHARACTERS).upper()
+      for reference in _references(item)
     }
     is_letter = bool(truths) and all(
-      len(t) == 1 and t in letters for t in truths
+      len(truth) == 1 and truth in letters for truth in truths
     )
-    identity = answer_id(chosen) if chosen else -1
-    right = chosen in truths
+    identity = answer_id(chosen_letter) if chosen_letter else -1
+    is_equal = chosen_letter in truths
+    reason = (
+      f"expected letters of {letters} as references, "
+      f"got {_quote_references(item)}"
+    )
     outcomes.append(
-      Outcome(float(right), int(right), chosen, identity)
+      Outcome(float(is_equal), int(is_equal), chosen_letter, identity)
       if is_letter
-      else unscored("the reference is no letter", chosen, identity)
+      else unscored(reason, chosen_letter, identity)
     )
   return outcomes
 
 
 def _references(item: Item) -> list[str]:
-  """The reference and `meta["answers"]`, without empty ones."""
-  answers = [item.reference, *_listed(item, "answers")]
+  """Returns the nonempty ones of the reference and `meta["answers"]`."""
+  answers = [item.reference, *_meta_list(item, "answers")]
   return [str(each) for each in answers if str(each).strip()]
 
 
-def _listed(item: Item, name: str) -> Sequence[object]:
+def _quote_references(item: Item) -> str:
+  """Returns the references of an item for a message, at most 100 characters."""
+  return repr(_references(item))[:100]
+
+
+def _meta_list(item: Item, name: str) -> Sequence[object]:
+  """Returns `meta[name]`; () if it is missing or not a list."""
   values = item.meta.get(name)
   return values if isinstance(values, list | tuple) else ()
 
 
-def _compared(item: Item, form: Callable[[str], str]) -> Outcome:
+def _compare(item: Item, normalizer: Callable[[str], str]) -> Outcome:
+  """Compares an answer with the references, both after `normalizer`."""
   answer = final_answer(str(item.completion))
-  normalized_answer = form(answer)
-  truths = {form(reference) for reference in _references(item)} - {""}
+  normalized_answer = normalizer(answer)
+  truths = {normalizer(reference) for reference in _references(item)} - {""}
   identity = answer_id(normalized_answer) if normalized_answer else -1
   if not truths:
-    return unscored("an empty reference", answer, identity)
-  right = normalized_answer in truths
-  return Outcome(float(right), int(right), answer, identity)
+    reason = f"expected a nonempty reference, got {_quote_references(item)}"
+    return unscored(reason, answer, identity)
+  is_equal = normalized_answer in truths
+  return Outcome(float(is_equal), int(is_equal), answer, identity)

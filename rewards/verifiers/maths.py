@@ -1,45 +1,52 @@
-"""Mathematical answers: is the final answer exactly the reference's value?
+"""Compares the final answers of mathematical problems by their exact values.
 
-`answers.final_answer` finds the answer. `typography` brings it to one spelling,
-and `reading` parses numbers, sets, tuples, intervals, inequalities, equations,
-matrices, units and words; formulas are left to `symbolic`. Two answers are
-equal if they are the same text, or exactly the same value:
+`answers.final_answer` extracts the answer from the completion. `typography`
+brings it to one spelling. `reading` parses numbers, sets, tuples, intervals,
+inequalities, equations, matrices, units and words, and `symbolic` parses
+formulas. Two answers are equal if their texts are the same, or if their values
+are exactly the same by these rules:
 
   decimals       0.5 is 1/2; 0.333 is not 1/3, 3.14 is not pi
-  percent        50% is 1/2 and 0.5. If the reference has a sign, 50 alone is
-                 right too; if it is a bare number of at least 1, 50 is 50%; if
-                 it is a bare number below 1, 0.5% is not 0.5
-  units          may be left out on either side, as may degrees and currency
+  percent        50% is 1/2 and 0.5. The answer 50 is right for the reference
+                 50%, and the answer 50% is right for the reference 50. But
+                 the answer 0.5% is wrong for the reference 0.5, as for every
+                 number below 1 without a sign
+  units          may be left out on either side, and so may degree and currency
                  signs; lengths, masses, times and volumes with a unit on both
-                 sides are compared as quantities; other units are not compared;
-                 a word that counts multiplies: 4 million is 4,000,000
-  2:30 pm        is a time, and so is 2:30: neither a ratio nor a number
-  name =         is dropped; y = 2x + 1 is 2x + 1, and also y - 2x = 1
-  x > 3          is (3, oo); a pair and an open interval are written alike, and
-                 are compared as the form of the other side
-  1, 2           without brackets is a set, as is +-2; x = 1, y = 2 is (1, 2)
-  (1, 2)         is neither (2, 1) nor {1, 2} nor [1, 2]; {5} is 5
+                 sides are compared as quantities (1 m is 100 cm); other units
+                 are ignored; number words multiply: 4 million is 4,000,000
+  2:30 pm        is a time; 2:30 is a time too, not the ratio 2/30
+  name =         is dropped: x = 5 is 5. y = 2x + 1 is 2x + 1 and y - 2x = 1
+  x > 3          is the interval (3, oo)
+  (1, 2)         is an open interval if it is compared with an interval, else a
+                 pair; it is neither (2, 1) nor {1, 2} nor [1, 2]
+  1, 2           without brackets is a set, and so is +-2; x = 1, y = 2 is the
+                 pair (1, 2)
+  {5}            is 5
 
-An answer that cannot be parsed is wrong unless it is the text of the reference;
-so is an answer that is equal without a proof. If the reference cannot be parsed
-(a sum, a tower of powers), only its text is right, after typography: an
-unscored problem would never punish a wrong answer.
+An answer that cannot be parsed is right only if it is the reference's text. An
+answer whose equality sympy cannot prove is wrong. If the reference cannot be
+parsed (a sum, a tower of powers), only its text is right, both after
+`typography`. Its verdict is not unknown, because training leaves out unknown
+verdicts and would never punish a wrong answer to such a problem.
 
-Answer ids depend on the answer alone, never on the reference. They are made of
-the exact number, or else of the values to 15 digits at fixed points, or else of
-the text. Percents count as fractions and units do not count, so 50% votes with
-0.5 and 5 cm with 5. If a formula has no values its printed form counts, and two
-equal answers in different forms may have two ids; y = 2x + 1 votes with 2x + 1,
-not with y - 2x = 1.
+Answer ids (hashes that a majority vote compares) depend on the answer alone,
+never on the reference. An id is computed from the exact number; for a formula,
+from its values at fixed points to 15 digits; for an answer without a value,
+from the text. Percents count as fractions and units do not count: 50% and 0.5
+have one id, and so have 5 cm and 5. If a formula has no values at these points,
+the id is computed from its printed form, and equal formulas may have different
+ids. y = 2x + 1 and 2x + 1 have one id, y - 2x = 1 has another.
 
-Honest answers take little time, but only a process that can be killed
-guarantees it: use `Pool(maths.verify)`.
+Most answers take little time, but a hostile answer may take long, and then only
+killing the process helps: use `Pool(maths.verify)`.
 
 Usage:
   verify([Item("?", "So $\\\\boxed{\\\\frac{14}{2}}$.", "7")])[0].verdict == 1
 
-Source: math-verify (Hugging Face, Apache-2.0), whose grammar is used; the tests
-hold its known faults.
+The tests contain answers that math-verify judges wrongly.
+
+Source: math-verify (Hugging Face, Apache-2.0), for the grammar of formulas.
 """
 
 from __future__ import annotations
@@ -52,8 +59,8 @@ from rewards.verifiers.forms import Words, equal, key, letters, readable, tight
 from rewards.verifiers.reading import read
 from rewards.verifiers.typography import normalize_latex
 
-# Errors with which sympy reports that it cannot decide or compute something.
-_UNDECIDED = (
+# Errors by which sympy reports that it cannot decide or compute something.
+_SYMPY_ERRORS = (
   ArithmeticError,
   AttributeError,
   NotImplementedError,
@@ -66,8 +73,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's final answer with its reference.
 
   Args:
-    items: completions; a reference may be the bare answer or a text with a box.
-      A box copied from the prompt is no answer.
+    items: completions; a reference is the bare answer (`7`) or a text with a
+      box (`So $\\boxed{7}$`). A box copied from the prompt is no answer.
 
   Returns:
     Outcomes in order. Score and verdict are 1 if the answers are equal, else 0,
@@ -83,14 +90,15 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   return outcomes
 
 
-verify.note = (
+verify.note = (  # shown with the notes of each task that uses `verify`
   "where a reference cannot be read as mathematics, only the same text is right"
 )
 
 
 def _judge(item: Item) -> Outcome:
+  """Returns the outcome of one item; may raise what sympy raises."""
   reference = str(item.reference)
-  truth = normalize_latex(_boxed(reference) or reference)
+  truth = normalize_latex(_box_content(reference) or reference)
   answer = final_answer(str(item.completion), str(item.prompt))
   text = normalize_latex(answer)
   if not truth:
@@ -100,25 +108,29 @@ def _judge(item: Item) -> Outcome:
   identity = _identity(text)
   if tight(text) == tight(truth):
     return Outcome(1.0, 1, answer, identity)
-  gold = read(truth)  # first, so that a bad reference costs no more time
+  # The answer is not parsed if the reference cannot be parsed.
+  gold = read(truth)
   if not readable(gold):
     return Outcome(0.0, 0, answer, identity)
   try:
-    right = equal(gold, read(text))
-  except _UNDECIDED:
-    right = False  # without a proof by sympy
-  right = right or (isinstance(gold, Words) and gold.text == letters(text))
-  return Outcome(float(right), int(right), answer, identity)
+    is_equal = equal(gold, read(text))
+  except _SYMPY_ERRORS:
+    is_equal = False
+  if isinstance(gold, Words) and gold.text == letters(text):
+    is_equal = True
+  return Outcome(float(is_equal), int(is_equal), answer, identity)
 
 
-def _boxed(reference: str) -> str:
+def _box_content(reference: str) -> str:
+  """Returns the content of the reference's last box; "" without a box."""
   return final_answer(reference) if "boxed" in reference else ""
 
 
 def _identity(text: str) -> int:
+  """Returns the answer id of a normalized answer; -1 if it is empty."""
   if not text:
     return -1
   try:
     return answer_id(key(read(text)))
-  except _UNDECIDED:
+  except _SYMPY_ERRORS:
     return answer_id(tight(text))

@@ -1,13 +1,13 @@
 """Compares final answers exactly as numbers.
 
-The answer of a text is the part after its last `####`, as in GSM8K; a text
+The answer of a text is the part after its last mark `####`, as in GSM8K; a text
 without the mark has no answer. It is parsed as a fraction, never as a float, so
-`0.1` equals `1/10`, `1,000.0` equals `1000`, and nothing is equal up to
-rounding. Currency and percent signs are dropped as units: `$20`, `20%` and `20`
-are equal (GSM8K's references have none). In a completion, text inside of
-thoughts does not count; the answer is the rest of the mark's line (or the first
-line after it), and `**18 dollars**` is 18. A reference must be a number and no
-more.
+`0.1` equals `1/10`, `1,000.0` equals `1000`, and `0.33` does not equal `1/3`.
+Dollar and percent signs are dropped as units: `$20`, `20%` and `20` are equal
+(GSM8K's references have no signs). In a completion, text inside of thoughts
+(`<think>...</think>`) does not count, and the answer is one line: the rest of
+the mark's line or, if that is blank, the next line that is not. The answer may
+have words after the number (`**18 dollars**` is 18), the reference may not.
 
 Usage:
   verify([Item("2 + 2?", "2 + 2 = 4\\n#### 4", "4")])[0].verdict == 1
@@ -24,18 +24,23 @@ from fractions import Fraction
 
 from rewards.verifiers import Item, Outcome, answer_id
 
-MARK = "####"
+MARK = "####"  # GSM8K's mark before a final answer
+# Matches `1,234` and `1234`; a comma must be followed by three digits.
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
+# Matches `1,234`, `18.`, `1.5` and `.5`.
 _UNSIGNED = rf"(?:{_DIGITS}(?:\.[0-9]*)?|\.[0-9]+)"
+# Matches `$1,234.50`, `-3/4`, `-$5`, `$-5`, `20%` and `18.`.
 _NUMBER = re.compile(
-  rf"(?P<sign>[-+]?)\s*\$?\s*(?P<inner>[-+]?)\s*(?P<top>{_UNSIGNED})"
-  rf"(?:\s*/\s*(?P<bottom>{_UNSIGNED}))?\s*%?\.?"
+  rf"(?P<sign>[-+]?)\s*\$?\s*(?P<inner_sign>[-+]?)\s*"
+  rf"(?P<numerator>{_UNSIGNED})(?:\s*/\s*(?P<denominator>{_UNSIGNED}))?"
+  r"\s*%?\.?"
 )
-# Text that may follow a number: words without arithmetic signs, without a
-# second number, and without a word that changes the number.
-_WORDS = re.compile(r"(?:[\s,;:.]|(?<=\s))[^\d=<>+*/\\^_{}]*")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_OTHER = re.compile(
+# Matches text after a number without digits and arithmetic signs: ` dollars`,
+# `, each day`. It begins with a space or a punctuation mark.
+_SUFFIX = re.compile(r"(?:[\s,;:.]|(?<=\s))[^\d=<>+*/\\^_{}]*")
+_WORD = re.compile(r"[^\W\d_]{2,}")  # at least two letters: not `x` in `18 x`
+# Matches a word that changes the number before it: `8 and a half`, `2 dozen`.
+_CHANGES_NUMBER = re.compile(
   r"\b(?:and|or|x|times|by|plus|minus|half|halves|thirds?|quarters?|fourths?"
   r"|(?:fif|six|seven|eigh|nin|ten|hundred|thousand)ths?|dozens?|hundreds?"
   r"|thousands?|[mbtr]illions?)\b",
@@ -44,76 +49,82 @@ _OTHER = re.compile(
 
 
 def final_answer(text: str) -> str:
-  """The text after the last `####`, stripped; empty if there is no mark."""
+  """Returns the stripped text after the last `####`; "" if it has no mark."""
   _, mark, answer = text.rpartition(MARK)
   return answer.strip() if mark else ""
 
 
 def after_thoughts(text: str) -> str:
-  """The text after the last `</think>`; empty if thoughts do not end.
+  """Returns the text after the last `</think>`; "" if the thoughts do not end.
 
-  A text without either tag is returned unchanged: if the prompt opens the
-  thoughts, only their end is in the completion.
+  The thoughts do not end if a `<think>` has no `</think>` after it. A text
+  without these tags is returned unchanged. `<think>` may be missing, because
+  some chat templates put it into the prompt.
   """
   text = text.rpartition("</think>")[2]
   return "" if "<think>" in text else text
 
 
 def parse(text: str) -> Fraction | None:
-  """The number that a whole text is, or None.
+  """Parses a text that is one number.
 
-  Parses signs, thousands separated by commas, decimals, fractions `a/b`, a
-  dollar sign before the number, a percent sign or a full stop after it.
+  The number may have a sign, commas between thousands, decimals, a denominator
+  (`a/b`), a dollar sign before it, and a percent sign or a full stop after it.
 
   Args:
     text: a text such as `$1,234.50`, `-3/4` or `18.`.
 
   Returns:
-    The exact value; None if the text is not exactly one number.
+    The exact value; None if the text is empty or has anything but the number.
   """
   match = _NUMBER.fullmatch(_with_ascii_minus(text))
   return None if match is None else _value(match)
 
 
 def read(answer: str) -> Fraction | None:
-  """The number that a line states, or None.
+  """Parses a line that begins with a number, which words may follow.
 
-  Reads the same as `parse`, also in bold type and between dollars, and a number
-  followed by words: `**18 dollars** a day` is 18 and `3/4 of a cup` is 3/4. A
-  second number, or a word that changes the number, makes it unreadable: `18 or
-  20`, `8 and a half`, `2 dozen`, `18 x`, `18th`.
+  It accepts what `parse` accepts, also in bold type (`**18**`), between dollar
+  signs (`$18$`) and before words: `**18 dollars** a day` is 18, `3/4 of a cup`
+  is 3/4. It rejects a line with a second number or with a word that changes the
+  number: `18 or 20`, `8 and a half`, `2 dozen`, `18 x`, `18th`.
 
   Args:
     answer: the first line of a completion's `final_answer`.
+
+  Returns:
+    The exact value; None if the line is empty or is rejected.
   """
   line = answer.replace("\\$", "$").replace("\\%", "%").replace("**", "")
   line = _with_ascii_minus(line.strip("* \t$"))
   match = _NUMBER.match(line)
   if match is None:
     return None
-  rest = line[match.end() :]
-  if rest and (
-    not _WORDS.fullmatch(line, match.end())
-    or not _WORD.search(rest)
-    or _OTHER.search(rest)
+  suffix = line[match.end() :]
+  if suffix and (
+    not _SUFFIX.fullmatch(line, match.end())
+    or not _WORD.search(suffix)
+    or _CHANGES_NUMBER.search(suffix)
   ):
     return None
   return _value(match)
 
 
 def _with_ascii_minus(text: str) -> str:
-  """The text with ASCII minus signs and single spaces."""
+  """Returns the text with ASCII minus signs and single spaces."""
   return " ".join(text.split()).replace("\N{MINUS SIGN}", "-")
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
-  if match["sign"] and match["inner"]:
+  """Returns the value of a match of `_NUMBER`; None if it has no value."""
+  if match["sign"] and match["inner_sign"]:
     return None
   try:
-    value = _decimal(match["top"]) / _decimal(match["bottom"] or "1")
-  except (ValueError, ZeroDivisionError):  # thousands of digits; over zero
+    value = _decimal(match["numerator"]) / _decimal(match["denominator"] or "1")
+  except (ValueError, ZeroDivisionError):
+    # Python refuses to parse more than 4300 digits with a ValueError.
     return None
-  return -value if "-" in match["sign"] + match["inner"] else value
+  return -value if "-" in match["sign"] + match["inner_sign"] else value
 
 
 def verify(items: Sequence[Item]) -> list[Outcome]:
@@ -126,8 +137,9 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   Returns:
     Outcomes in order. Score and verdict are 1 if the numbers are equal, else 0,
     also for a completion without a number. If the reference is not a number,
-    only the same text is right, up to spaces and capitals. The verdict is -1 if
-    the reference is empty. `answer_id` is that of the number, or -1.
+    only the same text is right, where runs of spaces count as one space and
+    case does not count. The verdict is -1 if the reference is empty. The
+    `answer_id` is computed from the number and is -1 without a number.
   """
   outcomes = []
   for item in items:
@@ -154,4 +166,5 @@ verify.note = "where a reference is not a number, only the same text is right"
 
 
 def _decimal(text: str) -> Fraction:
+  """Returns the value of a match of `_UNSIGNED`, such as `1,234.5` or `18.`."""
   return Fraction(text.replace(",", "").rstrip("."))

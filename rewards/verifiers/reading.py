@@ -1,9 +1,14 @@
 """Parses the text of a mathematical answer into a form.
 
-Forms are numbers, sets, intervals, formulas and others. The text is split from
-the outside in: `or` and `and`, unions, inequalities, lists, equations,
-brackets, and then single numbers, words or formulas with or without a unit. A
-text that fits no form is `Unread`, never an error.
+A form is one of the classes of `forms`: a number or formula, a set or tuple, an
+interval, an equation, or words. `typography.normalize_latex` must have brought
+the text to one spelling, in which `⟦word⟧` stands for `\\text{word}` and `⦃ ⦄`
+for the braces `\\{ \\}` of a set.
+
+A text is split first at the operators that bind least: `or` and `and`, then
+unions, inequalities, lists, equations and brackets. The last pieces are single
+numbers, words or formulas, with or without a unit. A text that has no form is
+returned as `Unread` and raises no error.
 
 Usage:
   read(normalize_latex("x > 3")) == read(normalize_latex("(3, \\infty)"))
@@ -41,71 +46,91 @@ from rewards.verifiers.typography import (
   WITHOUT,
 )
 
-_LONGEST = 1000  # characters; longer answers are compared as texts
-_OPEN, _CLOSED = "([{⦃⟨", ")]}⦄⟩"
+_MAX_CHARACTERS = 1000  # longer answers are compared as texts
+_OPENING, _CLOSING = "([{⦃⟨", ")]}⦄⟩"
+# Matches the name before `=`: `x`, `\alpha`, `x_1`, `f(x)`, `⟦area⟧`.
 _NAME = re.compile(r"(?:⟦[^⟦⟧]*⟧|\\?[A-Za-z]+'?)(?:_\{?\w+\}?)?(?:\([^()]*\))?")
-_VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?")
+_VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?")  # `x`, `\alpha`, `x_1`
+# Matches `\frac{1}{2}` and `-\frac{1}{2}`.
 _RATIO = re.compile(r"([-+]?)\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}")
+# Matches a mixed number: `2\frac{1}{3}` or `2 1/3`.
 _MIXED = re.compile(
   r"([-+]?)([0-9]+)\s*(?:\\frac\{([0-9]+)\}\{([0-9]+)\}|\s([0-9]+)/([0-9]+))"
 )
+# Matches a repeating decimal: `0.1\overline{6}` is 0.1666...
 _REPEATING = re.compile(r"([-+]?)([0-9]*)\.([0-9]*)\\overline\{?([0-9]+)\}?")
-_GROUPED = re.compile(r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?")
-_BASED = re.compile(r"([0-9A-F]+)_\{?([0-9]+)\}?")
+_SPACED_THOUSANDS = re.compile(  # `1 000 000.5`
+  r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?"
+)
+_DIGITS_WITH_BASE = re.compile(r"([0-9A-F]+)_\{?([0-9]+)\}?")  # `1F_{16}`
+# Matches `2:30`, `2:30 pm`, `2 p.m.` and `2⟦pm⟧`.
 _TIME = re.compile(
   r"(?P<hours>[01]?[0-9]|2[0-4])"
   r"(?::(?P<minutes>[0-5][0-9])\s*|\s+|(?=⟦|[AaPp]\.))"
-  r"⟦?\s*(?:(?P<half>[AaPp])\.?\s?[Mm]\.?)?\s*⟧?"
+  r"⟦?\s*(?:(?P<am_or_pm>[AaPp])\.?\s?[Mm]\.?)?\s*⟧?"
 )
-_PROPORTION = re.compile(r"([0-9]+)\s*:\s*([0-9]+)")
-_BUILDER = re.compile(
+_RATIO_WITH_COLON = re.compile(r"([0-9]+)\s*:\s*([0-9]+)")  # `3:4` is 3/4
+# Matches `⦃x | x > 3⦄` and `⦃x ∈ ℝ : x > 3⦄`; group 1 is the condition.
+_SET_BUILDER = re.compile(
   rf"⦃\s*\\?[A-Za-z]+\s*(?:∈\s*{REALS})?\s*(?:\\mid|:|\|)(.*)⦄", re.DOTALL
 )
-_CHOICE = re.compile(r"\(?⟦?\(?([A-J])\)?⟧?\)?[.):]?")
+_CHOICE = re.compile(r"\(?⟦?\(?([A-J])\)?⟧?\)?[.):]?")  # `B`, `(B)`, `⟦B⟧.`
+# Matches an answer in words: `⟦any⟧`, `blue moon` (4 or more characters), `AB`
+# (a name of a line), `yes`.
 _WORDS = re.compile(
   r"⟦([^⟦⟧]*)⟧|((?=.{4})[A-Za-z']+(?:[ -][A-Za-z']+)*)"
   r"|([A-Z]{2,}|(?i:yes|no|odd|all|one|two))"
 )
-_UNIT = re.compile(
+# Matches a value and its unit: `5⟦cm⟧`, `5 cm`, `12\pi ⟦cm⟧^2`.
+_QUANTITY = re.compile(
   r"(?P<value>.*[0-9π}!)].*?)\s*"
   r"(?:⟦(?P<text>[^⟦⟧]+)⟧"
   r"|(?<=\s)(?P<word>[A-Za-z]{3,}[A-Za-z ]*|mm|cm|km|in|ft|yd|mi|mg|kg|hr|ml"
   r"|m|g|s|h|L))"
   r"\s*(?:\^\{?(?P<power>[0-9])\}?)?\s*"
 )
-_SIGNS = {"percent": "%", "degree": "°", "degrees": "°"}
+_SIGN_OF_UNIT = {"percent": "%", "degree": "°", "degrees": "°"}
 
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> Form:
-  """Parses an answer whose typography `normalize_latex` has normalized."""
-  if len(text) > _LONGEST:
+  """Parses an answer into a form.
+
+  Args:
+    text: an answer after `typography.normalize_latex`.
+
+  Returns:
+    The form; `Unread` if the text is empty, has more than 1000 characters or
+    cannot be parsed.
+  """
+  if len(text) > _MAX_CHARACTERS:
     return Unread(text)
   try:
     # Some patterns take cubic time on a long run of spaces.
-    return _form(" ".join(text.split()))
+    return _parse(" ".join(text.split()))
   except (symbolic.Refused, TypeError, ValueError, RecursionError):
     return Unread(tight(text))
 
 
-def _form(text: str) -> Form:
+def _parse(text: str) -> Form:
+  """Parses a text; raises what `read` catches if it has no form."""
   text = text.strip()
   if not text:
-    raise ValueError("nothing")
-  number = _number(text)
+    raise ValueError("the text is empty")
+  number = _parse_number(text)
   if number is not None:
     return Quantity(number)
   if text in ("∅", "⦃⦄"):
     return Group("{}", ())
   if text in (REALS, "⟦all real numbers⟧"):
     return Region((sympy.Interval(-sympy.oo, sympy.oo),))
-  builder = _BUILDER.fullmatch(text)
-  if builder:
-    return _form(builder[1])
+  set_builder = _SET_BUILDER.fullmatch(text)
+  if set_builder:
+    return _parse(set_builder[1])
   for separator, join in ((OR, sympy.Union), (AND, sympy.Intersection)):
     pieces = _split(text, separator)
     if len(pieces) > 1:
-      return _several(pieces, join)
+      return _parse_list(pieces, join)
   for separator, join in (
     (UNION, sympy.Union),
     (WITHOUT, sympy.Complement),
@@ -113,38 +138,42 @@ def _form(text: str) -> Form:
   ):
     pieces = _split(text, separator)
     if len(pieces) > 1:
-      return _joined(list(map(_form, pieces)), join)
-  name, inside, rest = text.partition("∈")
-  if inside and _VARIABLE.fullmatch(name.strip()):
-    return _form(rest)
+      return _join_regions(list(map(_parse, pieces)), join)
+  name, element_sign, set_text = text.partition("∈")
+  if element_sign and _VARIABLE.fullmatch(name.strip()):
+    return _parse(set_text)  # `x ∈ (0, 1)` is (0, 1)
   signs = re.findall("[<>≤≥≠]", text)
   if signs:
-    return _inequality(re.split("[<>≤≥≠]", text), signs)
+    return _parse_inequality(re.split("[<>≤≥≠]", text), signs)
   for separator in ";,":
     pieces = _split(text, separator)
     if len(pieces) > 1:
-      return _several(pieces)
+      return _parse_list(pieces)
   if text.startswith("\\begin"):
-    return _matrix(text)
+    return _parse_matrix(text)
   sides = _split(text, "=")
   if len(sides) > 1:
-    return _equation([side.strip() for side in sides])
-  if text[0] == "{" and _closes(text):
-    return _form(text[1:-1])
-  if text.startswith("]") or (text[0] in _OPEN and _closes(text)):
-    form = _bracketed(text)
+    return _parse_equation([side.strip() for side in sides])
+  if text[0] == "{" and _is_enclosed(text):
+    return _parse(text[1:-1])
+  if text.startswith("]") or (text[0] in _OPENING and _is_enclosed(text)):
+    form = _parse_brackets(text)
     if form is not None:
       return form
   if "±" in text:
-    return _group("{}", map(_form, (text.replace("±", s) for s in "+-")))
-  return _leaf(text)
+    return _make_group("{}", map(_parse, (text.replace("±", s) for s in "+-")))
+  return _parse_single(text)
 
 
-def _number(text: str) -> Fraction | None:
-  """A bare number: `1,000`, `0.5`, `-3/4`, `\\frac{1}{2}`, `2\\frac{1}{3}`."""
+def _parse_number(text: str) -> Fraction | None:
+  """Parses a number without a unit; returns None if the text is anything else.
+
+  It parses `1,000`, `0.5`, `-3/4`, `\\frac{1}{2}`, `2\\frac{1}{3}` and
+  `0.\\overline{3}`.
+  """
   if "%" in text or "$" in text:
     return None
-  if _GROUPED.fullmatch(text):
+  if _SPACED_THOUSANDS.fullmatch(text):
     text = text.replace(" ", "")
   value = numbers.parse(text)
   if value is not None:
@@ -153,201 +182,254 @@ def _number(text: str) -> Fraction | None:
   if ratio and int(ratio[3]):
     value = Fraction(int(ratio[2]), int(ratio[3]))
     return -value if ratio[1] == "-" else value
-  repeating = _REPEATING.fullmatch(text)
-  if repeating:
-    sign, integer, start, period = repeating.groups()
-    nines = (10 ** len(period) - 1) * 10 ** len(start)
+  repeating_decimal = _REPEATING.fullmatch(text)
+  if repeating_decimal:
+    sign, integer, start, period = repeating_decimal.groups()
+    # 0.1666... = (16 - 1) / 90: a nine for each digit of the period, then a
+    # zero for each digit before it.
+    denominator = (10 ** len(period) - 1) * 10 ** len(start)
     value = int(integer or 0) + Fraction(
-      int(start + period) - int(start or 0), nines
+      int(start + period) - int(start or 0), denominator
     )
     return -value if sign == "-" else value
-  mixed = _MIXED.fullmatch(text)
-  if mixed:
-    top, bottom = (int(x) for x in mixed.groups()[2:] if x)
-    if 0 < top < bottom:
-      value = int(mixed[2]) + Fraction(top, bottom)
-      return -value if mixed[1] == "-" else value
+  mixed_number = _MIXED.fullmatch(text)
+  if mixed_number:
+    numerator, denominator = (int(x) for x in mixed_number.groups()[2:] if x)
+    if 0 < numerator < denominator:
+      value = int(mixed_number[2]) + Fraction(numerator, denominator)
+      return -value if mixed_number[1] == "-" else value
   return None
 
 
 def _split(text: str, separator: str) -> list[str]:
-  """The pieces between separators that are outside of all brackets."""
+  """Returns the pieces between the separators outside of all brackets."""
   if separator not in text:
     return [text]
   pieces, depth, start = [], 0, 0
   for i, character in enumerate(text):
-    depth += (character in _OPEN) - (character in _CLOSED)
+    depth += (character in _OPENING) - (character in _CLOSING)
     if character == separator and depth == 0:
       pieces.append(text[start:i])
       start = i + 1
   return [*pieces, text[start:]]
 
 
-def _closes(text: str) -> bool:
+def _is_enclosed(text: str) -> bool:
   """Returns True if the last character closes the first bracket."""
   depth = 0
   for i, character in enumerate(text):
-    depth += (character in _OPEN) - (character in _CLOSED)
+    depth += (character in _OPENING) - (character in _CLOSING)
     if depth == 0:
       return i == len(text) - 1
   return False
 
 
-def _group(kind: str, members: Sequence[Form] | map) -> Group:
-  """Groups forms; sets of sets without brackets (`1, ±2`) become one set."""
-  flat: list[Form] = []
+def _make_group(kind: str, members: Sequence[Form] | map) -> Group:
+  """Returns a group; for kind "{}", members that are sets are merged into it.
+
+  `1, ±2` is thus the set {1, 2, -2} and not {1, {2, -2}}.
+  """
+  flat_members: list[Form] = []
   for member in members:
     inner = kind == "{}" and isinstance(member, Group) and member.kind == "{}"
-    flat.extend(member.members if inner else [member])
-  return Group(kind, tuple(flat))
+    flat_members.extend(member.members if inner else [member])
+  return Group(kind, tuple(flat_members))
 
 
-def _several(pieces: list[str], join: Callable | None = None) -> Form:
-  """A list without brackets; `join` is the meaning of `or` and `and`."""
+def _parse_list(pieces: list[str], join: Callable | None = None) -> Form:
+  """Returns the form of a list without brackets.
+
+  `1, 2` is a set; `x = 1, y = 2` is a tuple in the order of the names.
+
+  Args:
+    pieces: the texts between the separators.
+    join: class of sympy that combines regions, if the separator was `or`
+      (`Union`) or `and` (`Intersection`); None for a comma or semicolon.
+  """
   if pieces[-1].strip() == "" or pieces[0].strip() == "":
-    raise ValueError("a separator that separates nothing")
+    raise ValueError("the list begins or ends with a separator")
   names = [piece.partition("=")[0].strip() for piece in pieces if "=" in piece]
-  forms = [_form(piece) for piece in pieces]
+  forms = [_parse(piece) for piece in pieces]
   if join and all(isinstance(form, Region) for form in forms):
-    return _joined(forms, join)
+    return _join_regions(forms, join)
   if any(isinstance(form, Region) for form in forms):
-    raise ValueError("a list with inequalities")
-  letters = [name.partition("_")[0] for name in names]
-  named = len(names) == len(pieces) and all(map(_NAME.fullmatch, names))
-  if named and len(set(letters)) == len(pieces):
+    raise ValueError("the list contains inequalities or intervals")
+  # x_1 = 1, x_2 = 2 are two values of x, so they form a set.
+  stems = [name.partition("_")[0] for name in names]
+  all_have_names = len(names) == len(pieces) and all(
+    map(_NAME.fullmatch, names)
+  )
+  if all_have_names and len(set(stems)) == len(pieces):
     values = [f.value if isinstance(f, Relation) else f for f in forms]
     order = sorted(range(len(names)), key=names.__getitem__)
     return Group("()", tuple(values[i] for i in order))
-  return _group("{}", forms)
+  return _make_group("{}", forms)
 
 
-def _bracketed(text: str) -> Form | None:
-  """A set, a tuple or an interval; None if the brackets only group."""
+def _parse_brackets(text: str) -> Form | None:
+  """Returns a set, a tuple or an interval; None for brackets of a formula.
+
+  `⦃1, 2⦄` is a set, `(1, 2)` a tuple, `[1, 2)` an interval; `(1 + 2)` is a part
+  of a formula.
+  """
   pair = text[0] + text[-1]
   pieces = _split(text[1:-1], ",")
   if pair == "⦃⦄":
-    return _group("{}", map(_form, pieces))
+    return _make_group("{}", map(_parse, pieces))
   if len(pieces) == 1:
     return None
-  infinite = any("∞" in piece for piece in pieces)
-  if len(pieces) == 2 and (infinite or pair in ("(]", "[)", "][")):
-    start, end = map(_endpoint, pieces)
-    return Region((_interval(start, end, pair[0] != "[", pair[1] != "]"),))
+  has_infinite_end = any("∞" in piece for piece in pieces)
+  if len(pieces) == 2 and (has_infinite_end or pair in ("(]", "[)", "][")):
+    start, end = map(_parse_endpoint, pieces)
+    return Region((_make_interval(start, end, pair[0] != "[", pair[1] != "]"),))
   if pair not in ("()", "[]", "⟨⟩"):
-    raise ValueError(f"brackets {pair}")
-  return Group(pair, tuple(map(_form, pieces)))
+    raise ValueError(f"the brackets {pair} do not belong together")
+  return Group(pair, tuple(map(_parse, pieces)))
 
 
-def _matrix(text: str) -> Form:
+def _parse_matrix(text: str) -> Form:
+  """Parses `\\begin{pmatrix}...\\end{pmatrix}`; one column is a vector."""
   match = re.fullmatch(
     r"\\begin\{([bpBv]?matrix)\}(.*?)\\end\{\1\}", text, re.DOTALL
   )
   if not match or match[1] == "vmatrix":
-    raise ValueError("not a matrix")
+    raise ValueError("the text is not a matrix")  # a vmatrix is a determinant
   lines = [line for line in match[2].split("\\\\") if line.strip()]
-  rows = [tuple(map(_form, line.split("&"))) for line in lines]
+  rows = [tuple(map(_parse, line.split("&"))) for line in lines]
   if len({len(row) for row in rows}) != 1:
-    raise ValueError("rows of different lengths")
+    raise ValueError("the rows of the matrix have different lengths")
   if len(rows[0]) == 1:
     return Group("⟨⟩", tuple(row[0] for row in rows))
   return Group("matrix", tuple(Group("⟨⟩", row) for row in rows))
 
 
-def _equation(parts: list[str]) -> Form:
-  """`name = value`, `a = b` with equal values, or an equation."""
+def _parse_equation(parts: list[str]) -> Form:
+  """Returns the value of `name = value`, else the equation as a relation.
+
+  `x = 5` is 5, `1/2 = 0.5` is 0.5, and `y - 2x = 1` is a relation. `y = 2x + 1`
+  is a relation with the value `2x + 1`.
+
+  Args:
+    parts: the sides of the equation, stripped.
+  """
   if not all(parts):
-    raise ValueError("an equation without a side")
+    raise ValueError("a side of the equation is empty")
   sides = list(parts)
   while len(sides) > 1 and _NAME.fullmatch(sides[0]):
     sides.pop(0)
-  forms = list(map(_form, sides))
+  forms = list(map(_parse, sides))
   value = forms[-1]
   if len(forms) > 1:
     if all(equal(value, form) for form in forms[:-1]):
       return value
     if len(parts) > 2:
-      raise ValueError("several values")
-    return Relation("=", _expression(parts[0]) - _expression(parts[1]))
+      raise ValueError("the sides of the equation have different values")
+    return Relation(
+      "=", _parse_expression(parts[0]) - _parse_expression(parts[1])
+    )
   symbols = isinstance(value, Quantity) and getattr(
     value.value, "free_symbols", ()
   )
   if symbols and len(parts) == 2 and _VARIABLE.fullmatch(parts[0]):
-    difference = _expression(parts[0]) - value.value
+    difference = _parse_expression(parts[0]) - value.value
     return Relation("=", difference, value)
   return value
 
 
-def _inequality(parts: list[str], signs: list[str]) -> Form:
-  """A region if a variable stands alone, else a relation."""
+def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
+  """Returns a region for a linear inequality in one variable, else a relation.
+
+  `2x > 6` and `3 < x` are the region (3, oo), `x + y > 3` is a relation.
+
+  Args:
+    parts: the two or three sides.
+    signs: the signs between the sides.
+  """
   parts = [part.strip() for part in parts]
   if not all(parts) or any("=" in part for part in parts):
-    raise ValueError("an inequality without a side")
-  if len(parts) == 3:
+    raise ValueError("a side of the inequality is empty or has an equals sign")
+  if len(parts) == 3:  # a chain such as 1 < x <= 3
     if _VARIABLE.fullmatch(parts[1]) is None:
-      raise ValueError("a chain without a variable")
+      raise ValueError("the middle of the chain is not a variable")
     if set(signs) <= set(">≥"):
       parts, signs = parts[::-1], signs[::-1]
     elif not set(signs) <= set("<≤"):
-      raise ValueError("a chain in two directions")
-    start, end = _endpoint(parts[0]), _endpoint(parts[2])
-    return Region((_interval(start, end, "<" in signs[0], "<" in signs[1]),))
+      raise ValueError("the signs of the chain have different directions")
+    start, end = _parse_endpoint(parts[0]), _parse_endpoint(parts[2])
+    return Region(
+      (_make_interval(start, end, "<" in signs[0], "<" in signs[1]),)
+    )
   (left, right), (sign,) = parts, signs
   if sign in ">≥":
     left, right, sign = right, left, {">": "<", "≥": "≤"}[sign]
-  difference = _expression(left) - _expression(right)
+  difference = _parse_expression(left) - _parse_expression(right)
   symbols = difference.free_symbols
+  # The inequality is slope * x + constant < 0; it is linear if the slope is a
+  # number, and x is above or below the bound -constant / slope.
   slope = difference.diff(*symbols) if len(symbols) == 1 else sympy.S.Zero
   if slope == 0 or not slope.is_real or slope.free_symbols:
     return Relation(sign, difference)
   bound = -difference.subs(symbols.pop(), 0) / slope
-  below = sympy.Interval(-sympy.oo, bound, True, sign != "≤")
-  above = sympy.Interval(bound, sympy.oo, sign != "≤", True)
+  numbers_below = sympy.Interval(-sympy.oo, bound, True, sign != "≤")
+  numbers_above = sympy.Interval(bound, sympy.oo, sign != "≤", True)
   if sign == "≠":
-    return Region((below, above))
-  return Region((below if slope.is_positive else above,))
+    return Region((numbers_below, numbers_above))
+  return Region((numbers_below if slope.is_positive else numbers_above,))
 
 
-def _interval(
+def _make_interval(
   start: sympy.Expr, end: sympy.Expr, left_open: bool, right_open: bool
 ) -> sympy.Interval:
+  """Returns an interval; raises ValueError if it is empty or one point."""
   interval = sympy.Interval(start, end, left_open, right_open)
+  # sympy returns another kind of set for (2, 1) and [1, 1].
   if not isinstance(interval, sympy.Interval):
-    raise ValueError("an interval without length")
+    raise ValueError("the start of the interval is not below its end")
   return interval
 
 
-def _joined(forms: list[Form], join: Callable) -> Region:
+def _join_regions(forms: list[Form], join: Callable) -> Region:
+  """Combines forms that are sets of numbers by a class of sympy.
+
+  Args:
+    forms: forms that `forms.region` can convert.
+    join: `sympy.Union`, `sympy.Intersection` or `sympy.Complement`.
+  """
   regions = [region(form) for form in forms]
   if None in regions:
-    raise ValueError("not sets of numbers")
-  joined = join(*(sympy.Union(*region.parts) for region in regions))
-  parts = joined.args if isinstance(joined, sympy.Union) else (joined,)
+    raise ValueError("a piece is not a set of real numbers")
+  joined_set = join(*(sympy.Union(*region.parts) for region in regions))
+  parts = (
+    joined_set.args if isinstance(joined_set, sympy.Union) else (joined_set,)
+  )
   if not all(
     isinstance(part, sympy.Interval | sympy.FiniteSet) for part in parts
   ):
-    raise ValueError("a set that is not intervals and points")
+    raise ValueError("the set does not consist of intervals and points")
   points = [part for part in parts if isinstance(part, sympy.FiniteSet)]
   intervals = [part for part in parts if isinstance(part, sympy.Interval)]
   intervals.sort(key=lambda part: part.start)
   return Region((*intervals, *points))
 
 
-def _endpoint(text: str) -> sympy.Expr:
+def _parse_endpoint(text: str) -> sympy.Expr:
+  """Parses an end of an interval, which may be `∞` or `-∞`."""
   sign = text.strip().replace(" ", "")
   if sign in ("∞", "+∞"):
     return sympy.oo
-  return -sympy.oo if sign == "-∞" else _expression(text)
+  return -sympy.oo if sign == "-∞" else _parse_expression(text)
 
 
-def _expression(text: str) -> sympy.Expr:
-  form = _form(text)
+def _parse_expression(text: str) -> sympy.Expr:
+  """Parses a number or formula; drops its unit."""
+  form = _parse(text)
   if not isinstance(form, Quantity):
-    raise ValueError(f"no expression: {text}")
+    raise ValueError(f"{text!r} is not a number or formula")
   return sympy.sympify(form.value)
 
 
-def _leaf(text: str) -> Form:
-  """One number, formula or word, with or without a unit."""
+def _parse_single(text: str) -> Form:
+  """Parses one number, formula or word, with or without a unit."""
   choice = _CHOICE.fullmatch(text)
   if choice:
     return Words(choice[1].lower())
@@ -356,40 +438,43 @@ def _leaf(text: str) -> Form:
     and re.match(r"⟦\(?[-+]?[0-9.]", text)
     and text[-1] == "⟧"
   ):
-    return _form(text[1:-1])
+    return _parse(text[1:-1])
   words = _WORDS.fullmatch(text)
   if words:
     return Words(letters(text))
-  based = _BASED.fullmatch(text)
-  if based:
-    return Words(f"{based[1]}_{based[2]}".lower())
+  # Digits with a base and times are compared as texts: `1F_16`, `2:30pm`.
+  digits = _DIGITS_WITH_BASE.fullmatch(text)
+  if digits:
+    return Words(f"{digits[1]}_{digits[2]}".lower())
   time = _TIME.fullmatch(text)
-  if time and (time["minutes"] or time["half"]):
-    half = f"{time['half']}m".lower() if time["half"] else ""
-    return Words(f"{int(time['hours'])}:{time['minutes'] or '00'}{half}")
-  parts = _PROPORTION.fullmatch(text)
-  if parts and int(parts[2]):
-    return Quantity(Fraction(int(parts[1]), int(parts[2])))
+  if time and (time["minutes"] or time["am_or_pm"]):
+    suffix = f"{time['am_or_pm']}m".lower() if time["am_or_pm"] else ""
+    return Words(f"{int(time['hours'])}:{time['minutes'] or '00'}{suffix}")
+  ratio = _RATIO_WITH_COLON.fullmatch(text)
+  if ratio and int(ratio[2]):
+    return Quantity(Fraction(int(ratio[1]), int(ratio[2])))
   for sign in "%°":
     if text.endswith(sign):
-      return Quantity(_value(text[:-1]), sign)
-  measured = _UNIT.fullmatch(text)
-  if measured:
-    bare = measured["word"] or ""
-    meant = units.parse(measured["text"] or bare)
-    if meant is None or units.variables(bare):
-      raise ValueError(f"no unit: {text}")
-    factor, unit = meant
-    if unit in _SIGNS:
-      return Quantity(_value(measured["value"]) * factor, _SIGNS[unit])
-    power = f"^{measured['power']}" if measured["power"] else ""
-    return Quantity(_value(measured["value"]) * factor, unit + power)
-  return Quantity(_value(text))
+      return Quantity(_parse_value(text[:-1]), sign)
+  quantity = _QUANTITY.fullmatch(text)
+  if quantity:
+    word = quantity["word"] or ""  # a unit outside of ⟦⟧: `5 cm`
+    factor_and_unit = units.parse(quantity["text"] or word)
+    if factor_and_unit is None or units.variables(word):
+      raise ValueError(f"{text!r} ends with a word that is not a unit")
+    factor, unit = factor_and_unit  # `4 million km` has factor 10^6
+    value = _parse_value(quantity["value"]) * factor
+    if unit in _SIGN_OF_UNIT:
+      return Quantity(value, _SIGN_OF_UNIT[unit])
+    power = f"^{quantity['power']}" if quantity["power"] else ""
+    return Quantity(value, unit + power)
+  return Quantity(_parse_value(text))
 
 
-def _value(text: str) -> Fraction | sympy.Expr:
+def _parse_value(text: str) -> Fraction | sympy.Expr:
+  """Parses a number or formula without a unit."""
   text = text.strip()
-  number = _number(text)
+  number = _parse_number(text)
   if number is not None:
     return number
   value = symbolic.read(text)

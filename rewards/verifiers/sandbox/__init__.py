@@ -1,41 +1,46 @@
-"""A sandbox for programs that a policy wrote, and the judge of their tests.
+"""A sandbox that runs a program of a policy and judges it by tests.
 
-Each job has its own processes: a keeper that kills the others when time is up,
-a judge that runs the tests, and the program, which the judge calls over pipes.
-Only the judge knows the values and outputs that the tests expect. A program
-therefore passes by computing them, and not by ending early, printing a mark,
-replacing functions of the tests or comparing equal to everything.
+A job is one program with its tests. Each job has three processes of its own:
+the keeper, which kills the others when time is up; the judge, which runs the
+tests; and the program, whose functions the judge calls over pipes. Only the
+judge has the values and outputs that the tests expect. A program therefore has
+to compute them to pass. It cannot pass by ending early, by printing a message
+of success, by replacing functions of the tests, or by returning an object that
+compares equal to everything.
 
-On Linux a program has no access to
+On Linux the sandbox protects
 
-* the host's files: its root directory consists of memory files, with the
-  interpreter and `/usr` read-only and an empty `/tmp` of `disk_bytes`, which is
-  its home and disappears with its last process;
-* the host's processes: it has its own process namespace, an unprivileged user,
-  no capabilities and no new privileges; in this namespace it can neither signal
-  the judge (nor through the owner of a descriptor) nor trace it;
-* the network: it has a network namespace without a device, and local sockets
-  only;
-* secrets of the environment, which is created anew;
-* more than its share of time, memory and disk: there are limits of CPU and
-  wall-clock seconds, address space, file size, open files and threads; there is
-  no shared memory outside the address space; and it is the first process to end
-  when the host's memory runs out;
-* means to leave something behind: it may start no process (unless `processes`
-  allows it), and all processes end with the namespace.
+* the host's files: the program's root directory consists of files in memory. It
+  contains the interpreter and `/usr`, both read-only, and an empty `/tmp` of
+  `disk_bytes`, which is deleted when the program's last process ends;
+* the host's processes: the program has its own process namespace and an
+  unprivileged user, without capabilities and without a way to gain privileges.
+  It can neither trace the judge nor send it a signal;
+* the network: the program has a network namespace without a device and can open
+  local (Unix) sockets only;
+* secrets of the environment: the environment variables are created anew;
+* time, memory and disk: CPU and wall-clock seconds, address space, file size,
+  open files and threads are limited, and shared memory outside of the address
+  space is refused. When the host's memory runs out, the kernel kills the
+  sandbox's processes before all others;
+* later programs: a program may not start processes (unless `processes` allows
+  it), and all its processes end with the namespace.
 
-The sandbox does not prevent faults of the kernel or of the processor (it is no
-virtual machine); reading the interpreter's folders and `/usr`; learning the
-time and the kind of machine; or slowing neighbours down through caches, memory
-and disk bandwidth. `memory_bytes` limits each process, so N processes can use N
-times as much. A program that knows the tests' inputs may also recite learned
-answers; only hidden tests prevent this.
+The sandbox is not a virtual machine and does not prevent attacks on faults of
+the kernel or the processor. A program can read the interpreter's folders and
+`/usr`, read the time and the kind of machine, and slow other processes down by
+its use of caches and of memory and disk bandwidth. `memory_bytes` limits each
+process, and N processes can use N times as much. A program whose policy was
+trained on the same tests may return learned answers; only hidden tests prevent
+this.
 
-Arguments and results travel by value, as plain Python values
-(`inside.program`). Changes that the program makes to its arguments are not
-seen, and tests that pass functions to it cannot run. Other objects (a class
-instance, a Fraction) can be called and have their attributes read, but equal
-nothing else. Programs can import the standard library only.
+Arguments and results are copied as values of plain types, such as numbers,
+strings, lists and dicts (`inside.program.encode` has the list). If the program
+changes an argument in place, the test does not see the change. A test that
+passes a function to the program cannot run. If the program returns any other
+object (an instance of a class, a Fraction), the test can call it and read its
+attributes, but it equals nothing except itself. Programs can import only the
+standard library.
 
 Usage:
   run({"program": "def f(x): return x", "tests": ["assert f(1) == 1"]}).verdict
@@ -60,16 +65,16 @@ class Limits:
   """Resource limits of one program.
 
   Attributes:
-    seconds: wall-clock seconds for loading a program and all tests that call
-      it, or for each pair of input and output.
-    cpu_seconds: integer CPU seconds of each process.
-    memory_bytes: address space of each process, including the judge.
-    disk_bytes: size of all files together; they are in memory.
-    output_bytes: size of standard output, or of one returned value.
-    open_files: number of files that may be open at a time.
-    threads: number of threads at a time.
-    processes: number of processes that the program may start; it needs
-      namespaces.
+    seconds: wall-clock seconds for loading the program and running all tests;
+      for "cases", wall-clock seconds of each case.
+    cpu_seconds: CPU seconds of each process, an integer.
+    memory_bytes: maximum address space of each process, including the judge.
+    disk_bytes: maximum size of all files together, which are in memory.
+    output_bytes: maximum size of standard output, or of one returned value.
+    open_files: maximum number of files that are open at a time.
+    threads: maximum number of threads at a time.
+    processes: number of processes that the program may start. If the machine
+      lacks a protection (see `missing_protections`), it may start none.
   """
 
   seconds: float = 10.0
@@ -84,7 +89,7 @@ class Limits:
   def __post_init__(self):
     for name in ("seconds", "cpu_seconds"):
       value = getattr(self, name)
-      if not 0 < value < math.inf:  # NaN is refused too
+      if not 0 < value < math.inf:  # also False for NaN
         raise ValueError(f"{name} is {value!r}; it must be positive and finite")
 
 
@@ -96,11 +101,12 @@ class Report:
   """Result of a job.
 
   Attributes:
-    verdict: 1 if every test passed, 0 if not, -1 if it is unknown.
-    num_passed: number of tests that passed.
-    num_tests: number of tests, 0 if the verdict is -1.
-    reason: why the verdict is unknown, else empty.
-    timeout: whether the program ran out of wall-clock or processor time.
+    verdict: 1 if every test passed, 0 if a test failed, -1 if it is unknown,
+      because the sandbox did not start or the tests themselves cannot run.
+    num_passed: number of tests that passed; 0 if the verdict is -1.
+    num_tests: number of tests; 0 if the verdict is -1.
+    reason: one line on why the verdict is unknown; "" if it is known.
+    timeout: whether the program ran out of wall-clock or CPU time.
   """
 
   verdict: int
@@ -110,11 +116,13 @@ class Report:
   timeout: bool = False
 
 
-_STARTING = 60.0  # seconds for starting the sandbox on a busy machine
+_START_SECONDS = 60.0  # maximum for the start of the sandbox on a busy machine
 _ATTEMPTS = 2  # attempts to start the sandbox
-_FAILED = "the sandbox did not start"
+_NOT_STARTED = "the sandbox did not start"
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-# Empty packages stand in for the parents of `inside`, whose import is slow.
+# Program of the keeper: runs `inside.contain.main`. It makes empty modules for
+# `rewards`, `rewards.verifiers` and `sandbox`, because importing them is slow.
+# Its arguments are the dotted name and the folder of `sandbox`.
 _MAIN = """
 import importlib, sys, types
 names, folder = sys.argv[1].split("."), sys.argv[2]
@@ -135,20 +143,25 @@ def run(
   """Runs one program against its tests.
 
   Args:
-    job: "program", its source, optionally "prelude", code before it, and one of
-      "cases": pairs of standard input and output, each a run of the program;
-      "tests": statements, with "setup" before them; a name that neither they
-      nor Python define belongs to the program, as does "entry_point"; "test":
-      source that defines `check(candidate)`, with "setup" before it and
-      "entry_point", the name of the candidate.
+    job: dictionary with "program", the source; optionally "prelude", code that
+      runs before the program; and the tests in one of three forms:
+        "cases": list of (standard input, expected standard output). Each case
+          runs the program once.
+        "tests": list of statements such as `assert f(1) == 1`; optionally
+          "setup", code that runs before them. A name that neither the tests nor
+          Python define, and the name "entry_point", belong to the program.
+        "test": source that defines `check(candidate)`; "entry_point", the name
+          of the candidate in the program; optionally "setup".
     limits: resource limits of the program.
-    allow_unprotected: whether to run the program without all protections.
+    allow_unprotected: whether to run the program also on a machine that lacks
+      a protection. With False, the verdict is then -1.
 
   Returns:
-    The report. Exceeding a limit is the program's fault, with verdict 0.
+    The report. The verdict is 0 if the program exceeds a limit.
   """
   runs = max(1, len(job.get("cases", ())))
-  patience = _STARTING + runs * (limits.seconds + 2.0)
+  # Seconds until the keeper kills the judge; 2 s for starting each run.
+  patience = _START_SECONDS + runs * (limits.seconds + 2.0)
   message = {
     **job,
     **dataclasses.asdict(limits),
@@ -160,19 +173,19 @@ def run(
     with tempfile.TemporaryDirectory(prefix="extremum-") as folder:
       try:
         lines = _exchange({**message, "folder": folder}, patience + 30.0)
-      except OSError as error:  # no more processes, no more memory
+      except OSError as error:  # the host has no process or memory left
         lines = [{"failed": str(error)}]
     report = _report(lines, allow_unprotected)
-    if not report.reason.startswith(_FAILED):
+    if not report.reason.startswith(_NOT_STARTED):
       break
   return report
 
 
 def missing_protections() -> tuple[str, ...]:
-  """The protections that this machine lacks, found by a trial; empty if none.
+  """Returns the protections that this machine lacks; () if it lacks none.
 
-  The result is cached. A sandbox that does not start is tried again, now and at
-  the next call.
+  It starts a sandbox to see which protections work. The result is cached,
+  except if the sandbox does not start.
   """
   problem = ""
   for _ in range(_ATTEMPTS):
@@ -185,20 +198,29 @@ def missing_protections() -> tuple[str, ...]:
 
 @functools.cache
 def _missing() -> tuple[str, ...]:
+  """Starts a sandbox once; raises OSError, which is not cached, if it fails."""
   with tempfile.TemporaryDirectory(prefix="extremum-") as folder:
     job = {"program": "", "tests": [], "allow_unprotected": False}
     job |= {**dataclasses.asdict(DEFAULT), "folder": folder}
-    lines = _exchange({**job, "patience": _STARTING}, _STARTING + 30.0)
+    lines = _exchange(
+      {**job, "patience": _START_SECONDS}, _START_SECONDS + 30.0
+    )
   fields = {name: value for line in lines for name, value in line.items()}
   if fields.get("missing") or "tests" in fields:
     return tuple(fields["missing"])
   raise OSError(
-    fields.get("failed") or fields.get("unscored", "it says nothing")
+    fields.get("failed") or fields.get("unscored", "it sent no message")
   )
 
 
 def _exchange(job: dict, seconds: float) -> list[dict]:
-  """Starts a keeper, sends it the job and returns its messages."""
+  """Starts a keeper, sends it the job and returns its messages.
+
+  Args:
+    job: the fields of `run`'s job, the limits, and "folder", "patience" and
+      "allow_unprotected".
+    seconds: wall-clock seconds after which the keeper is killed.
+  """
   interpreter = getattr(sys, "_base_executable", None) or sys.executable
   names = ("LD_LIBRARY_PATH",)
   command = [os.path.realpath(interpreter), "-I", "-S", "-B"]
@@ -220,7 +242,8 @@ def _exchange(job: dict, seconds: float) -> list[dict]:
     except BaseException:
       process.kill()
       raise
-  if errors:  # from the keeper itself; the other processes have no such stream
+  # Errors of the keeper's start; afterwards its stderr is /dev/null.
+  if errors:
     output += json.dumps({"failed": errors.decode().splitlines()[-1]}).encode()
     output += b"\n"
   lines = output.splitlines(keepends=True)
@@ -228,30 +251,33 @@ def _exchange(job: dict, seconds: float) -> list[dict]:
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:
-  """The message of one line."""
+  """Returns the message of one line of JSON."""
   try:
     return json.loads(line)
   except ValueError:
-    return {"unscored": f"{_FAILED}: it says {line[:80]!r}"}
+    return {"unscored": f"{_NOT_STARTED}: it sent {line[:80]!r}"}
 
 
 def _report(lines: list[dict], allow_unprotected: bool) -> Report:
+  """Returns the report of a job, from the keeper's and judge's messages."""
   fields: dict[str, Any] = {}
   results: dict[int, bool] = {}
   for line in lines:
     fields |= line
     if "test" in line:
       results[line["test"]] = line["passed"]
-  count, right = fields.get("tests", 0), sum(results.values())
+  num_tests, num_passed = fields.get("tests", 0), sum(results.values())
   if fields.get("missing") and not allow_unprotected:
-    return Report(-1, 0, 0, f"missing: {'; '.join(fields['missing'])}")
+    protections = "; ".join(fields["missing"])
+    return Report(-1, 0, 0, f"this machine lacks protections: {protections}")
   if "unscored" in fields:
     return Report(-1, 0, 0, fields["unscored"])
-  if not count:
-    reason = fields.get("failed", "it says nothing")
-    return Report(-1, 0, 0, f"{_FAILED}: {reason}")
+  if not num_tests:
+    reason = fields.get("failed", "it sent no message")
+    return Report(-1, 0, 0, f"{_NOT_STARTED}: {reason}")
   if fields.get("all"):
-    return Report(1, count, count)
-  late = bool(fields.get("timeout") or fields.get("late"))
-  # A check that stops after its last assertion has not passed completely.
-  return Report(0, min(right, count - 1), count, timeout=late)
+    return Report(1, num_tests, num_tests)
+  timeout = bool(fields.get("timeout") or fields.get("late"))
+  # A test can fail after its last assertion, when all assertions have passed.
+  num_passed = min(num_passed, num_tests - 1)
+  return Report(0, num_passed, num_tests, timeout=timeout)

@@ -1,5 +1,7 @@
-"""What runs in the sandbox's own processes: the standard library only.
+"""Modules of the sandbox's processes, which use only the standard library.
 
-`contain` makes the sandbox, with `libc` and `filters`; in it `judge` runs the
-tests, which call `program`. None of it is imported by the host.
+`contain` makes the sandbox, by means of `libc` (calls of the C library) and
+`filters` (a filter of system calls). In the sandbox `judge` runs the tests,
+whose assertions `assertions` observes, and `program` loads the program. The
+process that calls `sandbox.run` imports none of these modules.
 """

@@ -1,42 +1,46 @@
-"""Decides whether the assertions of a test ran and held, in Python's order.
+"""Decides whether the assertions of a test ran and were true.
 
 A test that returns without an exception has not always tested something: its
-loop may have been empty, or it may have returned early. This module rewrites
-the source of a test so that it reports what its assertions did. The rewritten
-test has the control flow of the original: an assertion that is false raises its
-AssertionError, an exception inside of it reaches the handlers of the test, and
-conditions and messages are evaluated once, in the same order.
+loop may have been empty, or it may have returned early. This module therefore
+rewrites the source of a test and inserts calls that report its assertions. The
+control flow stays the same: a false assertion raises its AssertionError, an
+exception in a condition reaches the handlers (`except` clauses) of the test,
+and conditions and messages are evaluated once, in the same order.
 
 A test passes if it ends without an exception and all of its checks hold. A
 check is an `assert` statement whose condition is not a constant, a call of a
 function whose name begins with "assert" (`self.assertEqual`), or a call of a
-function of the test that contains checks.
+function of the test that contains checks. These rules say when the checks of a
+statement hold; a jump is return, continue, break or raise:
 
-  statements in a row   every check must run, and be true each time
-  loop, with            the checks of the body must run at least once
-  if, match             one branch with checks must run, and each branch that
-                        runs must hold in full; so a lone `if` must be entered.
-                        A branch that ends in return, continue, break or raise
-                        has the rest of its block as the alternative
-  except                the checks of a handler must hold if it was entered.
-                        Then the rest of the `try` need not run, if the handler
-                        has checks or could not have caught a failed assertion.
-                        With checks and a return, continue, break or raise at
-                        its end it also replaces what follows the `try`
-  function, method      its checks must hold if it was called or is passed on as
-                        a value; a function that nothing refers to does not
-                        count
+  sequence of statements  Every check must run, and be true each time.
+  loop, with              The checks of the body must run at least once.
+  if, match               At least one branch with checks must run, and all
+                          checks of each branch that runs must hold. An `if`
+                          without `else` must therefore be entered. If a branch
+                          ends with a jump, the statements after the `if` belong
+                          to its other branch.
+  except                  The checks of a handler must hold if it was entered.
+                          The checks of the `try` block then need not hold if
+                          the handler has checks, or if it could not have caught
+                          an AssertionError. If the handler has checks and ends
+                          with a jump, the statements after the `try` need not
+                          run either.
+  function, method        Its checks must hold if it was called or is passed on
+                          as a value. A function without a reference to it does
+                          not count.
 
-An assertion fails if it is false, or raises, and the exception leaves the test
-or is swallowed. An exception is not swallowed by a handler that has checks
-(they decide) or that names the exception: one that would not catch a failed
-assertion. `except ValueError: pass` around an assertion thus allows a
-ValueError, but `except Exception: pass` and `contextlib.suppress` allow
-nothing. If a test has assertions and none of them is reached, it does not pass.
+An assertion fails if it is false or raises an exception, and the exception ends
+the test or is swallowed: a handler or context manager catches it. Two kinds of
+handlers do not swallow it: a handler with checks, which decide instead, and a
+handler that could not have caught an AssertionError. `except ValueError: pass`
+around an assertion thus allows a ValueError, but `except Exception: pass` and
+`contextlib.suppress` allow no exception. A test that has assertions but reaches
+none of them does not pass.
 
-Limits: functions are matched by name. A check that a right program never
-reaches (a lone `if` that is false, a loop over an empty list that the test
-expects) makes the test impossible to pass.
+Limits: functions are identified by their names. No program can pass a test with
+a check that a correct program never reaches, such as an `if` without `else`
+whose condition is false, or a loop over a list that has to be empty.
 
 Usage:
   tree = ast.parse("for x in f(): assert x")
@@ -55,7 +59,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SCOPES = (*_FUNCTIONS, ast.ClassDef)
 _JUMPS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -63,21 +66,26 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 class Log:
   """Reports of the rewritten test since the last reset.
 
+  Assertions, calls and handlers are identified by their numbers, each counted
+  from 0. A checking function is a function that contains checks.
+
   Attributes:
-    started: assertions whose condition was about to be evaluated.
+    started: assertions whose condition began to be evaluated.
     true: assertions that were true at least once.
     failed: assertions whose exception was swallowed.
     settled: assertions whose exception a handler of the test allows.
-    raised: pairs of an assertion and its exception, which is still on its way.
+    raised: pairs of an assertion and its exception, which no handler of the
+      test has caught yet.
     returned: calls of checking functions that returned.
     entered: handlers that were entered.
-    broad: handlers that would catch a failed assertion.
+    broad: handlers that would catch an AssertionError.
   """
 
   def __init__(self):
     self.reset()
 
   def reset(self) -> None:
+    """Removes all reports."""
     self.started: set[int] = set()
     self.true: set[int] = set()
     self.failed: set[int] = set()
@@ -116,7 +124,12 @@ class _Call:
 
 
 class _All:
-  """Requirements that must all hold."""
+  """Requirements that must all hold.
+
+  A requirement has an attribute `has_checks`, whether it contains a check; a
+  method `ran`, whether one of its checks ran; and a method `holds`, whether its
+  checks hold. Both methods read a log.
+  """
 
   def __init__(self, parts: Iterable[Any]):
     self._parts = [part for part in parts if part.has_checks]
@@ -130,65 +143,85 @@ class _All:
 
 
 class _Alternatives(_All):
-  """Branches of which at least one must run, and each that runs must hold."""
+  """Branches: at least one must run, and each branch that runs must hold."""
 
   def holds(self, log: Log) -> bool:
-    entered = [part for part in self._parts if part.ran(log)]
-    if not entered:
+    branches = [part for part in self._parts if part.ran(log)]
+    if not branches:
       return not self._parts
-    return all(part.holds(log) for part in entered)
+    return all(part.holds(log) for part in branches)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Handler:
-  """An except clause; `leaves` says whether it ends in a jump."""
+  """A handler.
+
+  Attributes:
+    number: number of the handler.
+    body: requirement of its statements.
+    ends_in_jump: whether its last statement is a jump.
+  """
 
   number: int
   body: _All
-  leaves: bool
+  ends_in_jump: bool
 
 
 class _Try:
-  """A try statement, and what follows it in its block."""
+  """A try statement."""
 
   def __init__(
     self,
     inside: _All,
     handlers: Sequence[_Handler],
     finally_: _All,
-    rest: _All,
+    following: _All,
   ):
+    """Creates the requirement.
+
+    Args:
+      inside: requirement of the `try` and `else` blocks.
+      handlers: the handlers.
+      finally_: requirement of the `finally` block.
+      following: requirement of the statements after the `try` statement, if a
+        handler can replace them; else a requirement without checks.
+    """
     self._inside, self._handlers = inside, handlers
-    self._finally, self._rest = finally_, rest
+    self._finally, self._following = finally_, following
     bodies = [handler.body for handler in handlers]
-    self._parts = (inside, finally_, rest, *bodies)
+    self._parts = (inside, finally_, following, *bodies)
     self.has_checks = any(part.has_checks for part in self._parts)
 
   def ran(self, log: Log) -> bool:
     return any(part.ran(log) for part in self._parts)
 
   def holds(self, log: Log) -> bool:
-    entered = [h for h in self._handlers if h.number in log.entered]
-    checking = [h for h in entered if h.body.has_checks]
-    allowed = checking or [h for h in entered if h.number not in log.broad]
-    skipped = any(handler.leaves for handler in checking)
+    entered_handlers = [h for h in self._handlers if h.number in log.entered]
+    checking_handlers = [h for h in entered_handlers if h.body.has_checks]
+    allowing_handlers = checking_handlers or [
+      h for h in entered_handlers if h.number not in log.broad
+    ]
+    may_skip = any(handler.ends_in_jump for handler in checking_handlers)
     return (
-      all(handler.body.holds(log) for handler in entered)
-      and (bool(allowed) or self._inside.holds(log))
+      all(handler.body.holds(log) for handler in entered_handlers)
+      and (bool(allowing_handlers) or self._inside.holds(log))
       and self._finally.holds(log)
-      and ((skipped and not self._rest.ran(log)) or self._rest.holds(log))
+      and (
+        (may_skip and not self._following.ran(log))
+        or self._following.holds(log)
+      )
     )
 
 
 class Test:
-  """The rewritten sources of tests, and what must hold of each.
+  """The rewritten sources of tests, and the requirement of each test.
 
   Attributes:
     count: number of assertions with a condition that is not a constant.
-    hooks: the functions by name that the rewritten sources call; they belong
-      into the namespace in which the sources run.
-    graded: whether a failed assertion outside of `try` is reported and passed
-      over, so that those after it run too. Then `holds` means nothing.
+    hooks: functions that the rewritten sources call, by name. They must be in
+      the namespace in which the sources run.
+    graded: whether the test continues after a failed assertion outside of
+      `try`, which is only recorded. If True, `holds` has no meaning.
   """
 
   def __init__(
@@ -200,11 +233,12 @@ class Test:
     """Rewrites the trees in place.
 
     Args:
-      trees: sources that share a namespace.
-      entry: name of the function that is the test. Without it each tree is a
-        test of its own.
-      record: is told that an assertion passed or failed, maybe several times.
-        What happens inside of `try` is only known after `close`.
+      trees: syntax trees of sources that share a namespace.
+      entry: name of the function that is the test; with "" each tree is a
+        separate test.
+      record: function that is called with the number of an assertion and
+        whether it passed, possibly several times. For an assertion in a `try`
+        block the last call can follow only in `close`.
     """
     self._log, self._record, self.graded = Log(), record, False
     self._numbers: dict[ast.AST, int] = {}
@@ -219,20 +253,20 @@ class Test:
       if isinstance(item, _FUNCTIONS)
     }
     self._checking = _checking_names(functions)
-    asserts = [node for node in nodes if _says_something(node)]
+    asserts = [node for node in nodes if _is_assertion(node)]
     calls = [node for node in nodes if self._is_check(node)]
     handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
     for group in (asserts, calls, handlers):
       self._numbers |= {node: number for number, node in enumerate(group)}
     self.count = len(asserts)
-    inside = {
+    in_functions = {
       node
       for function in functions
       for node in ast.walk(function)
       if node in self._numbers
     }
-    self._inside = {self._numbers[n] for n in inside if _says_something(n)}
-    self._needs = {node: self._block(node.body) for node in functions}
+    self._inside = {self._numbers[n] for n in in_functions if _is_assertion(n)}
+    self._requirements = {node: self._block(node.body) for node in functions}
     self._checking_handlers = {
       self._numbers[handler]
       for handler in handlers
@@ -251,11 +285,13 @@ class Test:
     self._roots: list[tuple[_All, list[ast.AST], set[ast.AST]]] = []
     if entry:
       # Python keeps the last definition of a name.
-      top = [node for tree in trees for node in tree.body]
-      named = [n for n in top if getattr(n, "name", "") == entry]
-      roots = named[-1:] or self._by_name.get(entry) or functions
-      needs = _All([self._needs[n] for n in roots if n in self._needs])
-      self._roots.append((needs, *self._reachable(roots)))
+      top_level = [node for tree in trees for node in tree.body]
+      named_nodes = [n for n in top_level if getattr(n, "name", "") == entry]
+      roots = named_nodes[-1:] or self._by_name.get(entry) or functions
+      requirement = _All(
+        [self._requirements[n] for n in roots if n in self._requirements]
+      )
+      self._roots.append((requirement, *self._reachable(roots)))
     else:
       for tree in trees:
         self._roots.append((self._block(tree.body), *self._reachable([tree])))
@@ -265,7 +301,7 @@ class Test:
           self._numbers[inner]
           for statement in node.body
           for inner in ast.walk(statement)
-          if _says_something(inner)
+          if _is_assertion(inner)
         }
     for tree in trees:
       _Rewriter(self._numbers).visit(tree)
@@ -280,11 +316,11 @@ class Test:
     }
 
   def reset(self) -> None:
-    """Forgets what was reported."""
+    """Removes all reports, before a test runs."""
     self._log.reset()
 
   def close(self) -> None:
-    """Records the assertions of which only the end of the test decides."""
+    """Records the assertions whose result is known only after the test."""
     log = self._log
     for number in log.settled:
       self._record(number, True)
@@ -292,28 +328,29 @@ class Test:
       self._record(number, False)
 
   def holds(self, index: int = 0) -> bool:
-    """Returns whether all checks hold, after a test without an exception.
+    """Returns True if all checks hold, after a test without an exception.
 
     Args:
-      index: the tree, or 0 with an `entry`.
+      index: index of the test's tree; 0 if the test is a function (`entry`).
     """
     log = self._log
     if log.failed or log.raised:
       return False
-    needs, functions, values = self._roots[index]
+    requirement, functions, values = self._roots[index]
     # A function counts if it is passed on as a value or a call of it returned.
-    needed = collections.defaultdict(list)
+    requirements_by_name = collections.defaultdict(list)
     for function in functions:
       if function in values or self._called[function.name] & log.returned:
-        needed[function.name].append(self._needs[function])
-    if not needs.holds(log) or not all(
-      _Alternatives(same_name).holds(log) for same_name in needed.values()
+        requirements_by_name[function.name].append(self._requirements[function])
+    if not requirement.holds(log) or not all(
+      _Alternatives(same_name).holds(log)
+      for same_name in requirements_by_name.values()
     ):
       return False
     if log.started or log.returned:
       return True
-    # No check was reached, so there must be none.
-    return not (needs.has_checks or (self._entry and self._inside))
+    # No check was reached; the test passes only if it has no check.
+    return not (requirement.has_checks or (self._entry and self._inside))
 
   def _start(self, number: int) -> int:
     self._log.started.add(number)
@@ -327,7 +364,7 @@ class Test:
     return is_true
 
   def _raised(self, number: int) -> bool:
-    """Returns whether the exception of an assertion is raised again."""
+    """Returns True if the exception of an assertion must be raised again."""
     if self.graded and number not in self._in_try:
       self._record(number, False)
       return False
@@ -341,7 +378,7 @@ class Test:
   def _classes(self, number: int, classes: Any) -> Any:
     try:
       is_broad = issubclass(AssertionError, classes)
-    except TypeError:  # Python refuses these classes in a moment.
+    except TypeError:  # not classes; the `except` clause will raise, too
       is_broad = True
     if is_broad:
       self._log.broad.add(number)
@@ -352,67 +389,69 @@ class Test:
     if is_bare:
       log.broad.add(number)
     is_allowed = number in self._checking_handlers or number not in log.broad
-    mine = {n for n, raised in log.raised if raised is error}
+    # The assertions whose exception the handler has caught.
+    caught_numbers = {n for n, raised in log.raised if raised is error}
     log.raised = [pair for pair in log.raised if pair[1] is not error]
     log.entered.add(number)
-    (log.settled if is_allowed else log.failed).update(mine)
+    (log.settled if is_allowed else log.failed).update(caught_numbers)
 
   def _is_check(self, node: ast.AST) -> bool:
-    """Returns whether a node calls a function that contains checks."""
+    """Returns True if a node is a call of a function that contains checks."""
     return isinstance(node, ast.Call) and (
       _called_name(node) in self._checking
       or _called_name(node).lower().startswith("assert")
     )
 
   def _block(self, statements: Sequence[ast.stmt]) -> _All:
-    """Returns the requirement that statements in a row must meet."""
+    """Returns the requirement of a sequence of statements."""
     parts: list[Any] = []
     for index, statement in enumerate(statements):
-      rest = statements[index + 1 :]
+      following = statements[index + 1 :]
       parts += self._expressions(statement)
       if isinstance(statement, ast.If):
         body, other = statement.body, statement.orelse
-        if _jumps(body):
-          other, rest = [*other, *rest], []
-        elif _jumps(other):
-          body, rest = [*body, *rest], []
+        if _ends_in_jump(body):
+          other, following = [*other, *following], []
+        elif _ends_in_jump(other):
+          body, following = [*body, *following], []
         parts.append(_Alternatives([self._block(body), self._block(other)]))
       elif isinstance(statement, ast.Match):
         cases = [self._block(case.body) for case in statement.cases]
         parts.append(_Alternatives(cases))
       elif isinstance(statement, _LOOPS):
-        both = [self._block(statement.body), self._block(statement.orelse)]
+        blocks = [self._block(statement.body), self._block(statement.orelse)]
         breaks = any(isinstance(n, ast.Break) for n in ast.walk(statement))
-        parts.append((_Alternatives if breaks else _All)(both))
+        # `else` of a loop does not run after a break.
+        parts.append((_Alternatives if breaks else _All)(blocks))
       elif isinstance(statement, ast.Try | ast.TryStar):
         handlers = [
           _Handler(
             self._numbers[handler],
             self._block(handler.body),
-            _jumps(handler.body),
+            _ends_in_jump(handler.body),
           )
           for handler in statement.handlers
         ]
-        replaces = any(h.leaves and h.body.has_checks for h in handlers)
+        replaces = any(h.ends_in_jump and h.body.has_checks for h in handlers)
         parts.append(
           _Try(
             self._block([*statement.body, *statement.orelse]),
             handlers,
             self._block(statement.finalbody),
-            self._block(rest if replaces else []),
+            self._block(following if replaces else []),
           )
         )
-        rest = [] if replaces else rest
+        following = [] if replaces else following
       elif isinstance(statement, ast.With | ast.AsyncWith | ast.ClassDef):
         parts.append(self._block(statement.body))
-      if not rest:  # The branches above contain what follows.
+      if not following:  # none, or a part above contains them
         break
     return _All(parts)
 
   def _expressions(self, statement: ast.stmt) -> list[Any]:
-    """The checks of a statement itself, without those of its blocks."""
+    """Returns the checks of a statement itself, without those of its blocks."""
     parts: list[Any] = []
-    if _says_something(statement):
+    if _is_assertion(statement):
       parts.append(_Assertion(self._numbers[statement]))
     if isinstance(statement, _FUNCTIONS):
       return parts
@@ -426,18 +465,27 @@ class Test:
   def _reachable(
     self, roots: Sequence[ast.AST]
   ) -> tuple[list[ast.AST], set[ast.AST]]:
-    """Functions that the roots refer to, and those that are passed as values.
+    """Finds the functions that the roots refer to, directly or indirectly.
 
-    What Python calls without a name in the source (special methods, methods
-    `test...` of unittest, decorated functions) counts as passed on.
+    Functions that Python calls without a name in the source count as passed on
+    as values: special methods, methods `test...` of unittest and decorated
+    functions.
+
+    Args:
+      roots: trees or functions to start from.
+
+    Returns:
+      The functions, and those functions and classes that are passed on as
+      values.
     """
-    targets: dict[ast.AST, None] = {}
+    targets: dict[ast.AST, None] = {}  # a set that keeps the order
     values: set[ast.AST] = set()
-    waiting = list(roots)
-    visited = set(waiting)
-    while waiting:
-      node = waiting.pop()
-      names: dict[str, bool] = {}  # whether it is used but for a call
+    pending = list(roots)
+    visited = set(pending)
+    while pending:
+      node = pending.pop()
+      # Name or function -> whether it is used other than in a call of it.
+      names: dict[str, bool] = {}
       functions: dict[ast.AST, bool] = {}
       for inner in _walk_scope(node):
         if isinstance(inner, ast.Call) and inner in self._numbers:
@@ -470,12 +518,25 @@ class Test:
           targets[target] = None
         if target not in visited:
           visited.add(target)
-          waiting.append(target)
+          pending.append(target)
     return list(targets), values
 
 
 class _Rewriter(ast.NodeTransformer):
-  """Inserts the calls of the hooks."""
+  """Inserts the calls of the hooks.
+
+  `assert x` becomes
+
+    try:
+      assert __condition__(__start__(0), x)
+    except Exception:
+      if __raised__(0):
+        raise
+
+  A call `f(x)` of a checking function becomes `__returned__(0, f(x))`. The
+  handler `except E:` becomes `except __classes__(0, E):` and starts with the
+  statement `__entered__(0, False)`, in which True stands for a bare `except:`.
+  """
 
   def __init__(self, numbers: dict[ast.AST, int]):
     self._numbers = numbers
@@ -506,36 +567,41 @@ class _Rewriter(ast.NodeTransformer):
     is_bare = node.type is None
     if node.type is not None:
       node.type = _call("__classes__", ast.Constant(number), node.type)
-    entered = _call("__entered__", ast.Constant(number), ast.Constant(is_bare))
-    node.body.insert(0, ast.Expr(entered))
+    report = _call("__entered__", ast.Constant(number), ast.Constant(is_bare))
+    node.body.insert(0, ast.Expr(report))
     return node
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
+  """Returns the tree of a call of a function by its name."""
   return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
 
 
-def _says_something(node: ast.AST) -> bool:
-  """Returns whether a node asserts something; `assert True` does not."""
+def _is_assertion(node: ast.AST) -> bool:
+  """Returns True for an assert statement whose condition is not a constant."""
   return isinstance(node, ast.Assert) and not isinstance(
     node.test, ast.Constant
   )
 
 
 def _called_name(call: ast.Call) -> str:
-  """The last name of `f(...)` or `a.f(...)`, or an empty text."""
+  """Returns "f" for `f(...)` and `a.f(...)`, and "" for other calls."""
   return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
 
 
 def _checking_names(functions: Sequence[ast.AST]) -> set[str]:
-  """Names of the functions that contain checks, or call one that does."""
+  """Returns the names of functions that contain checks.
+
+  A call of such a function is a check, too, so names are added until none is
+  new.
+  """
   names: set[str] = set()
   while True:
-    more = {
+    checking_names = {
       function.name
       for function in functions
       for node in _walk_scope(function)
-      if _says_something(node)
+      if _is_assertion(node)
       or (
         isinstance(node, ast.Call)
         and (
@@ -544,34 +610,35 @@ def _checking_names(functions: Sequence[ast.AST]) -> set[str]:
         )
       )
     }
-    if more <= names:
+    if checking_names <= names:
       return names
-    names |= more
+    names |= checking_names
 
 
-def _jumps(statements: Sequence[ast.stmt]) -> bool:
+def _ends_in_jump(statements: Sequence[ast.stmt]) -> bool:
+  """Returns True if the last statement is a jump."""
   return bool(statements) and isinstance(statements[-1], _JUMPS)
 
 
 def _walk_scope(root: ast.AST) -> Iterator[ast.AST]:
-  """Nodes of a scope; of functions inside it their heads alone."""
-  waiting = list(ast.iter_child_nodes(root))
-  while waiting:
-    node = waiting.pop()
+  """Yields the nodes of a scope, without the bodies of functions inside it."""
+  pending = list(ast.iter_child_nodes(root))
+  while pending:
+    node = pending.pop()
     yield node
     if isinstance(node, _FUNCTIONS):
-      waiting += [*node.decorator_list, node.args]
+      pending += [*node.decorator_list, node.args]
     else:
-      waiting += ast.iter_child_nodes(node)
+      pending += ast.iter_child_nodes(node)
 
 
 def _walk_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-  """Nodes of a statement that belong to no statement or handler inside it."""
-  waiting = [statement]
-  while waiting:
-    node = waiting.pop()
+  """Yields the nodes of a statement, without statements inside it."""
+  pending = [statement]
+  while pending:
+    node = pending.pop()
     yield node
-    waiting += [
+    pending += [
       child
       for child in ast.iter_child_nodes(node)
       if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case)

@@ -1,16 +1,21 @@
-"""Contains a program: what the sandbox's own process does, on Linux.
+"""Contains a program: starts the sandbox's processes and isolates them.
 
-The host starts an interpreter for `main`, writes a job to its standard input
-and reads the judge's messages from its standard output:
+The host (the process that calls `sandbox.run`) starts an interpreter for
+`main`, writes a job to its standard input and reads the judge's messages from
+its standard output. An arrow means that a process starts the next one:
 
-  host -> keeper (`main`) -> judge (process 1 of its name spaces) -> program
+  host -> keeper (`main`) -> judge (process 1 of its namespaces) -> program
 
-The keeper outlives the others and kills the judge when time is up; with process
-1 the kernel ends every process of the name space. If the host dies, so do they.
-The judge makes itself a root directory of memory files in which there is the
-interpreter, read-only, and little else, gives up its user and its capabilities
-and runs `judge.py`; each program gets the limits and a filter of system calls
-besides.
+A namespace is the kernel's separate view of a resource, such as files or
+processes, for some processes. The keeper kills the judge when time is up; the
+kernel then kills every process of the judge's process namespace, because the
+judge is its process 1. If the host ends, the kernel kills the keeper and the
+judge.
+
+The judge changes to a root directory in memory with little more than the
+interpreter, read-only. It gives up its user and its capabilities (privileges of
+root), sets the limits and runs `judge.py`. Each program has the same limits,
+and also a filter of system calls.
 
 Sources: the manual pages namespaces(7), user_namespaces(7), pid_namespaces(7),
 pivot_root(2), getrlimit(2).
@@ -30,98 +35,104 @@ from collections.abc import Callable
 
 from rewards.verifiers.sandbox.inside import filters, judge, libc
 
-NOBODY = 65534
+NOBODY = 65534  # id of the user and group without privileges
 _LINUX = sys.platform.startswith("linux")
-_SPACES = libc.NEW_FILES | libc.NEW_NAMES | libc.NEW_IPC
-_SPACES |= libc.NEW_PROCESSES | libc.NEW_NETWORK
+_NAMESPACES = libc.NEW_FILES | libc.NEW_NAMES | libc.NEW_IPC
+_NAMESPACES |= libc.NEW_PROCESSES | libc.NEW_NETWORK
 
 
 def main() -> None:
-  """Keeps watch over a job; see the top of the file."""
+  """Runs the keeper: reads a job, starts the judge and kills it in the end."""
   if _LINUX:
     libc.control(libc.DEATH_SIGNAL, signal.SIGKILL)
     libc.control(libc.SUBREAPER, 1)
   job = json.loads(sys.stdin.buffer.read())
   with open(judge.program.__file__, encoding="utf-8") as file:
     job["driver"] = file.read()
+  # Messages are written to the first standard output, which becomes /dev/null.
   report = os.dup(1)
   null = os.open(os.devnull, os.O_RDWR)
   for descriptor in range(3):
     os.dup2(null, descriptor)
 
-  def say(message: dict) -> None:
+  def send(message: dict) -> None:
     os.write(report, json.dumps(message).encode() + b"\n")
 
-  missing, mapped = [], None
+  missing_protections, made_user_namespace = [], None
   try:
-    mapped = _unshare()
+    made_user_namespace = _unshare()
   except OSError as error:
-    missing.append(f"name spaces for files, processes and network ({error})")
-  ended, alive = os.pipe()  # closes as the judge ends
-  watched, keeping = os.pipe()  # closes as the keeper ends
+    missing_protections.append(
+      f"namespaces for files, processes and network ({error})"
+    )
+  # Nothing is written to these pipes. A read end becomes readable when the
+  # process that has the write end ends: the judge, or the keeper.
+  judge_ended, judge_end = os.pipe()
+  keeper_ended, keeper_end = os.pipe()
   pid = os.fork()
   if pid == 0:
     try:
-      os.close(ended)
-      os.close(keeping)
+      os.close(judge_ended)
+      os.close(keeper_end)
       signal.signal(signal.SIGINT, signal.SIG_DFL)
-      missing += _contain(job, mapped, watched)
-      say({"missing": missing})
-      if not missing or job["allow_unprotected"]:
-        processes = 0 if missing else job["processes"]
-        judge.run(job, _starter(job, processes), say)
+      missing_protections += _contain(job, made_user_namespace, keeper_ended)
+      send({"missing": missing_protections})
+      if not missing_protections or job["allow_unprotected"]:
+        processes = 0 if missing_protections else job["processes"]
+        judge.run(job, _make_starter(processes), send)
     except BaseException as error:
-      say({"failed": repr(error)})
+      send({"failed": repr(error)})
     finally:
       os._exit(0)
-  os.close(alive)
-  if not select.select([ended], [], [], job["patience"])[0]:
-    say({"late": True})
-  _end(pid)
+  os.close(judge_end)
+  if not select.select([judge_ended], [], [], job["patience"])[0]:
+    send({"late": True})
+  _kill_judge(pid)
 
 
-def _end(pid: int) -> None:
-  """Kills the judge and whatever it leaves to this process."""
+def _kill_judge(pid: int) -> None:
+  """Kills the judge, and its processes that became children of this one."""
   os.kill(pid, signal.SIGKILL)
   os.waitpid(pid, 0)
   children = f"/proc/self/task/{os.getpid()}/children"
   while os.path.exists(children):
     with open(children, encoding="ascii") as file:
-      left = [int(each) for each in file.read().split()]
-    if not left:
+      pids = [int(word) for word in file.read().split()]
+    if not pids:
       break
-    for each in left:
-      os.kill(each, signal.SIGKILL)
-      os.waitpid(each, 0)
+    for child in pids:
+      os.kill(child, signal.SIGKILL)
+      os.waitpid(child, 0)
 
 
-# --- name spaces and the root directory -------------------------------------
+# --- namespaces and the root directory --------------------------------------
 
 
 def _unshare() -> bool:
-  """Leaves the host's name spaces, children's processes included.
+  """Moves this process to new namespaces; the judge will be process 1.
 
   Returns:
-    Whether that took a user name space (this process is not privileged).
+    True if a user namespace was made, too, because this process does not have
+    the privileges of root; else False.
 
   Raises:
-    OSError: the system does not let it.
+    OSError: the system does not allow it.
   """
   if not _LINUX:
-    raise OSError(f"there are none on {sys.platform}")
-  _raise_score()
+    raise OSError(f"{sys.platform} has no namespaces")
+  _raise_oom_score()
   if _may_become_nobody():
     with contextlib.suppress(OSError):
-      libc.unshare(_SPACES)
+      libc.unshare(_NAMESPACES)
       return False
   user, group = os.geteuid(), os.getegid()
-  libc.unshare(_SPACES | libc.NEW_USER)
+  libc.unshare(_NAMESPACES | libc.NEW_USER)
   _map_user(user, group, "/proc/self")
   return True
 
 
 def _may_become_nobody() -> bool:
-  """Whether this is root, in a name space that has the user nobody."""
+  """Returns True if this process is root and its namespace has `NOBODY`."""
   if os.geteuid() != 0:
     return False
   with open("/proc/self/uid_map", encoding="ascii") as file:
@@ -129,8 +140,11 @@ def _may_become_nobody() -> bool:
   return any(first <= NOBODY < first + count for first, _, count in ranges)
 
 
-def _raise_score() -> None:
-  """Of all processes, these are the first to go when memory runs out."""
+def _raise_oom_score() -> None:
+  """Makes the kernel kill this process first when memory runs out.
+
+  Processes that this process starts get the same score.
+  """
   try:
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
       file.write("1000")
@@ -139,8 +153,15 @@ def _raise_score() -> None:
 
 
 def _map_user(user: int, group: int, process: str) -> None:
-  """Makes this process, which is `user` outside, nobody in its name space."""
-  libc.control(libc.DUMPABLE, 1)  # else the files below belong to root
+  """Makes this process the user nobody in its user namespace.
+
+  Args:
+    user: id of the process's user outside of the namespace.
+    group: id of the process's group outside of the namespace.
+    process: path of the process's folder in /proc.
+  """
+  # The files below belong to root while the process is not dumpable.
+  libc.control(libc.DUMPABLE, 1)
   for name, text in (
     ("setgroups", "deny"),
     ("uid_map", f"{NOBODY} {user} 1"),
@@ -151,68 +172,85 @@ def _map_user(user: int, group: int, process: str) -> None:
   libc.control(libc.DUMPABLE, 0)
 
 
-def _contain(job: dict, mapped: bool | None, watched: int) -> list[str]:
-  """Gives up files, user and capabilities; says which means are missing.
+def _contain(
+  job: dict, made_user_namespace: bool | None, keeper_ended: int
+) -> list[str]:
+  """Gives up the host's files, the user and the capabilities of this process.
 
   Args:
-    job: "disk_bytes", "folder", the limits.
-    mapped: what `_unshare` said, None if it failed.
-    watched: closes when the keeper is gone.
+    job: dictionary with "disk_bytes", "folder" and the limits.
+    made_user_namespace: the value that `_unshare` returned; None if it raised
+      an error.
+    keeper_ended: descriptor that becomes readable when the keeper ends.
+
+  Returns:
+    The protections that this machine lacks; [] if it lacks none.
   """
-  missing = []
+  missing_protections = []
   process = os.open("/proc/self", os.O_RDONLY) if _LINUX else -1
   folder = os.open(job["folder"], os.O_RDONLY)
-  if mapped is not None:
+  if made_user_namespace is not None:
     try:
       _enter_root(job["disk_bytes"])
     except OSError as error:
-      mapped = None
-      missing.append(f"a root directory of its own ({error})")
-  if mapped is None:
-    os.fchdir(folder)  # a mount may hide its name
-    missing += _become_nobody(folder)
+      made_user_namespace = None
+      missing_protections.append(f"a separate root directory ({error})")
+  if made_user_namespace is None:
+    os.fchdir(folder)  # its path may be hidden by a mount of `_enter_root`
+    missing_protections += _become_nobody(folder)
   else:
-    if not mapped:
+    if not made_user_namespace:
       os.setgroups([])
       os.setresgid(NOBODY, NOBODY, NOBODY)
       os.setresuid(NOBODY, NOBODY, NOBODY)
-      # A user name space besides: it counts this program's processes alone.
+      # In a user namespace, RLIMIT_NPROC counts only this program's processes.
       libc.unshare(libc.NEW_USER)
       os.fchdir(process)
       _map_user(NOBODY, NOBODY, ".")
     os.chdir("/tmp")
   os.close(folder)
-  _limit(job, mapped is not None)
+  _set_limits(job, made_user_namespace is not None)
   if not _LINUX:
-    return [*missing, "a filter of system calls"]
+    return [*missing_protections, "a filter of system calls"]
   os.close(process)
   libc.drop_capabilities()
   libc.control(libc.NO_NEW_PRIVILEGES, 1)
   libc.control(libc.DUMPABLE, 0)  # the program may not trace this process
   libc.control(libc.DEATH_SIGNAL, signal.SIGKILL)
-  if select.select([watched], [], [], 0)[0]:
+  # The death signal does not arrive if the keeper ended before it was set.
+  if select.select([keeper_ended], [], [], 0)[0]:
     os._exit(0)
   if not filters.has_known_numbers():
-    missing.append(f"a filter of system calls for {os.uname().machine}")
-  return missing
+    missing_protections.append(
+      f"a filter of system calls for {os.uname().machine}"
+    )
+  return missing_protections
 
 
 def _become_nobody(folder: int) -> list[str]:
-  """Where there are no name spaces: root gives up its user if it can."""
-  able = _LINUX and _may_become_nobody()
-  if not able or not _executable_by_all(sys.executable):
-    return ["a user of its own"]
+  """Makes root the user nobody, on a machine without namespaces.
+
+  Args:
+    folder: descriptor of the working directory, which nobody will own.
+
+  Returns:
+    The protections that are missing; [] if this process is nobody.
+  """
+  may_become_nobody = _LINUX and _may_become_nobody()
+  if not may_become_nobody or not _executable_by_all(sys.executable):
+    return ["a separate user without privileges"]
   try:
     os.chown(folder, NOBODY, NOBODY)
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
   except OSError as error:
-    return [f"a user of its own ({error})"]
+    return [f"a separate user without privileges ({error})"]
   return []
 
 
 def _executable_by_all(path: str) -> bool:
+  """Returns True if every user may execute a file and enter its folders."""
   path = os.path.realpath(path)
   while os.stat(path).st_mode & 1:
     if path == os.path.dirname(path):
@@ -224,33 +262,47 @@ def _executable_by_all(path: str) -> bool:
 def _enter_root(disk_bytes: int) -> None:
   """Changes to a root directory with the interpreter and an empty /tmp.
 
-  Both are memory files: nothing is written to a disk, and nothing is left once
-  the last process has gone.
+  The root directory and /tmp are in memory (tmpfs). They disappear when the
+  last process of the namespace ends.
+
+  Args:
+    disk_bytes: maximum size of the files in /tmp.
   """
   os.umask(0o022)
-  shown, links = ["/usr"], []
+  visible_paths, links = (
+    ["/usr"],
+    [],
+  )  # paths that are mounted; (target, path) pairs
   for path in ("/lib", "/lib64", "/lib32", "/bin", "/nix/store"):
     if os.path.islink(path):
       links.append((os.readlink(path), path))
     elif os.path.isdir(path):
-      shown.append(path)
-  shown += ["/etc/ld.so.cache", "/dev/null", "/dev/zero", "/dev/urandom"]
+      visible_paths.append(path)
+  visible_paths += [
+    "/etc/ld.so.cache",
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+  ]
   for path in (sys.base_prefix, sys.base_exec_prefix, sys.executable):
     path = os.path.realpath(path)
-    if not any(path.startswith(f"{each}/") for each in [*shown, "/usr"]):
-      shown.append(path)
+    if not any(
+      path.startswith(f"{parent}/") for parent in [*visible_paths, "/usr"]
+    ):
+      visible_paths.append(path)
+  # Descriptors stay valid when a mount below hides the path.
   sources = {
     path: os.open(path, os.O_PATH)
-    for path in dict.fromkeys(shown)
+    for path in dict.fromkeys(visible_paths)
     if os.path.exists(path)
   }
   root, scratch = "/tmp", "/tmp/tmp"
-  guarded = libc.NOSUID | libc.NODEV
+  flags = libc.NOSUID | libc.NODEV
   libc.mount(None, "/", None, libc.RECURSIVE | libc.PRIVATE)
-  libc.mount("tmpfs", root, "tmpfs", guarded, "size=1m,nr_inodes=1024,mode=755")
+  libc.mount("tmpfs", root, "tmpfs", flags, "size=1m,nr_inodes=1024,mode=755")
   os.mkdir(scratch)
   size = f"size={disk_bytes},nr_inodes=4096,mode=1777"
-  libc.mount("tmpfs", scratch, "tmpfs", guarded, size)
+  libc.mount("tmpfs", scratch, "tmpfs", flags, size)
   for path, descriptor in sources.items():
     target = root + path
     if os.path.isdir(f"/proc/self/fd/{descriptor}"):
@@ -275,12 +327,13 @@ def _enter_root(disk_bytes: int) -> None:
 # --- limits and the filter --------------------------------------------------
 
 
-def _limit(job: dict, alone: bool) -> None:
-  """Sets the limits of this process and of every program it starts.
+def _set_limits(job: dict, has_user_namespace: bool) -> None:
+  """Sets the limits of this process and of every program that it starts.
 
   Args:
-    job: the numbers.
-    alone: whether this user's processes are counted apart from the host's.
+    job: dictionary with the fields of `sandbox.Limits`.
+    has_user_namespace: whether the kernel counts this user's processes
+      separately from the host's; without that their number is not limited.
   """
   limits = {
     "CPU": job["cpu_seconds"],
@@ -290,13 +343,14 @@ def _limit(job: dict, alone: bool) -> None:
     "CORE": 0,
     "MEMLOCK": 0,
   }
-  if alone:
+  if has_user_namespace:
+    # Threads count as processes; 2 for the judge and the program.
     limits["NPROC"] = job["processes"] + job["threads"] + 2
   for name, value in limits.items():
     kind = getattr(resource, f"RLIMIT_{name}")
-    hard = resource.getrlimit(kind)[1]
-    if hard != resource.RLIM_INFINITY:
-      value = min(value, hard)
+    hard_limit = resource.getrlimit(kind)[1]
+    if hard_limit != resource.RLIM_INFINITY:
+      value = min(value, hard_limit)
     try:
       resource.setrlimit(kind, (value, value))
     except (OSError, ValueError):
@@ -304,12 +358,17 @@ def _limit(job: dict, alone: bool) -> None:
         raise
 
 
-def _starter(job: dict, processes: int) -> Callable[[list[str], dict], int]:
-  """A function that starts the interpreter in a session of its own.
+def _make_starter(processes: int) -> Callable[[list[str], dict], int]:
+  """Returns a function that starts the interpreter for a program.
 
-  The hash seed is fixed, so that one program has one verdict; that is why the
-  interpreter is not told to ignore its environment, which holds nothing else.
+  Args:
+    processes: number of processes that the program may start.
+
+  Returns:
+    `(arguments, {descriptor: descriptor of the judge}) -> pid`.
   """
+  # A fixed hash seed makes verdicts reproducible. Python reads it from the
+  # environment, so the option -I, which ignores the environment, is not used.
   command = [sys.executable, "-s", "-S", "-B", "-X", "utf8"]
   environment = {
     "HOME": os.getcwd(),
@@ -321,7 +380,7 @@ def _starter(job: dict, processes: int) -> Callable[[list[str], dict], int]:
     environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
 
   def start(arguments: list[str], files: dict[int, int]) -> int:
-    judge = os.getpid()
+    judge_pid = os.getpid()
     pid = os.fork()
     if pid:
       return pid
@@ -336,7 +395,8 @@ def _starter(job: dict, processes: int) -> Callable[[list[str], dict], int]:
         os.dup2(source, target)
       if _LINUX:
         libc.control(libc.DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != judge:
+        # The judge may have ended before the death signal was set.
+        if os.getppid() != judge_pid:
           os._exit(127)
         if filters.has_known_numbers():
           filters.install(processes=processes > 0)

@@ -1,10 +1,17 @@
 """The filter of system calls under which a program runs (seccomp(2)).
 
-Refused are those that hold memory outside the limits, look into other processes
-or widen the part of the kernel that a program can reach, sockets but local
-ones, new name spaces, and the owner of a descriptor, to whom the kernel sends
-signals: it may be another process. Where no process may be started, neither may
-a signal be sent: a program then consists of one process and its threads.
+The filter is a program of the kernel's BPF machine, which sees each system call
+before it runs. It refuses system calls that
+
+* allocate memory outside of the limits, such as shared memory;
+* read or trace other processes;
+* add to the parts of the kernel that a program can reach, such as `bpf`;
+* open sockets, except for local (Unix) sockets;
+* make new namespaces;
+* set the owner of a descriptor, because the kernel sends signals to the owner,
+  which may be another process;
+* start a process or send a signal, if the program may not start processes. The
+  program is then one process with its threads.
 
 Sources: the kernel's tables of system calls for x86-64 and arm64,
 <linux/bpf.h>.
@@ -17,16 +24,18 @@ import os
 
 from rewards.verifiers.sandbox.inside import libc
 
-# Audit architecture; refused; refused where no process may be started; socket;
-# clone; fcntl; ioctl. In order: shmget, msgget, semget, mq_open, memfd_create,
-# unshare, setns, mount, ptrace, process_vm_readv, process_vm_writev, bpf,
-# perf_event_open, io_uring_setup, userfaultfd, keyctl, add_key, request_key,
-# memfd_secret; then (fork, vfork,) kill, tkill, rt_sigqueueinfo, tgkill,
-# rt_tgsigqueueinfo, pidfd_send_signal.
+# Numbers of the system calls that are always refused: shmget, msgget, semget,
+# mq_open, memfd_create, unshare, setns, mount, ptrace, process_vm_readv,
+# process_vm_writev, bpf, perf_event_open, io_uring_setup, userfaultfd, keyctl,
+# add_key, request_key, memfd_secret.
 _X86 = (29, 68, 64, 240, 319, 272, 308, 165, 101, 310, 311, 321, 298, 425)
 _X86 += (323, 250, 248, 249, 447)
 _ARM = (194, 186, 190, 180, 279, 97, 268, 40, 117, 270, 271, 280, 241, 425)
 _ARM += (282, 219, 217, 218, 447)
+# Machine -> the kernel's number of its architecture (AUDIT_ARCH_...); the calls
+# that are always refused; the calls that are refused if no process may be
+# started (fork and vfork on x86-64, kill, tkill, rt_sigqueueinfo, tgkill,
+# rt_tgsigqueueinfo, pidfd_send_signal); socket; clone; fcntl; ioctl.
 _MACHINES = {
   "x86_64": (
     *(0xC000003E, _X86, (57, 58, 62, 200, 129, 234, 297, 424)),
@@ -41,16 +50,22 @@ _CLONE3 = 435
 _OWN = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX of fcntl
 _OWN_SOCKET = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP of ioctl
 
+# Instructions of BPF: (code, jump if true, jump if false, operand). A jump of n
+# skips n instructions. The codes load a word of the system call, or compare the
+# loaded word with the operand.
 _LOAD, _EQUAL, _ANY_BIT, _AT_LEAST = 0x20, 0x15, 0x45, 0x35
 _ALLOW, _KILL = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x80000000)
-_REFUSE = (0x06, 0, 0, 0x00050001)  # EPERM
-_UNKNOWN = (0x06, 0, 0, 0x00050026)  # ENOSYS
+_REFUSE = (0x06, 0, 0, 0x00050001)  # the call fails with EPERM
+_UNKNOWN = (0x06, 0, 0, 0x00050026)  # the call fails with ENOSYS
+# Load the number of the call, the architecture, the first or second argument.
 _NUMBER, _ARCHITECTURE, _ARGUMENT, _SECOND = (
   (_LOAD, 0, 0, offset) for offset in (0, 4, 16, 24)
 )
 
 
 class _Instruction(ctypes.Structure):
+  """`struct sock_filter` of <linux/filter.h>."""
+
   _fields_ = (
     ("code", ctypes.c_uint16),
     ("jump_true", ctypes.c_uint8),
@@ -60,6 +75,8 @@ class _Instruction(ctypes.Structure):
 
 
 class _Filter(ctypes.Structure):
+  """`struct sock_fprog` of <linux/filter.h>."""
+
   _fields_ = (
     ("length", ctypes.c_uint16),
     ("instructions", ctypes.POINTER(_Instruction)),
@@ -67,24 +84,30 @@ class _Filter(ctypes.Structure):
 
 
 def has_known_numbers() -> bool:
-  """Returns whether the numbers of this machine's system calls are listed."""
+  """Returns True if `_MACHINES` lists the system calls of this machine."""
   return os.uname().machine in _MACHINES
 
 
 def install(*, processes: bool) -> None:
-  """Puts this process under the filter, for good, with all that it starts.
+  """Filters the system calls of this process and of processes that it starts.
+
+  The filter cannot be removed.
 
   Args:
-    processes: whether it may start processes.
+    processes: whether the process may start processes and send signals.
   """
-  audit, refused, alone, socket, clone, fcntl, ioctl = _MACHINES[
+  audit, refused, process_calls, socket, clone, fcntl, ioctl = _MACHINES[
     os.uname().machine
   ]
   code = [_ARCHITECTURE, (_EQUAL, 1, 0, audit), _KILL, _NUMBER]
-  code += [(_AT_LEAST, 0, 1, 0x40000000), _REFUSE]  # the x32 calls
-  for each in refused if processes else refused + alone:
-    code += [(_EQUAL, 0, 1, each), _REFUSE]
-  code += [(_EQUAL, 0, 1, _CLONE3), _UNKNOWN]  # libraries fall back on clone
+  # x86-64 has a second set of the calls from this number on (x32).
+  code += [(_AT_LEAST, 0, 1, 0x40000000), _REFUSE]
+  for call in refused if processes else refused + process_calls:
+    code += [(_EQUAL, 0, 1, call), _REFUSE]
+  # The flags of clone3 are in memory, where BPF cannot read them. After ENOSYS
+  # the C library uses clone instead.
+  code += [(_EQUAL, 0, 1, _CLONE3), _UNKNOWN]
+  # Only sockets of family 1 (AF_UNIX) are allowed.
   code += [
     (_EQUAL, 0, 4, socket),
     _ARGUMENT,
@@ -94,14 +117,15 @@ def install(*, processes: bool) -> None:
   ]
   for call, commands in ((fcntl, _OWN), (ioctl, _OWN_SOCKET)):
     code += [(_EQUAL, 0, 2 * len(commands) + 2, call), _SECOND]
-    for each in commands:
-      code += [(_EQUAL, 0, 1, each), _REFUSE]
+    for command in commands:
+      code += [(_EQUAL, 0, 1, command), _REFUSE]
     code.append(_ALLOW)
-  spaces = libc.NEW_FILES | libc.NEW_NAMES | libc.NEW_IPC | libc.NEW_USER
-  spaces |= libc.NEW_PROCESSES | libc.NEW_NETWORK | libc.NEW_CGROUP
+  namespaces = libc.NEW_FILES | libc.NEW_NAMES | libc.NEW_IPC | libc.NEW_USER
+  namespaces |= libc.NEW_PROCESSES | libc.NEW_NETWORK | libc.NEW_CGROUP
+  # Every call but clone is allowed here; clone may not make namespaces.
   code += [(_EQUAL, 1, 0, clone), _ALLOW, _ARGUMENT]
-  code += [(_ANY_BIT, 0, 1, spaces), _REFUSE]
-  if not processes:
+  code += [(_ANY_BIT, 0, 1, namespaces), _REFUSE]
+  if not processes:  # clone may only make threads
     code += [(_ANY_BIT, 1, 0, libc.THREAD), _REFUSE]
   code.append(_ALLOW)
   instructions = (_Instruction * len(code))(*code)

@@ -1,16 +1,17 @@
-"""The trusted side: runs the tests and calls the program in another process.
+"""The trusted process: runs the tests and calls the program in another process.
 
-It runs contained as well (`contain.py`), for tests may loop on what a program
-returns. Expected values and outputs never leave this process, so that a program
-can neither read them nor say itself that it has passed; it would have to reach
-into this process, which it may not signal, trace or read.
+This process is isolated from the host too (`contain.py`), because a value that
+the program returns can make a test run forever. Expected values and outputs
+never leave this process, and the program may not signal, trace or read it. The
+program can therefore neither read the expected values nor report that it
+passed.
 
 The messages to the host are lines of JSON:
-  {"tests": n}              the program's process is up, n tests follow
-  {"test": i, "passed": b}  a later word on the same test replaces an earlier
-  {"timeout": true}         the program took more time than it may
-  {"all": b}                through, and whether everything passed
-  {"unscored": text}        nobody can tell: the tests themselves are at fault
+  {"tests": n}              the program's process has started; it has n tests
+  {"test": i, "passed": b}  result of test i; replaces an earlier result
+  {"timeout": true}         the program exceeded a limit of time
+  {"all": b}                the end, and whether all tests passed
+  {"unscored": text}        the tests cannot be run, for the reason in the text
 """
 
 from __future__ import annotations
@@ -28,25 +29,28 @@ from typing import Any
 
 from rewards.verifiers.sandbox.inside import assertions, program
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # bytes that are read from or written to a pipe at a time
 
 
 class Unscored(BaseException):
-  """The tests cannot be run, whatever the program."""
+  """The tests cannot be run, for any program."""
 
 
 class Gone(BaseException):
-  """The program ended, fell silent, or says what cannot be read.
+  """The program ended, its time is up, or its reply is invalid.
 
-  No Exception: a test that catches those has not thereby passed.
+  It is not a subclass of Exception, because a test with `except Exception`
+  would catch it and could pass.
   """
 
 
 class Remote:
-  """An object of the program's: it can be called, its attributes read and set.
+  """A reference to an object in the program's process.
 
-  Two are equal only if they are one object. Operators and `len` do not reach
-  the program, by intention: its `__eq__` has no say here.
+  Calling it, and reading and setting its attributes, sends requests to the
+  program. Two remote objects are equal only if they are the same object.
+  Operators and `len` are not sent: an `__eq__` of the program could return True
+  for every value.
   """
 
   __slots__ = ("_number", "_peer")
@@ -70,7 +74,7 @@ class Remote:
 
 
 class RemoteIterator(Remote):
-  """An iterator or generator of the program's."""
+  """An iterator or generator in the program's process."""
 
   __slots__ = ()
 
@@ -85,130 +89,155 @@ class RemoteIterator(Remote):
 
 
 class _Stopped(RuntimeError):
-  """Raised for the program's StopIteration, so that the test's loop goes on."""
+  """Stands for a StopIteration that the program raised.
+
+  A real StopIteration would end a loop of the test.
+  """
 
 
 class Peer:
-  """The program's process.
+  """The program's process, as the judge sees it.
 
   Args:
-    start: starts `program.py` with the given descriptors.
-    output_bytes: the longest reply.
+    start: function that starts `program.py` and returns its process id, given
+      `{descriptor: descriptor of this process}`.
+    output_bytes: maximum size of a reply.
+
+  Attributes:
+    gone: whether the process has ended or its time is up.
+    pid: id of the process.
   """
 
   def __init__(self, start: Callable[[dict[int, int]], int], output_bytes: int):
-    theirs, self._requests = os.pipe()
-    replies, ours = os.pipe()
+    requests, self._requests = os.pipe()
+    replies, replies_end = os.pipe()
     self._replies = os.fdopen(replies, "rb")
     self._output_bytes = output_bytes
     self._remotes: dict[int, Remote] = {}
     self.gone = False
-    self.pid = start({program.REQUESTS: theirs, program.REPLIES: ours})
-    os.close(theirs)
-    os.close(ours)
+    self.pid = start({program.REQUESTS: requests, program.REPLIES: replies_end})
+    os.close(requests)
+    os.close(replies_end)
     if self._replies.readline(16) != b"ready\n":
       raise Unscored("the program's interpreter did not start")
 
-  def ask(self, what: str, **details: Any) -> Any:
-    """What the program answers: a value, or an exception of the same class."""
+  def ask(self, action: str, **fields: Any) -> Any:
+    """Sends a request and returns the value of the program's reply.
+
+    Args:
+      action: the field "do" of the request; see `program.py`.
+      **fields: the other fields of the request.
+
+    Raises:
+      Gone: the process ended, its time is up, or its reply is invalid.
+      Exception: the program raised an exception of the same builtin class.
+    """
     if self.gone:
       raise Gone
     try:
-      line = json.dumps({"do": what, **details}).encode() + b"\n"
+      line = json.dumps({"do": action, **fields}).encode() + b"\n"
       while line:
         line = line[os.write(self._requests, line[:_CHUNK]) :]
-      answer = self._replies.readline(self._output_bytes)
-      if not answer.endswith(b"\n"):
+      reply_line = self._replies.readline(self._output_bytes)
+      if not reply_line.endswith(b"\n"):
         raise Gone
-      reply = json.loads(answer)
+      reply = json.loads(reply_line)
       if "raises" not in reply:
         return program.decode(reply["value"], self._remote)
       names, text = list(reply["raises"]), str(reply.get("text"))
-    except BaseException as error:  # also when time is up
+    except BaseException as error:  # also the Gone that `_start_alarm` raises
       self.gone = True
       raise Gone from error
     raise _exception(names, text)
 
   def end(self) -> float:
-    """Ends the program; the seconds for which it had a processor."""
+    """Kills the program and returns the CPU seconds that it used."""
     with contextlib.suppress(ProcessLookupError):
       os.kill(self.pid, signal.SIGKILL)
     return _processor_seconds(os.wait4(self.pid, 0)[2])
 
   def encode(self, value: Any) -> Any:
-    """A value for the program; the tests are at fault if it cannot travel."""
+    """Returns a value as JSON for the program.
+
+    Raises:
+      Unscored: the value is not of a plain type (`program.encode`).
+    """
     return program.encode(value, self._number)
 
   def _number(self, value: Any) -> dict:
     if isinstance(value, Remote) and value._peer is self:
       return {"object": value._number}
-    raise Unscored(f"the tests pass a {type(value).__name__} to the program")
+    raise Unscored(
+      f"the tests pass a {type(value).__name__} to the program, which can get "
+      "only values of plain types such as numbers, strings and lists"
+    )
 
-  def _remote(self, mark: str, number: Any) -> Remote:
-    kinds = {"object": Remote, "iterator": RemoteIterator}
+  def _remote(self, kind: str, number: Any) -> Remote:
+    classes = {"object": Remote, "iterator": RemoteIterator}
     if number not in self._remotes:
-      self._remotes[number] = kinds[mark](self, number)
+      self._remotes[number] = classes[kind](self, number)
     return self._remotes[number]
 
 
-def run(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
-  """Runs a job's tests.
+def run(job: dict, start: Callable, send: Callable[[dict], None]) -> None:
+  """Runs the tests of a job and sends their results to the host.
 
   Args:
-    job: "program", its source; "prelude", loaded before it; "driver", the
-      source of `program.py`; "seconds", "cpu_seconds", "output_bytes"; and
-      one of "cases" (pairs of input and output), "tests" (statements) with
-      "setup", and "test" (source of `check`) with "entry_point" and "setup".
-    start: `(arguments of the interpreter, {descriptor: ours}) -> pid`.
-    say: sends a message to the host.
+    job: dictionary with the fields of `sandbox.run`'s job; "driver", the source
+      of `program.py`; and the limits "seconds", "cpu_seconds", "output_bytes".
+    start: function that starts the interpreter: `(arguments, {descriptor:
+      descriptor of this process}) -> pid`.
+    send: function that sends a message to the host.
   """
   try:
     if "cases" in job:
-      _cases(job, start, say)
+      _run_cases(job, start, send)
     else:
-      _calls(job, start, say)
+      _run_calls(job, start, send)
   except Unscored as error:
-    say({"unscored": str(error)})
-  except Gone:  # time was up a moment after it was looked at
-    say({"timeout": True, "all": False})
+    send({"unscored": str(error)})
+  except Gone:  # raised by a late alarm, outside of the code that catches it
+    send({"timeout": True, "all": False})
 
 
-def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
-  """Tests that call the program's functions, in one process of the program.
+def _run_calls(
+  job: dict, start: Callable, send: Callable[[dict], None]
+) -> None:
+  """Runs tests that call functions of the program, in one process.
 
-  The verdict comes from one run with the control flow of plain Python
-  (`assertions`). A `check` that fails is run a second time for the score, past
-  each failed assertion, to find the share of assertions that are true.
+  The verdict is decided by a run in which a failed assertion ends the test, as
+  in Python (`assertions`). A `check` that fails is run a second time and
+  continues after each failed assertion, to get the share of true assertions.
   """
   entry_point = job.get("entry_point", "")
-  space: dict[str, Any] = {"__name__": "tests"}
+  namespace: dict[str, Any] = {"__name__": "tests"}
   verdicts: dict[int, bool] = {}
 
-  def record(index: int, right: bool) -> None:
-    right = right and verdicts.get(index, True)
-    if verdicts.get(index) is not right:
-      verdicts[index] = right
-      say({"test": index, "passed": right})
+  def record(index: int, has_passed: bool) -> None:
+    has_passed = has_passed and verdicts.get(index, True)  # a failure is final
+    if verdicts.get(index) is not has_passed:
+      verdicts[index] = has_passed
+      send({"test": index, "passed": has_passed})
 
-  _within(job["seconds"])
+  _start_alarm(job["seconds"])
   try:
-    exec(_compiled(ast.parse(job.get("setup", ""))), space)
+    exec(_compile(ast.parse(job.get("setup", ""))), namespace)
     if "tests" in job:
       trees = [ast.parse(test) for test in job["tests"]]
       names, modules = _names(trees), _modules(trees)
       test = assertions.Test(trees)
-      codes, count = [_compiled(tree) for tree in trees], len(trees)
-      space |= test.hooks
+      codes, count = [_compile(tree) for tree in trees], len(trees)
+      namespace |= test.hooks
     else:
       tree = ast.parse(job["test"])
       names, modules = set(), set()
       test = assertions.Test([tree], "check", record)
       count = test.count
-      space |= test.hooks
-      exec(_compiled(tree), space)
-      check = space["check"]
+      namespace |= test.hooks
+      exec(_compile(tree), namespace)
+      check = namespace["check"]
   except Exception as error:
-    raise Unscored(f"the tests do not load: {error!r}") from error
+    raise Unscored(f"the tests cannot be loaded: {error!r}") from error
   except Gone as error:
     raise Unscored("the tests take too long to load") from error
   signal.setitimer(signal.ITIMER_REAL, 0)
@@ -216,120 +245,140 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   peer = Peer(
     lambda files: start(["-c", job["driver"]], files), job["output_bytes"]
   )
-  say({"tests": max(count, 1)})
-  is_over = _within(job["seconds"])
-  right = False
+  send({"tests": max(count, 1)})
+  is_over = _start_alarm(job["seconds"])
+  all_passed = False
   try:
     for source in (job.get("prelude", ""), job["program"]):
       peer.ask("load", source=source)
-    imported = names - set(space) - set(dir(builtins))
-    modules = (imported & modules) - {entry_point}
-    space |= {name: importlib.import_module(name) for name in modules}
-    for name in sorted((imported - modules) | ({entry_point} - {""})):
+    # Names that the tests use without a definition are modules, such as `math`
+    # in `math.pi`, or belong to the program.
+    undefined_names = names - set(namespace) - set(dir(builtins))
+    modules = (undefined_names & modules) - {entry_point}
+    namespace |= {name: importlib.import_module(name) for name in modules}
+    for name in sorted((undefined_names - modules) | ({entry_point} - {""})):
       try:
-        space[name] = peer.ask("get", of=0, name=name)
-      except Exception:  # the tests that need it will fail
-        space.pop(name, None)
+        namespace[name] = peer.ask("get", of=0, name=name)
+      except Exception:  # the program lacks the name; tests that use it fail
+        namespace.pop(name, None)
     if "tests" in job:
       for index, code in enumerate(codes):
         test.reset()
-        record(index, _holds(code, space) and test.holds(index))
-      right = all(verdicts.values())
+        record(index, _passes(code, namespace) and test.holds(index))
+      all_passed = all(verdicts.values())
     else:
-      test.reset()  # What ran while the test was loaded was not the program's.
+      # Assertions that ran while the test was loaded do not count.
+      test.reset()
       try:
-        check(space[entry_point])
-        right = test.holds()
+        check(namespace[entry_point])
+        all_passed = test.holds()
       finally:
         test.close()
   except (Exception, Gone):
-    right = False
-  right = right and not peer.gone
-  ended, is_late = peer.gone, is_over()
-  # The second run may take what is left of the time, and is not counted as
-  # late.
-  if not (right or ended or is_late) and "test" in job and count > 1:
+    all_passed = False
+  all_passed = all_passed and not peer.gone
+  has_ended, is_late = peer.gone, is_over()
+  # The second run has the remaining time; using it up is not a time-out.
+  if not (all_passed or has_ended or is_late) and "test" in job and count > 1:
     test.graded = True
     with contextlib.suppress(Exception, Gone):
-      check(space[entry_point])
+      check(namespace[entry_point])
   signal.setitimer(signal.ITIMER_REAL, 0)
-  if right and not count:
+  if all_passed and not count:  # a test without assertions counts as one test
     record(0, True)
-  if not right and (is_late or (ended and _spent(job, peer.end()))):
-    say({"timeout": True})
-  say({"all": right})
+  if not all_passed and (
+    is_late or (has_ended and _exceeded_cpu_seconds(job, peer.end()))
+  ):
+    send({"timeout": True})
+  send({"all": all_passed})
 
 
-def _holds(code: Any, space: dict[str, Any]) -> bool:
-  """Returns whether a test ends without an exception."""
+def _passes(code: Any, namespace: dict[str, Any]) -> bool:
+  """Returns True if a test ends without an exception."""
   try:
-    exec(code, space)
+    exec(code, namespace)
   except (Exception, Gone):
     return False
   return True
 
 
 def _names(trees: list[ast.AST]) -> set[str]:
+  """Returns the names of variables and functions in the tests."""
   nodes = (node for tree in trees for node in ast.walk(tree))
   return {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def _modules(trees: list[ast.AST]) -> set[str]:
-  """Modules that are used without being imported: never the program's own."""
+  """Returns names of the standard library of which attributes are read.
+
+  `assert f(1) == math.pi` without an import means the module `math` and no
+  variable of the program.
+  """
   nodes = [node for tree in trees for node in ast.walk(tree)]
-  bases = [node.value for node in nodes if isinstance(node, ast.Attribute)]
-  names = {base.id for base in bases if isinstance(base, ast.Name)}
+  owners = [node.value for node in nodes if isinstance(node, ast.Attribute)]
+  names = {owner.id for owner in owners if isinstance(owner, ast.Name)}
   return names & sys.stdlib_module_names
 
 
-def _compiled(tree: ast.Module) -> Any:
+def _compile(tree: ast.Module) -> Any:
+  """Returns the code object of a test."""
   return compile(tree, "tests.py", "exec", dont_inherit=True)
 
 
 def _exception(names: list[str], text: str) -> Exception:
-  """Returns the nearest builtin class, never one that ends a loop."""
+  """Returns an exception of the nearest builtin class.
+
+  It is never a StopIteration or StopAsyncIteration, which would end a loop of
+  the test.
+
+  Args:
+    names: names of the class and its bases, from the program.
+    text: message of the exception.
+  """
   if names[:1] == ["StopIteration"]:
     return _Stopped(text)
   for name in names:
-    kind = getattr(builtins, str(name), None)
+    exception = getattr(builtins, str(name), None)
     stops = (StopIteration, StopAsyncIteration)
-    if not isinstance(kind, type) or not issubclass(kind, Exception):
+    if not isinstance(exception, type) or not issubclass(exception, Exception):
       continue
-    if issubclass(kind, stops):
+    if issubclass(exception, stops):
       break
     try:
-      return kind(text)
-    except TypeError:
+      return exception(text)
+    except TypeError:  # the class needs other arguments; its base may not
       continue
   return RuntimeError(f"{names[:1]}: {text}")
 
 
-def _cases(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
-  """Tests of a whole program: standard input against standard output."""
-  say({"tests": len(job["cases"])})
-  right = 0
+def _run_cases(
+  job: dict, start: Callable, send: Callable[[dict], None]
+) -> None:
+  """Compares a program's standard output with the expected one, per case."""
+  send({"tests": len(job["cases"])})
+  num_passed = 0
   for index, (stdin, expected) in enumerate(job["cases"]):
-    _empty(".")
+    _empty_folder(".")
     with open("program.py", "w", encoding="utf-8", errors="replace") as file:
       file.write(job["program"])
     with open("input", "w+b") as file:
       os.unlink("input")
       file.write(stdin.encode("utf-8", "replace"))
       file.seek(0)
-      output, status, late = _output(job, start, file.fileno())
-    is_right = status == 0 and _lines(output) == _lines(
+      output, status, is_late = _run_case(job, start, file.fileno())
+    has_passed = status == 0 and _lines(output) == _lines(
       expected.encode("utf-8", "replace")
     )
-    right += is_right
-    if late:
-      say({"timeout": True})
-    say({"test": index, "passed": is_right})
-  say({"all": right == len(job["cases"])})
+    num_passed += has_passed
+    if is_late:
+      send({"timeout": True})
+    send({"test": index, "passed": has_passed})
+  send({"all": num_passed == len(job["cases"])})
 
 
-def _empty(folder: str) -> None:
-  """Removes what an earlier run left in its folder."""
-  import shutil  # takes longer to import than all else here
+def _empty_folder(folder: str) -> None:
+  """Removes all files and folders of a folder."""
+  import shutil  # only cases need it, and its import takes long
 
   with os.scandir(folder) as entries:
     for entry in entries:
@@ -339,78 +388,104 @@ def _empty(folder: str) -> None:
         os.unlink(entry.path)
 
 
-def _output(job: dict, start: Callable, stdin: int) -> tuple[bytes, int, bool]:
-  """What a run prints, its exit status or -1, and whether time ran out.
+def _run_case(
+  job: dict, start: Callable, stdin: int
+) -> tuple[bytes, int, bool]:
+  """Runs the program once.
 
-  At most `output_bytes` of what it prints are read.
+  Args:
+    job: dictionary with the limits.
+    start: function that starts the interpreter, same as in `run`.
+    stdin: descriptor of the program's standard input.
+
+  Returns:
+    The standard output, whose reading stops after `output_bytes`; the exit
+    status, or -1 if the program did not end by itself; and whether the run
+    exceeded a limit of time.
   """
-  ours, theirs = os.pipe()
-  pid, output, status, used = -1, b"", -1, 0.0
-  is_over = _within(job["seconds"])
+  read_end, write_end = os.pipe()
+  pid, output, status, cpu_seconds = -1, b"", -1, 0.0
+  is_over = _start_alarm(job["seconds"])
   try:
-    pid = start(["program.py"], {0: stdin, 1: theirs})
-    os.close(theirs)
-    theirs = -1
+    pid = start(["program.py"], {0: stdin, 1: write_end})
+    os.close(write_end)
+    write_end = -1
     while len(output) <= job["output_bytes"]:
-      some = os.read(ours, _CHUNK)
-      if not some:
-        _, ended, usage = os.wait4(pid, 0)
-        status, used = (
-          os.waitstatus_to_exitcode(ended),
+      chunk = os.read(read_end, _CHUNK)
+      if not chunk:
+        _, wait_status, usage = os.wait4(pid, 0)
+        status, cpu_seconds = (
+          os.waitstatus_to_exitcode(wait_status),
           _processor_seconds(usage),
         )
         pid = -1
         break
-      output += some
+      output += chunk
   except Gone:
     status = -1
   signal.setitimer(signal.ITIMER_REAL, 0)
-  for descriptor in (ours, theirs):
+  for descriptor in (read_end, write_end):
     if descriptor >= 0:
       os.close(descriptor)
-  alone = os.getpid() == 1  # of a name space: everything in it but this process
-  if alone or pid > 0:
+  # As process 1 of a namespace, this process may kill all others of it with -1.
+  has_namespace = os.getpid() == 1
+  if has_namespace or pid > 0:
     with contextlib.suppress(ProcessLookupError):
-      os.kill(-1 if alone else pid, signal.SIGKILL)
+      os.kill(-1 if has_namespace else pid, signal.SIGKILL)
   with contextlib.suppress(ChildProcessError):
     while True:
       os.waitpid(-1, 0)
-  return output, status, is_over() or (status != 0 and _spent(job, used))
+  return (
+    output,
+    status,
+    is_over() or (status != 0 and _exceeded_cpu_seconds(job, cpu_seconds)),
+  )
 
 
 def _lines(text: bytes) -> list[bytes]:
-  """Lines without the blanks at their ends and empty lines at the end."""
+  """Returns lines without spaces at their ends and without last empty lines."""
   lines = [line.rstrip() for line in text.splitlines()]
   while lines and not lines[-1]:
     lines.pop()
   return lines
 
 
-def _within(seconds: float) -> Callable[[], bool]:
-  """Raises Gone after so many seconds, and again, should a test catch it.
+def _start_alarm(seconds: float) -> Callable[[], bool]:
+  """Makes an alarm that raises Gone after a number of seconds.
+
+  It is raised again every 0.5 s, because a test may catch it.
+
+  Args:
+    seconds: wall-clock seconds until the first alarm.
 
   Returns:
-    `() -> whether it has`.
+    A function that returns True after the first alarm.
   """
-  times = []
+  alarms = []
 
-  def over(*_: Any) -> None:
-    times.append(True)
+  def raise_gone(*_: Any) -> None:
+    alarms.append(True)
     raise Gone
 
-  signal.signal(signal.SIGALRM, over)
+  signal.signal(signal.SIGALRM, raise_gone)
   signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-  return lambda: bool(times)
+  return lambda: bool(alarms)
 
 
 def _processor_seconds(usage: Any) -> float:
+  """Returns the CPU seconds of a process in user and kernel mode."""
   return usage.ru_utime + usage.ru_stime
 
 
-def _spent(job: dict, seconds: float) -> bool:
-  """Whether the processor's time ran out, for the count of time-outs.
+def _exceeded_cpu_seconds(job: dict, seconds: float) -> bool:
+  """Returns True if a program probably exceeded its limit of CPU seconds.
 
-  The kernel's limit counts whole ticks, also those that others had a part of:
-  on a busy machine it ends a program well before its own seconds are used up.
+  The kernel counts a whole tick of its clock even if other processes used a
+  part of it. On a busy machine it therefore kills a program well before the
+  measured seconds reach the limit, so half of the limit is the threshold.
+
+  Args:
+    job: dictionary with "cpu_seconds".
+    seconds: CPU seconds that the program used.
   """
   return seconds > 0.5 * job["cpu_seconds"]

@@ -1,14 +1,20 @@
-"""The untrusted side: loads a program and calls its functions when asked.
+"""The untrusted process: loads a program and calls its functions on request.
 
-`judge.py` starts this file's text in an interpreter of its own and talks to it
-over two pipes, a line of JSON each way. Values travel as values, never as
-pickled objects: what is not plain stays here and the judge gets its number.
-The program can rewrite everything in this process; all it gains is to answer
-in place of its own functions.
+`judge.py` starts an interpreter with the text of this file, sends requests over
+one pipe and reads replies from another; a message is one line of JSON. Values
+of plain types (`encode`) are copied and never pickled. Any other object stays
+in this process, and the judge gets a number for it, by which requests refer to
+the object; number 0 is the program's module. The program can replace everything
+in this process, but it can only change replies that its own functions make.
 
-  request {"do": "load", "source"}; {"do": "get" | "set" | "call" | "next",
-          "of": number, "name", "value", "args", "kwargs"}
-  reply   {"value"}; or {"raises": [class names], "text"}
+  request {"do": "load", "source": text}
+          {"do": "get", "of": number, "name": text}
+          {"do": "set", "of": number, "name": text, "value": value}
+          {"do": "call", "of": number, "args": list, "kwargs": dict}
+          {"do": "next", "of": number}
+  reply   {"value": value}
+          {"raises": [names of the exception's class and its bases],
+           "text": text}
 """
 
 from __future__ import annotations
@@ -20,29 +26,29 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-REQUESTS, REPLIES = 3, 4  # file descriptors
+REQUESTS, REPLIES = 3, 4  # file descriptors of the pipes
 
-_SMALL = 1 << 62
+_MAX_INT = 1 << 62  # larger integers are sent in base 16, without a digit limit
 
 
 def encode(value: Any, opaque: Callable[[Any], dict]) -> Any:
-  """A value as JSON: exact for numbers, and lists are not tuples.
+  """Returns a value in types of JSON: `(1, 2)` -> `{"tuple": [1, 2]}`.
 
-  Subclasses become what they are built on: a named tuple is a tuple, a Counter
-  a dict. So no `__eq__` of the program's travels.
+  Numbers are exact. Instances of subclasses become instances of the base class,
+  such as a Counter a dict, and methods that the program defined are not used.
 
   Args:
-    value: None, bool, int, float, complex, str, bytes, range, and lists,
-      tuples, dicts and sets of them.
-    opaque: says what stands for anything else.
+    value: None, bool, int, float, complex, str, bytes, bytearray, range, or a
+      list, tuple, dict, set or frozenset of these; or any other object.
+    opaque: function that returns the dict that stands for any other object.
 
   Returns:
-    What `json.dumps` takes.
+    A value that `json.dumps` accepts.
   """
   if value is None or isinstance(value, bool):
     return value
   if isinstance(value, int):
-    return int(value) if -_SMALL < value < _SMALL else {"int": hex(value)}
+    return int(value) if -_MAX_INT < value < _MAX_INT else {"int": hex(value)}
   if isinstance(value, float):
     return float(value)
   if isinstance(value, str):
@@ -67,85 +73,86 @@ def encode(value: Any, opaque: Callable[[Any], dict]) -> Any:
 
 
 def decode(value: Any, opaque: Callable[[str, Any], Any]) -> Any:
-  """The value that `encode` wrote.
+  """Returns the value that `encode` encoded: `{"tuple": [1, 2]}` -> `(1, 2)`.
 
   Args:
-    value: from `json.loads`.
-    opaque: the object for a mark and what stands at it.
+    value: a value that `json.loads` returned.
+    opaque: function that returns the object for a dict `{kind: content}` which
+      `encode` got from its argument `opaque`.
 
   Raises:
-    ValueError, TypeError, KeyError: it is not of `encode`'s making.
+    ValueError, TypeError, KeyError: `encode` cannot have returned the value.
   """
   if isinstance(value, list):
     return [decode(each, opaque) for each in value]
   if not isinstance(value, dict):
     return value
-  ((mark, inside),) = value.items()
-  if mark == "dict":
-    return {decode(k, opaque): decode(v, opaque) for k, v in inside}
-  if mark == "int":
-    return int(inside, 16)
-  if mark == "bytes":
-    return bytes.fromhex(inside)
-  if mark == "bytearray":
-    return bytearray.fromhex(inside)
-  if mark == "complex":
-    return complex(*inside)
+  ((kind, content),) = value.items()
+  if kind == "dict":
+    return {decode(k, opaque): decode(v, opaque) for k, v in content}
+  if kind == "int":
+    return int(content, 16)
+  if kind == "bytes":
+    return bytes.fromhex(content)
+  if kind == "bytearray":
+    return bytearray.fromhex(content)
+  if kind == "complex":
+    return complex(*content)
   makers = {"tuple": tuple, "set": set, "frozenset": frozenset}
-  if mark in makers:
-    return makers[mark](decode(each, opaque) for each in inside)
-  if mark == "range":
-    return range(*(decode(each, opaque) for each in inside))
-  return opaque(mark, inside)
+  if kind in makers:
+    return makers[kind](decode(each, opaque) for each in content)
+  if kind == "range":
+    return range(*(decode(each, opaque) for each in content))
+  return opaque(kind, content)
 
 
 def main() -> None:
-  """Answers requests until the judge hangs up."""
+  """Answers requests until the judge closes the pipe."""
   objects: list[Any] = [types.ModuleType("solution")]
-  numbers: dict[int, int] = {}
+  numbers: dict[int, int] = {}  # id of an object -> its index in `objects`
 
-  def keep(value: Any) -> dict:
+  def refer(value: Any) -> dict:
     if id(value) not in numbers:
       numbers[id(value)] = len(objects)
       objects.append(value)
-    mark = "iterator" if isinstance(value, Iterator) else "object"
-    return {mark: numbers[id(value)]}
+    kind = "iterator" if isinstance(value, Iterator) else "object"
+    return {kind: numbers[id(value)]}
 
   def answer(request: dict) -> Any:
-    what = request["do"]
-    if what == "load":
+    action = request["do"]
+    if action == "load":
       sys.modules["solution"] = objects[0]
       code = compile(
         request["source"], "solution.py", "exec", dont_inherit=True
       )
       exec(code, objects[0].__dict__)
       return None
-    it = objects[request["of"]]
-    if what == "get":
-      return getattr(it, request["name"])
-    if what == "next":
-      return next(it)
+    target = objects[request["of"]]
+    if action == "get":
+      return getattr(target, request["name"])
+    if action == "next":
+      return next(target)
 
     def resolve(_: str, number: int) -> Any:
       return objects[number]
 
-    if what == "set":
-      return setattr(it, request["name"], decode(request["value"], resolve))
-    return it(
+    if action == "set":
+      return setattr(target, request["name"], decode(request["value"], resolve))
+    return target(
       *decode(request["args"], resolve), **decode(request["kwargs"], resolve)
     )
 
   requests = os.fdopen(REQUESTS, "rb", closefd=False)
   replies = os.fdopen(REPLIES, "wb", closefd=False)
-  # What the program starts must not keep the judge's pipes.
+  # Processes that the program starts must not keep the judge's pipes open.
   os.set_inheritable(REQUESTS, False)
   os.set_inheritable(REPLIES, False)
   replies.write(b"ready\n")
   replies.flush()
   for line in requests:
     try:
-      reply = json.dumps({"value": encode(answer(json.loads(line)), keep)})
-    except BaseException as error:  # SystemExit is an answer too
+      reply = json.dumps({"value": encode(answer(json.loads(line)), refer)})
+    except BaseException as error:  # SystemExit too is sent to the judge
       names = [kind.__name__ for kind in type(error).__mro__]
       try:
         text = str.__str__(str(error))
