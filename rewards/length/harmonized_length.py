@@ -21,8 +21,10 @@ def harmonized_length_scores(
   a verdict, because alone it favors the empty completion.
 
   Source: Luo et al. 2025, O1-Pruner: Length-Harmonizing Fine-Tuning for O1-Like
-  Reasoning Pruning, in the form that the paper of significance-aware rewards
-  (SAR) compares itself with.
+  Reasoning Pruning.
+
+  Deviation: the paper's mean is that of a reference policy's samples; this is
+  the form that the paper of significance-aware rewards (SAR) compares with.
 
   Args:
     lengths: `[..., S]` number of tokens of each completion; 0 counts as 1.
