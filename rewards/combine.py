@@ -4,8 +4,9 @@
 `combine` does the same for arrays. A rule turns the values r_m of M terms, with
 weights w_m, into a total:
 
-  weighted_sum             sum_m w_m r_m; a sum of log-probabilities
-                           (`log_sigmoid`) is large only if all of them are
+  weighted_sum             sum_m w_m r_m; a sum of log-probabilities, which the
+                           reward `log_sigmoid` returns, is large only if all
+                           of them are
   weighted_z_scores        sum_m w_m z(r_m), with z-scores over the S samples of
                            a prompt (the group), so that the variance of a term
                            does not matter

@@ -1,9 +1,11 @@
 """Turns functions with hyper-parameters into factories of named objects.
 
-Transforms, terms and surrogates are written as functions with keyword-only
-hyper-parameters. A decorator replaces such a function by a *factory*, whose
-arguments are the hyper-parameters: `ppo_clip(0.2, 0.28)` returns a surrogate
-with the name "ppo_clip(low=0.2, high=0.28)".
+The parts of a method are transforms of scores (`rl.transforms`), terms of the
+loss (`rl.losses.terms`) and surrogates (`rl.losses.surrogates`). Each is a
+function with keyword-only hyper-parameters. A decorator of its module calls
+`factory`, which replaces the function by a *factory*, whose arguments are the
+hyper-parameters: `ppo_clip(0.2, 0.28)` returns a surrogate with the name
+"ppo_clip(low=0.2, high=0.28)", which `label` makes.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ def factory(fn: Callable, num_positional: int, build: Callable) -> Callable:
   """Returns a function whose parameters are the hyper-parameters of `fn`.
 
   Args:
-    fn: function of `num_positional` positional arguments, such as the signal
-      and the rollout, and keyword-only hyper-parameters.
+    fn: function of `num_positional` positional arguments (the arrays that it
+      computes with) and keyword-only hyper-parameters.
     num_positional: number of positional arguments of `fn`.
-    build: `{hyper-parameter: value} -> result`.
+    build: function from `{hyper-parameter: value}` to the named object.
 
   Returns:
     The factory. It takes the hyper-parameters, by position or by keyword, and
@@ -73,5 +75,10 @@ def factory(fn: Callable, num_positional: int, build: Callable) -> Callable:
 
 
 def resolve_needs(needs: Iterable | Callable, hyper: dict) -> frozenset:
-  """Returns needs, or the result of `needs(**hyper)`, as a frozenset."""
+  """Returns what a part needs of forward passes (`rl.scoring`), as a frozenset.
+
+  Args:
+    needs: the needs, or a function of the hyper-parameters that returns them.
+    hyper: the hyper-parameters.
+  """
   return frozenset(needs(**hyper) if callable(needs) else needs)

@@ -1,10 +1,12 @@
-"""Sets the environment of every test before JAX starts; workers inherit it
-and by the processes that tests start.
+"""Sets the environment of the tests before JAX starts.
 
-Eight fake devices. Equal programs are compiled a single time, whoever asks for
-them, and without much effort, for they run on a few numbers; a folder given as
-JAX_COMPILATION_CACHE_DIR serves the next run too. After a file its programs are
-let go: thousands of them exhaust the memory maps that a process may have.
+pytest-xdist's workers, and processes that tests start, inherit the environment:
+
+  - JAX has 8 CPU devices.
+  - XLA compiles with few optimizations, because the programs of tests are small
+    and run once.
+  - All processes share one folder of compiled programs, so that equal programs
+    are compiled once. Set JAX_COMPILATION_CACHE_DIR to keep it for later runs.
 """
 
 import gc
@@ -17,27 +19,29 @@ import tempfile
 import hypothesis
 import pytest
 
-_DEVICES = "--xla_force_host_platform_device_count=8"
-_QUICK = "--xla_cpu_use_fusion_emitters=false"  # a third of the compilation
+_EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
+# Makes compilation faster; not every version of XLA has this flag.
+_FAST_COMPILATION = "--xla_cpu_use_fusion_emitters=false"
 
 
-def _labelled(flags):
-  """XLA ends a process that sets a flag it does not have, as others may not."""
-  done = subprocess.run(
+def _are_known(flags):
+  """Returns whether XLA knows all flags; it ends a process on unknown ones."""
+  completed = subprocess.run(
     [sys.executable, "-c", "import jax; jax.devices()"],
     env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
     capture_output=True,
   )
-  return done.returncode == 0
+  return completed.returncode == 0
 
 
 _flags = os.environ.get("XLA_FLAGS", "")
-if _DEVICES not in _flags:  # workers were given them
-  _flags = f"{_flags} {_DEVICES}"
-  _more = f"{_flags} {_QUICK}"
-  os.environ["XLA_FLAGS"] = _more if _labelled(_more) else _flags
-_OURS = "JAX_COMPILATION_CACHE_DIR" not in os.environ
-if _OURS:
+if _EIGHT_DEVICES not in _flags:  # workers inherit them
+  _flags = f"{_flags} {_EIGHT_DEVICES}"
+  _with_fast = f"{_flags} {_FAST_COMPILATION}"
+  os.environ["XLA_FLAGS"] = _with_fast if _are_known(_with_fast) else _flags
+# False in workers, and if the user keeps a folder of programs.
+_MADE_FOLDER = "JAX_COMPILATION_CACHE_DIR" not in os.environ
+if _MADE_FOLDER:
   os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="programs")
 _SETTINGS = {
   "JAX_PLATFORMS": "cpu",
@@ -67,12 +71,16 @@ hypothesis.settings.load_profile("few")
 
 
 def pytest_unconfigure():
-  if _OURS:  # workers were given the folder, and find it named
+  if _MADE_FOLDER:
     shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _programs_are_let_go():
+def _free_compiled_programs():
+  """Frees the programs of a test file when its tests have run.
+
+  A process may have about 65,000 memory maps, and each program needs some.
+  """
   yield
   import jax
 

@@ -1,171 +1,616 @@
-"""Flips signs and comparisons in the core, and counts what the tests notice.
+"""Mutation testing: how many small faults in `rl` and `rewards` tests notice.
 
-  python tests/mutants.py [--jobs 2] [--only FILE:LINE] [--list] [--limit 0.9]
+  python tests/mutants.py RESULTS.json [--seed S] [--number N] [--only PATH]
+    [--jobs 2] [--rerun] [--list]
 
-Each mutant is one change of one place: + and -, * and /, < and <=, > and >=, a
-comparison turned round, == and !=, a minus sign left out, `minimum` and
-`maximum`, `min` and `max`. It lives in a copy of `rl`, beside links to all
-else, and the tests of its file run there until one fails. Exit status 1 where
-fewer than `--limit` of the mutants are noticed. Some changes change nothing
-that anybody could see, such as < and <= where equal values give the same.
+A *mutant* is one source file with one fault. An *operator* is a kind of fault:
+
+  sign        + becomes -, - becomes +, and a minus sign is dropped
+  product     * becomes /, / becomes *, ** becomes *
+  comparison  < becomes <= or >, == becomes !=, `is` becomes `is not`, ...
+  extreme     minimum becomes maximum, any becomes all, argmin argmax, ...
+  argument    the first two arguments of a call are swapped
+  index       x[..., 1:] becomes x[..., :-1], an integer index moves by 1
+  constant    a number becomes another number, True becomes False
+  default     a default of a parameter becomes another number, or its opposite
+  summand     the second operand of a sum is dropped
+  mask        `a & b` becomes a, `~a` becomes a, `where(c, x, y)` becomes x
+
+Error messages (everything inside `raise`), type annotations and docstrings have
+no mutants, and neither have the files in `EXCLUDED`.
+
+For each mutant, the tests that belong to its file (`tests_of`) run until one of
+them fails, in a copy of the repository that shares compiled programs with the
+copies of other mutants. The mutant is then *noticed*; otherwise it *survives*.
+A mutant of a file without tests survives. `--number` draws a sample, stratified
+by directory and operator, with the given seed; without it all mutants run.
+
+RESULTS.json keeps the outcome of each mutant, so that an interrupted command
+continues where it stopped. `--rerun` runs the survivors in it again. A mutant
+that computes the same as the original can be listed in `EQUIVALENT` with the
+reason; it then does not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import collections
 import concurrent.futures
 import copy
+import functools
+import itertools
+import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TESTS = {
+PACKAGES = ("rl", "rewards")
+# These files confine untrusted programs; a fault in them could let one out.
+EXCLUDED = ("contain.py", "libc.py")
+# Proofs that a mutant computes the same as the original, by `Mutant.key`.
+EQUIVALENT = ROOT / "tests" / "equivalent_mutants.json"
+TIMEOUT = 300.0  # seconds; a mutant that runs longer counts as noticed
+MAX_TEST_FILES = 8
+# Tests that apply every method or reward, whatever it computes.
+CONTRACTS = ("test_contract.py", "test_contracts.py", "test_null_audit.py")
+# Tests of a module that other modules use more than its own tests do.
+BELONGING = {
+  "rl/transforms/base.py": ("rl/transforms/test_transforms.py",),
+  "rl/transforms/library.py": (
+    "rl/transforms/test_transforms.py",
+    "rl/methods/test_group.py",
+  ),
+  "rl/transforms/filters.py": ("rl/transforms/test_transforms.py",),
+  "rl/advantages.py": (
+    "rl/methods/test_group.py",
+    "rl/methods/test_equalities.py",
+  ),
   "rl/objectives.py": (
     "rl/test_objectives.py",
     "rl/methods/test_pass_at_k_variants.py",
     "rl/test_objectives_scale.py",
   ),
   "rl/credit.py": ("rl/test_credit.py", "rl/methods/test_pure.py"),
-  "rl/advantages.py": (
-    "rl/methods/test_group.py",
-    "rl/methods/test_equalities.py",
-  ),
 }
-OPERATORS = {
-  ast.Add: ast.Sub,
-  ast.Sub: ast.Add,
-  ast.Mult: ast.Div,
-  ast.Div: ast.Mult,
+
+_BINARY = {
+  "sign": {ast.Add: ast.Sub, ast.Sub: ast.Add},
+  "product": {ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult},
 }
-COMPARISONS = {
+_COMPARISONS = {
   ast.Lt: (ast.LtE, ast.Gt),
   ast.LtE: (ast.Lt, ast.GtE),
   ast.Gt: (ast.GtE, ast.Lt),
   ast.GtE: (ast.Gt, ast.LtE),
   ast.Eq: (ast.NotEq,),
   ast.NotEq: (ast.Eq,),
+  ast.Is: (ast.IsNot,),
+  ast.IsNot: (ast.Is,),
 }
-NAMES = {"minimum": "maximum", "maximum": "minimum", "min": "max", "max": "min"}
+_EXTREMES = [
+  ("minimum", "maximum"),
+  ("min", "max"),
+  ("any", "all"),
+  ("argmin", "argmax"),
+  ("cummin", "cummax"),
+  ("floor", "ceil"),
+]
+_OPPOSITES = {a: b for pair in _EXTREMES for a, b in (pair, pair[::-1])}
+# Functions whose first two arguments commute, or are a value and its type.
+_SYMMETRIC = {
+  *("maximum", "minimum", "max", "min", "logaddexp", "allclose", "isinstance"),
+  *("array_equal", "getattr", "hasattr", "cast", "zip", "gcd"),
+}
 
 
 class Mutant(NamedTuple):
-  """One change.
+  """One fault in one file.
 
   Attributes:
-    file: path of the repository.
-    line: where.
+    file: path of the file in the repository.
+    line: number of the changed line.
+    operator: kind of the fault.
     change: "before -> after".
-    code: source of the whole file.
+    key: name of the mutant in a file of results. It has the text of the line in
+      place of its number, so that it stays the same if other lines change.
+    position: position of the changed node in `ast.walk` of the file.
+    number: index of the fault in `_changes` of the node.
   """
 
   file: str
   line: int
+  operator: str
   change: str
-  code: str
+  key: str
+  position: int
+  number: int
+
+  @property
+  def directory(self) -> str:
+    return str(pathlib.PurePath(self.file).parent)
+
+  @property
+  def source(self) -> str:
+    """Source of the whole file with the fault; comments are lost."""
+    tree = ast.parse((ROOT / self.file).read_text())
+    node = next(itertools.islice(ast.walk(tree), self.position, None))
+    _changes(node)[self.number][1]()
+    return ast.unparse(tree)
+
+
+# ------------------------------------------------------------------------------
+# The mutants of a file
+# ------------------------------------------------------------------------------
 
 
 def mutants(file: str) -> Iterator[Mutant]:
-  """Every single change of a file."""
-  tree = ast.parse((ROOT / file).read_text())
-  for place, node in enumerate(ast.walk(tree)):
-    for number in range(len(_changes(node))):
-      changed = copy.deepcopy(tree)
-      target = next(n for i, n in enumerate(ast.walk(changed)) if i == place)
-      before = ast.unparse(target)
-      _changes(target)[number]()
-      after = ast.unparse(target)
-      yield Mutant(
-        file, node.lineno, f"{before} -> {after}", ast.unparse(changed)
+  """Yields every mutant of a file."""
+  source = (ROOT / file).read_text()
+  lines = source.splitlines()
+  count: collections.Counter[str] = collections.Counter()
+  for position, node in _mutable_nodes(ast.parse(source)):
+    for number, (operator, _) in enumerate(_changes(node)):
+      mutated = copy.deepcopy(node)
+      _changes(mutated)[number][1]()
+      before, after = ast.unparse(node), ast.unparse(mutated)
+      if before == after:
+        continue
+      change = f"{_shorten(before)} -> {_shorten(after)}"
+      line = _line_of(node)
+      key = f"{file} | {operator} | {lines[line - 1].strip()} | {change}"
+      count[key] += 1
+      key = f"{key} | {count[key]}"
+      yield Mutant(file, line, operator, change, key, position, number)
+
+
+def _line_of(node: ast.AST) -> int:
+  """Returns the first line of a node; parameters have that of the first one."""
+  first = next(inner for inner in ast.walk(node) if hasattr(inner, "lineno"))
+  return first.lineno
+
+
+def _shorten(text: str) -> str:
+  text = " ".join(text.split())
+  return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _mutable_nodes(tree: ast.AST) -> Iterator[tuple[int, ast.AST]]:
+  """Yields the nodes that may be changed, with their positions in a walk."""
+  skipped: set[int] = set()
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Raise):
+      skipped |= {id(inner) for inner in ast.walk(node)}
+    annotation = getattr(node, "annotation", None)
+    for part in (annotation, getattr(node, "returns", None)):
+      if part is not None:
+        skipped |= {id(inner) for inner in ast.walk(part)}
+    if isinstance(node, ast.JoinedStr):  # text for people
+      skipped |= {id(inner) for inner in ast.walk(node)}
+  for position, node in enumerate(ast.walk(tree)):
+    if id(node) not in skipped:
+      yield position, node
+
+
+def _changes(node: ast.AST) -> list[tuple[str, Callable[[], None]]]:
+  """Returns the faults of a node: the operator, and a function that makes it.
+
+  The function changes the fields of the node in place.
+  """
+  changes: list[tuple[str, Callable[[], None]]] = []
+
+  def add(operator: str, field: str, value: object) -> None:
+    changes.append((operator, lambda: setattr(node, field, value)))
+
+  def replace(operator: str, other: ast.expr) -> None:
+    """Makes `node` a call of the identity, which is the node `other`."""
+    changes.append((operator, lambda: _become(node, other)))
+
+  if isinstance(node, ast.BinOp) and not _has_text(node):
+    for operator, others in _BINARY.items():
+      if type(node.op) in others:
+        add(operator, "op", others[type(node.op)]())
+    if isinstance(node.op, ast.Add | ast.Sub):
+      replace("summand", node.left)
+    if isinstance(node.op, ast.BitAnd | ast.BitOr):
+      replace("mask", node.left)
+  if isinstance(node, ast.UnaryOp):
+    is_number = isinstance(node.operand, ast.Constant)
+    if isinstance(node.op, ast.USub) and not is_number:
+      replace("sign", node.operand)
+    if isinstance(node.op, ast.Invert):
+      replace("mask", node.operand)
+  if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
+    for other in _COMPARISONS[type(node.ops[0])]:
+      add("comparison", "ops", [other(), *node.ops[1:]])
+  if isinstance(node, ast.Attribute) and node.attr in _OPPOSITES:
+    add("extreme", "attr", _OPPOSITES[node.attr])
+  if isinstance(node, ast.Call):
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if isinstance(node.func, ast.Name) and name in _OPPOSITES:
+      add("extreme", "func", ast.Name(_OPPOSITES[name], ast.Load()))
+    arguments = node.args
+    if name == "where" and len(arguments) == 3:
+      replace("mask", arguments[1])
+    if (
+      len(arguments) >= 2
+      and name not in _SYMMETRIC
+      and not any(
+        isinstance(a, ast.Starred | ast.Constant) for a in arguments[:2]
       )
+    ):
+      swapped = [arguments[1], arguments[0], *arguments[2:]]
+      add("argument", "args", swapped)
+  if isinstance(node, ast.Subscript):
+    changes.extend(_index_changes(node))
+  if isinstance(node, ast.arguments):
+    changes.extend(_default_changes(node))
+  # Constants in these places have operators of their own.
+  for field in ("value", "left", "test", "body", "orelse", "operand"):
+    child = getattr(node, field, None)
+    other = _other_constant(child)
+    if other is not None and not isinstance(node, ast.Expr | ast.Subscript):
+      add("constant", field, other)
+  if isinstance(node, ast.BinOp):
+    other = _other_constant(node.right)
+    if other is not None:
+      add("constant", "right", other)
+  for field in ("args", "comparators", "elts"):
+    children = getattr(node, field, None)
+    if not isinstance(children, list):
+      continue
+    for i, child in enumerate(children):
+      other = _other_constant(child)
+      if other is not None:
+        add("constant", field, [*children[:i], other, *children[i + 1 :]])
+  return changes
 
 
-def _changes(node: ast.AST) -> list:
-  """Returns the mutations of a node, each as a function that applies it."""
-  if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-    if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
-      return []
-    other = OPERATORS[type(node.op)]
-    return [lambda: setattr(node, "op", other())]
-  if isinstance(node, ast.Compare) and type(node.ops[0]) in COMPARISONS:
-    return [
-      lambda other=other: node.ops.__setitem__(0, other())
-      for other in COMPARISONS[type(node.ops[0])]
-    ]
+def _has_text(node: ast.BinOp) -> bool:
+  sides = (node.left, node.right)
+  return any(
+    isinstance(side, ast.JoinedStr)
+    or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+    for side in sides
+  )
+
+
+def _become(node: ast.AST, other: ast.expr) -> None:
+  """Turns a node into another one, in every field that refers to it."""
+  node.__class__ = other.__class__
+  node.__dict__ = dict(other.__dict__)
+
+
+def _other_constant(node: ast.AST | None) -> ast.expr | None:
+  """Returns another constant than `node`, or None if it is not a number."""
+  sign = 1
   if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-    return [lambda: setattr(node, "op", ast.UAdd())]
-  if isinstance(node, ast.Attribute) and node.attr in NAMES:
-    return [lambda: setattr(node, "attr", NAMES[node.attr])]
-  return []
+    node, sign = node.operand, -1
+  if not isinstance(node, ast.Constant):
+    return None
+  if isinstance(node.value, bool):
+    return ast.Constant(not node.value)
+  if not isinstance(node.value, int | float):
+    return None
+  value = sign * node.value
+  other = value + 1 if value in (0, 1, -1) else 2 * value
+  return ast.Constant(type(node.value)(other))
 
 
-def is_noticed(mutant: Mutant) -> bool:
-  """Returns whether a test of the mutated file fails."""
-  with tempfile.TemporaryDirectory(prefix="mutant_") as folder:
-    house = pathlib.Path(folder)
-    for path in ROOT.iterdir():
-      if path.name == "rl":
-        shutil.copytree(
-          path, house / "rl", ignore=shutil.ignore_patterns("__pycache__")
+def _index_changes(
+  node: ast.Subscript,
+) -> list[tuple[str, Callable[[], None]]]:
+  """Returns the faults of an index, for each slice or integer in it."""
+  is_tuple = isinstance(node.slice, ast.Tuple)
+  entries = node.slice.elts if is_tuple else [node.slice]
+  changes = []
+  for i, entry in enumerate(entries):
+    other = _other_index(entry)
+    if other is None:
+      continue
+    shifted = [*entries[:i], other, *entries[i + 1 :]]
+    index = ast.Tuple(shifted, ast.Load()) if is_tuple else other
+    changes.append(("index", lambda index=index: setattr(node, "slice", index)))
+  return changes
+
+
+def _other_index(entry: ast.AST) -> ast.expr | None:
+  """Returns a shifted slice or integer; None if the entry is neither.
+
+  [1:] becomes [:-1] and [:-1] becomes [1:], which have the same length. Other
+  bounds, and integers, increase by 1.
+  """
+  if isinstance(entry, ast.Slice):
+    if entry.step is not None:
+      return None
+    if entry.lower is not None and entry.upper is None:
+      text = ast.unparse(entry.lower)
+      return _parse_slice(f":-({text})")
+    if entry.upper is not None and entry.lower is None:
+      text = ast.unparse(entry.upper)
+      if text.startswith("-"):
+        return _parse_slice(f"{text[1:]}:")
+      return _parse_slice(f"1:({text}) + 1")
+    return None
+  value = None
+  if isinstance(entry, ast.Constant) and type(entry.value) is int:
+    value = entry.value
+  if isinstance(entry, ast.UnaryOp) and isinstance(entry.op, ast.USub):
+    inner = entry.operand
+    if isinstance(inner, ast.Constant) and type(inner.value) is int:
+      value = -inner.value
+  if value is None:
+    return None
+  # -1 would become 0, which is another end; -2 is its neighbor.
+  return ast.Constant(-2 if value == -1 else value + 1)
+
+
+def _parse_slice(text: str) -> ast.expr:
+  return ast.parse(f"x[{text}]", mode="eval").body.slice
+
+
+def _default_changes(
+  node: ast.arguments,
+) -> list[tuple[str, Callable[[], None]]]:
+  """Returns the faults of the defaults of a function's parameters."""
+  changes = []
+  for field in ("defaults", "kw_defaults"):
+    values = getattr(node, field)
+    for i, value in enumerate(values):
+      other = _other_constant(value)
+      if other is None:
+        continue
+      changed = [*values[:i], other, *values[i + 1 :]]
+      changes.append(
+        (
+          "default",
+          lambda field=field, changed=changed: setattr(node, field, changed),
         )
+      )
+  return changes
+
+
+# ------------------------------------------------------------------------------
+# The tests of a file
+# ------------------------------------------------------------------------------
+
+
+def tests_of(file: str) -> list[str]:
+  """Returns the test files that belong to a source file.
+
+  These are `tests/FOLDER/test_NAME.py` for `FOLDER/NAME.py`, the files in
+  `BELONGING`, and tests of `rl` and `rewards` that import the module or name
+  it in a string (`methods.get("grpo")`), the smallest first, `MAX_TEST_FILES`
+  in all.
+  """
+  path = pathlib.PurePath(file)
+  mirrored = f"tests/{path.parent}/test_{path.stem}.py"
+  chosen = [mirrored] if (ROOT / mirrored).exists() else []
+  chosen += [f"tests/{name}" for name in BELONGING.get(file, ())]
+  module = ".".join(path.with_suffix("").parts)
+  naming = [
+    test
+    for test, (modules, strings) in _names_in_tests().items()
+    if module in modules or (path.stem in strings and len(path.parts) > 2)
+  ]
+  naming.sort(key=lambda test: (ROOT / test).stat().st_size)
+  return list(dict.fromkeys(chosen + naming))[:MAX_TEST_FILES]
+
+
+@functools.cache
+def _names_in_tests() -> dict[str, tuple[set[str], set[str]]]:
+  """Returns the modules that each test imports, and the names in strings."""
+  names = {}
+  for package in PACKAGES:
+    for path in sorted((ROOT / "tests" / package).rglob("test_*.py")):
+      if path.name in CONTRACTS:
+        continue
+      modules, strings = set(), set()
+      for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+          modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+          modules.add(node.module)
+          modules |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+          strings.add(node.value.partition("(")[0].strip())
+      names[str(path.relative_to(ROOT))] = (modules, strings)
+  return names
+
+
+# ------------------------------------------------------------------------------
+# Running
+# ------------------------------------------------------------------------------
+
+
+def run_mutant(mutant: Mutant, programs: str) -> dict[str, object]:
+  """Runs the tests of a mutant's file; returns the entry for the results.
+
+  Args:
+    mutant: the mutant.
+    programs: folder of compiled programs, which all mutants share.
+  """
+  start, tests = time.monotonic(), tests_of(mutant.file)
+  entry = {
+    "file": mutant.file,
+    "line": mutant.line,
+    "operator": mutant.operator,
+    "change": mutant.change,
+  }
+  if not tests:
+    return {**entry, "outcome": "survived", "tests": 0, "seconds": 0.0}
+  with tempfile.TemporaryDirectory(prefix="mutant_") as folder:
+    repository = pathlib.Path(folder)
+    for path in ROOT.iterdir():
+      if path.name in PACKAGES:
+        shutil.copytree(path, repository / path.name)
       elif not path.name.startswith("."):
-        (house / path.name).symlink_to(path)
-    (house / mutant.file).write_text(mutant.code)
-    tests = [f"tests/{name}" for name in TESTS[mutant.file]]
-    done = subprocess.run(
-      [
-        *(sys.executable, "-m", "pytest", "-x", "-q"),
-        *("-p", "no:cacheprovider"),
-        *tests,
-      ],
-      cwd=house,
-      env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        (repository / path.name).symlink_to(path)
+    (repository / mutant.file).write_text(mutant.source)
+    outcome = _run_tests(repository, tests, programs)
+  seconds = round(time.monotonic() - start, 1)
+  return {**entry, "outcome": outcome, "tests": len(tests), "seconds": seconds}
+
+
+def _run_tests(
+  repository: pathlib.Path, tests: Sequence[str], programs: str
+) -> str:
+  """Returns "noticed" if a test fails in the repository, else "survived"."""
+  command = (
+    *(sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long"),
+    *("-p", "no:cacheprovider", "-p", "no:xdist", *tests),
+  )
+  environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": programs}
+  try:
+    completed = subprocess.run(
+      command,
+      cwd=repository,
+      env=environment,
       capture_output=True,
       text=True,
       check=False,
+      timeout=TIMEOUT,
     )
-  if done.returncode not in (0, 1, 2):
-    raise RuntimeError(done.stdout + done.stderr)
-  return done.returncode != 0
+  except subprocess.TimeoutExpired:
+    return "noticed"
+  # 5: no test was selected.
+  return "survived" if completed.returncode in (0, 5) else "noticed"
+
+
+def draw_sample(
+  population: Sequence[Mutant], number: int, seed: int
+) -> list[Mutant]:
+  """Draws mutants, stratified by directory and operator.
+
+  Every stratum gets its share of `number`, rounded at random such that the sum
+  is `number`.
+  """
+  generator = random.Random(seed)
+  strata = collections.defaultdict(list)
+  for mutant in population:
+    strata[mutant.directory, mutant.operator].append(mutant)
+  # Systematic sampling over the shuffled strata, one after the other.
+  ordered = [
+    mutant
+    for _, group in sorted(strata.items())
+    for mutant in generator.sample(group, len(group))
+  ]
+  step = len(ordered) / min(number, len(ordered))
+  offset = generator.random()
+  return [
+    ordered[int((i + offset) * step)] for i in range(round(len(ordered) / step))
+  ]
+
+
+def source_files() -> list[str]:
+  """Returns the files that have mutants."""
+  return [
+    str(path.relative_to(ROOT))
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if path.name not in EXCLUDED
+  ]
+
+
+def make_table(results: Sequence[dict], by: str) -> str:
+  """Returns a Markdown table of noticed mutants by directory or operator."""
+  groups = collections.defaultdict(list)
+  for entry in results:
+    label = (
+      str(pathlib.PurePath(entry["file"]).parent)
+      if by == "directory"
+      else entry["operator"]
+    )
+    for name in (label, "all"):
+      groups[name].append(entry["outcome"] == "noticed")
+  rows = [f"| {by} | mutants | noticed |", "| --- | --- | --- |"]
+  # "all" comes last.
+  for label, noticed in sorted(
+    groups.items(), key=lambda g: (g[0] == "all", g)
+  ):
+    share = sum(noticed) / len(noticed)
+    rows.append(f"| {label} | {len(noticed)} | {share:.0%} |")
+  return "\n".join(rows)
 
 
 def main() -> int:
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("--jobs", type=int, default=2)
-  parser.add_argument("--only", default="", help="FILE or FILE:LINE")
-  parser.add_argument("--list", action="store_true")
-  parser.add_argument("--limit", type=float, default=0.9)
+  parser.add_argument("results", type=pathlib.Path, help="JSON of the outcomes")
+  parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
+  parser.add_argument("--number", type=int, help="size of the sample")
+  parser.add_argument("--only", default="", help="beginning of a file's path")
+  parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+  parser.add_argument(
+    "--rerun", action="store_true", help="run the survivors again"
+  )
+  parser.add_argument(
+    "--list", action="store_true", help="print the mutants and stop"
+  )
   arguments = parser.parse_args()
-  result = [
+  equivalent = json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
+  population = [
     mutant
-    for file in TESTS
+    for file in source_files()
+    if file.startswith(arguments.only)
     for mutant in mutants(file)
-    if f"{mutant.file}:{mutant.line}".startswith(arguments.only)
   ]
+  chosen = population
+  if arguments.number:
+    chosen = draw_sample(population, arguments.number, arguments.seed)
   if arguments.list:
-    for mutant in result:
-      print(f"{mutant.file}:{mutant.line}: {mutant.change}")
+    for mutant in chosen:
+      print(f"{mutant.file}:{mutant.line}: {mutant.operator}: {mutant.change}")
+    print(f"{len(chosen)} of {len(population)} mutants")
     return 0
-  noticed = 0
-  with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as threads:
-    results = threads.map(is_noticed, result)
-    for done, (mutant, observed) in enumerate(
-      zip(result, results, strict=True), 1
-    ):
-      noticed += observed
-      if not observed:
-        print(f"lives: {mutant.file}:{mutant.line}: {mutant.change}")
-      if done % 10 == 0:
-        print(f"{done} of {len(result)}: {noticed} noticed", flush=True)
-  share = noticed / max(len(result), 1)
-  print(f"{noticed} of {len(result)} mutants are noticed: {share:.1%}")
-  return int(share < arguments.limit)
+  results: dict[str, dict] = {}
+  if arguments.results.exists():
+    results = json.loads(arguments.results.read_text())
+  pending = [
+    mutant
+    for mutant in chosen
+    if mutant.key not in equivalent
+    and (
+      mutant.key not in results
+      or (arguments.rerun and results[mutant.key]["outcome"] == "survived")
+    )
+  ]
+  print(f"{len(pending)} of {len(chosen)} mutants to run", flush=True)
+  with (
+    tempfile.TemporaryDirectory(prefix="programs") as programs,
+    concurrent.futures.ThreadPoolExecutor(arguments.jobs) as threads,
+  ):
+    run = functools.partial(run_mutant, programs=programs)
+    futures = {threads.submit(run, mutant): mutant for mutant in pending}
+    for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
+      mutant, entry = futures[future], future.result()
+      results[mutant.key] = entry
+      arguments.results.write_text(
+        json.dumps(results, indent=1, sort_keys=True)
+      )
+      if entry["outcome"] == "survived":
+        print(
+          f"survived: {mutant.file}:{mutant.line}: {mutant.operator}: "
+          f"{mutant.change}",
+          flush=True,
+        )
+      if count % 20 == 0:
+        print(f"{count} of {len(pending)} done", flush=True)
+  outcomes = [
+    results[mutant.key] for mutant in chosen if mutant.key not in equivalent
+  ]
+  for by in ("directory", "operator"):
+    print(make_table(outcomes, by))
+  left_out = sum(mutant.key in equivalent for mutant in chosen)
+  print(f"{left_out} of {len(chosen)} mutants compute the same as the original")
+  return 0
 
 
 if __name__ == "__main__":

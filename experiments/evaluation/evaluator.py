@@ -49,7 +49,7 @@ def evaluate(
 
   Args:
     task: task whose test problems are used.
-    policy: policy to sample from, as functions of its parameters.
+    policy: the functions of the policy to sample from, which take parameters.
     params: parameters of the policy, under any sharding.
     problems: N, number of test problems.
     samples: S, number of samples per problem.
@@ -66,8 +66,8 @@ def evaluate(
       limit.
     sharding: sharding of the problem axis; None puts the problems on the
       default device.
-    between_batches: function called after each batch. It may raise an
-      exception, which ends the evaluation.
+    between_batches: function called after each batch, which may raise an
+      exception to end the evaluation, for example if the machine is preempted.
     update: function called after each batch with the number of finished
       problems.
 
@@ -198,14 +198,15 @@ def evaluate_once(
 ) -> statistics.Evaluation:
   """Returns the evaluation of a training state, and writes it to a file.
 
-  If the file has an evaluation of the same step, because the run was resumed,
-  that evaluation is returned.
+  If the file already has an evaluation of the same step, because the run was
+  resumed, that evaluation is returned. An evaluation of another step is
+  overwritten. In a run of several processes the folder is shared.
 
   Args:
     e: the experiment.
     state: the training state.
     path: JSON file of the evaluation.
-    between_batches: same as in `evaluate`.
+    between_batches: function called after each batch of problems.
   """
   step = int(state.step)
   is_evaluated = path.exists() and statistics.load(path).step == step
@@ -232,7 +233,7 @@ def _sample_and_score(
   sampling: generation.Sampling,
   sharding: jax.sharding.Sharding | None,
 ) -> dict[str, np.ndarray]:
-  """Returns the results of a batch, by the field of `Evaluation`."""
+  """Returns the arrays of a batch, keyed by the fields of `Evaluation`."""
   device_problems = multihost.place(problems, sharding)
   samples = generate(policy, params, device_problems, key, sampling)
   if task.jittable:
@@ -247,7 +248,8 @@ def _sample_and_score(
   results = multihost.fetch(
     {
       "scores": judged.scores,
-      # None if every sample could be scored.
+      # `judged.scored` is None if every sample could be scored; a verifier may
+      # time out. `fetch` takes no None, but an empty tuple.
       "scored": () if judged.scored is None else judged.scored,
       "correct": judged.correct,
       "answer_ids": judged.answer_ids,
@@ -270,7 +272,8 @@ def generate(
   sampling: generation.Sampling,
 ) -> generation.Samples:
   """Samples completions of the problems, with random numbers by problem id."""
-  keys = generation.prompt_keys(key, 0, problems.ids)  # one per problem
+  # One key per problem; an evaluation always uses step 0.
+  keys = generation.prompt_keys(key, 0, problems.ids)
   return generation.generate(
     policy, params, problems.prompts, problems.prompt_mask, keys, sampling
   )

@@ -1,20 +1,22 @@
 """Countdown: an expression over given numbers that reaches a target.
 
-The task, scored on the device, whose problems have many different solutions, so
-that pass@1 and pass@k differ and a method may raise one and lower the other.
-With count=3 a prompt, a right completion and a wrong one are
+Problems have many different solutions, so that pass@1 and pass@k differ, and a
+method may raise one and lower the other. Completions are scored by jittable
+code on the device. With count=3 a prompt, a right completion and a wrong one
+are
 
   prompt   2 3 4 = d2 d0
   right    2 + 3 * 4 <eos>     operators apply from left to right: 5 * 4 = 20
   wrong    4 + 2 * 3 <eos>     18
 
-The prompt has `count` numbers and the two digits of the target (`d2 d0` is 20).
+The prompt has `count` numbers, `=` and the two digits of the target (`d2 d0` is
+20). A legal expression uses each number once.
 The numbers are 1 to 9 and may repeat. A random expression of them generates the
 target, from 1 to 99; the prompt shows the numbers sorted, because their order
 in this expression would reveal a solution. A problem is held out if
-`(sum n + 3 * sum n^2) % 7 == 0`, where the sums run over its numbers n. No
-training problem therefore has the numbers of a held-out problem. Difficulty
-grows with `count`.
+`(sum n + 3 * sum n^2) % 7 == 0`, where the sums run over its numbers n: about
+one in seven, whatever the order of the numbers, so that no training problem has
+the numbers of a held-out problem. Difficulty grows with `count`.
 
 Shapes: P problems, S samples per problem, L prompt tokens, T completion tokens.
 """
@@ -32,10 +34,10 @@ from rewards.tasks import countdown as rules
 
 Array = jax.Array
 
-COUNTS = range(2, 8)  # with more numbers, ids would leave int32
+COUNTS = range(2, 8)  # with more numbers, problem ids would overflow int32
 LARGEST_TARGET = 99  # two digits
 OPERATOR_RATES = (0.5, 0.3, 0.2)  # probabilities of +, - and *
-REDRAW_RATE = 0.1  # probability that a demonstration redraws an operator
+REDRAW_RATE = 0.1  # probability that an operator of a demonstration is redrawn
 POOL = 8192  # random test problems of which `test` takes the distinct ones
 
 
@@ -44,7 +46,8 @@ def countdown(count: int = 4) -> Task:
 
   A demonstration is the expression that generated the problem, in which each
   operator is drawn anew with probability 0.1. A policy trained on such
-  demonstrations makes errors and samples different expressions. `answer_ids`
+  demonstrations has errors left for RL to mend, and samples different
+  expressions. `answer_ids`
   identify the value of an expression, so the answer of a majority vote is the
   most common value, which may differ from the target.
 
@@ -60,8 +63,8 @@ def countdown(count: int = 4) -> Task:
   if count not in COUNTS:
     nearest = min(COUNTS, key=lambda allowed: abs(allowed - count))
     raise ValueError(
-      f"count={count} is not a number of countdown; allowed: {COUNTS[0]} to "
-      f"{COUNTS[-1]}, the nearest is {nearest}"
+      f"countdown has no problems with count={count} numbers; allowed: "
+      f"{COUNTS[0]} to {COUNTS[-1]}, the nearest is {nearest}"
     )
 
   def train(key: Array, step: Array, n: int) -> Problems:
@@ -69,13 +72,14 @@ def countdown(count: int = 4) -> Task:
 
   def test(n: int) -> Problems:
     pool = _draw(jax.random.key(0), POOL, count, True)
-    # Position of the first of equal problems.
+    # Positions of distinct problems in the pool.
     _, distinct = np.unique(np.asarray(pool.ids), return_index=True)
     if n > distinct.size:
       raise ValueError(
         f"n={n} test problems, but countdown(count={count}) has "
         f"{distinct.size}; ask for 1 to {distinct.size}"
       )
+    # In the order of the pool, so that more problems extend fewer problems.
     positions = np.sort(distinct)[:n]
     return jax.tree.map(lambda leaf: leaf[positions], pool)
 
@@ -135,11 +139,12 @@ def demonstrate(key: Array, problems: Problems) -> tuple[Array, Array]:
 
 def decode(ids: Array) -> str:
   """Returns the text of tokens, such as `2 + 3 * 4 <eos>`, without padding."""
+  # In the order of the token ids in `rewards.tasks.countdown`.
   symbols = ["<pad>", "<eos>", "=", "+", "-", "*"]
   symbols += [str(n) for n in range(1, rules.LARGEST + 1)]
   symbols += [f"d{d}" for d in range(10)]
-  inside = np.trim_zeros(np.asarray(ids))  # PAD is 0
-  return " ".join(symbols[i] for i in inside)
+  ids_without_padding = np.trim_zeros(np.asarray(ids))  # PAD is 0
+  return " ".join(symbols[i] for i in ids_without_padding)
 
 
 def held_out(numbers: Array) -> Array:
@@ -167,7 +172,7 @@ def _draw(key: Array, n: int, count: int, is_test: bool) -> Problems:
     is_test: whether held-out problems are drawn, or training problems.
   """
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
-  # order: [n, count] as drawn; operators: [n, count - 1]
+  # order: [n, count] numbers as drawn; operators: [n, count - 1]
   order, operators = jax.vmap(lambda key: _draw_one(key, count, is_test))(keys)
   numbers = jnp.sort(order, -1)
   target = rules.left_to_right(order, operators)  # [n]
@@ -195,8 +200,8 @@ def _draw_one(key: Array, count: int, is_test: bool) -> tuple[Array, Array]:
   """Draws the numbers and operators of one problem by rejection sampling."""
 
   def propose(attempt: Array) -> tuple[Array, Array, Array]:
-    # One call for numbers and operators: most of the time to compile this loop
-    # is that of the random number generator.
+    # One call draws numbers and operators, because compiling the random number
+    # generator takes most of the time to compile this loop.
     uniform = jax.random.uniform(
       jax.random.fold_in(key, attempt), (2 * count - 1,)
     )
@@ -216,7 +221,7 @@ def _draw_one(key: Array, count: int, is_test: bool) -> tuple[Array, Array]:
 
 
 def _write(numbers: Array, operators: Array) -> tuple[Array, Array]:
-  """Writes expressions as completions.
+  """Encodes expressions as completions.
 
   Args:
     numbers: `[P, count]`, in the order of the expression.

@@ -8,19 +8,20 @@ g_c the policy gradient of component c. The expected primary reward J changes by
   d J(theta') / d phi_c = eta <grad J(theta'), g_c>
 
 The weight of a component whose gradient opposes the primary gradient falls, and
-may become negative. If all primary rewards of the batch are equal, the primary
-gradient is 0 and the weights do not change. One policy gradient per component
-is needed.
+may become negative. With a baseline of their mean, equal primary rewards of a
+batch give a primary gradient of 0, and the weights do not change. One policy
+gradient per component is needed.
 
 No registered reward calls these functions yet.
 
-Usage, with gradients of one batch by component and of the next batch:
+Usage, with `components`, the policy gradients g_c on one batch, and `primary`,
+the policy gradient of the primary reward on the next batch:
   weights = behavior_alignment.next_weights(weights, primary, components)
 
 Source: Gupta et al. 2023, Behavior Alignment via Reward Function Optimization
-(BARFI). Deviation: the paper differentiates the optimum implicitly (with a
-Neumann series) and also learns the discount; this implementation differentiates
-one update and learns only the weights of given components.
+(BARFI). Deviation: the paper differentiates the optimal policy for the weights
+implicitly (with a Neumann series) and also learns the discount; this
+implementation differentiates one update and learns only the weights.
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ class Region:
   """A set of real numbers.
 
   Attributes:
-    parts: disjoint intervals in increasing order, then a set of the points.
+    parts: disjoint intervals in increasing order, then the set of the single
+      points that are in no interval.
   """
 
   parts: tuple[sympy.Set, ...]
@@ -87,7 +88,8 @@ class Relation:
   """An equation or inequality, whose right side is brought to the left.
 
   Attributes:
-    sign: "=", "<", "≤" or "≠", between `difference` and 0.
+    sign: "=", "<", "≤" or "≠", between `difference` and 0. A relation with > or
+      ≥ is stored with its sides exchanged.
     difference: the left side minus the right side.
     value: 2x + 1 for `y = 2x + 1`; None if no side is a single variable.
   """
@@ -129,15 +131,17 @@ def equal(gold: Form, answer: Form) -> bool:
 
 
 def key(form: Form) -> Fraction | str:
-  """Returns a value that equal answers share, from which ids are computed.
+  """Returns the key by which a majority vote groups answers.
 
+  Answers that differ only in their notation have the same key, but not every
+  pair that `equal` accepts does. Units other than % are ignored:
   `Fraction(1, 2)` is the key of 50%, of 0.5 and of 0.5 cm.
   """
   form = _unwrap_singleton(form)
   if isinstance(form, Relation):
     if form.value is None:
-      # 2x = 4 and x = 2 have one key: both are scaled to the value 1 at the
-      # first point where they are not 0.
+      # 2x + y = 4 and 4x + 2y = 8 have the same key: both differences are
+      # divided by their value at the first test point where it is not 0.
       scale = next(
         (value for value in symbolic.values(form.difference) if value), 1
       )

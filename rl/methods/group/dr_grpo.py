@@ -21,7 +21,8 @@ def dr_grpo(clip: float = 0.2, horizon: int | None = None) -> Method:
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     horizon: constant that divides the sum over tokens; None takes T, the padded
-      length of the batch. Another value only rescales the learning rate.
+      number of completion tokens per sample after padding. Another value
+      multiplies the loss by a constant.
   """
   return Method(
     advantage=chain(scores(), center()),
