@@ -85,7 +85,7 @@ def _paper(fn: Callable) -> str:
   )
 
 
-def _reward_functions() -> dict[str, Callable]:
+def reward_functions() -> dict[str, Callable]:
   """Returns the functions that have a row, by "module.function".
 
   They are the array functions (arrays in, reward out), the verifiers, and the
@@ -145,12 +145,12 @@ def _mentions(fn: Callable, name: str) -> bool:
 
 def reward_names() -> list[str]:
   """Returns the names that `reward` accepts, sorted."""
-  return sorted(_reward_functions())
+  return sorted(reward_functions())
 
 
 def reward(name: str) -> Row:
   """Returns the row of a reward function, by its "module.function"."""
-  fn = _reward_functions()[name]
+  fn = reward_functions()[name]
   on_host = fn.__module__.startswith(verifiers.__name__)
   names_in_configs = [
     key
