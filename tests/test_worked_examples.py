@@ -1,6 +1,6 @@
-"""Every method and every reward has a worked example (`helpers.worked_example`).
+"""Every method and every reward has a test marked as a worked example.
 
-The sets below name those that have none yet.
+See `helpers.worked_example`. `WITHOUT` names those that have none yet.
 """
 
 import ast
