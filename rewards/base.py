@@ -49,8 +49,10 @@ def is_right(correct: Array) -> Array:
 
 # Names of views (other texts that the policy can score) that hold the R tokens
 # of the reference answer: `REFERENCE` after each sample's thought, [P, S, R],
-# `BARE_REFERENCE` after the prompt without a thought, [P, 1, R].
+# `BARE_REFERENCE` after the prompt without a thought, [P, 1, R], and
+# `STEP_REFERENCES` after each of the first M steps of each sample, [P, S M, R].
 REFERENCE, BARE_REFERENCE = "reference", "bare_reference"
+STEP_REFERENCES = "step_references"
 
 # Ids of the answers, [P, S]. Equal answers have equal ids; -1 is no answer.
 ANSWERS = scoring.provided("task", "answer_ids")
@@ -66,6 +68,8 @@ LOG_PROBS_ALONE = Need("old", scoring.log_probs, scoring.ALONE)
 REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, REFERENCE)  # [P, S, R]
 # [P, 1, R]
 BARE_REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, BARE_REFERENCE)
+# [P, S M, R]
+STEP_REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, STEP_REFERENCES)
 # Chances of success, estimated by the sampler `prefix_values`: after each step
 # [P, S, K], and after the prompt [P].
 STEP_VALUES = scoring.provided("sampler", "values")

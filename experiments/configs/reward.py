@@ -35,6 +35,8 @@ CLOSENESS = "closeness(count=4)"
 # Sampler with four continuations of every prefix, whose tokens count as sampled
 # tokens.
 CONTINUED = "prefix_values(continuations=4, steps=5)"
+# The same, with continuations that answer at once.
+FORCED = "prefix_values(continuations=4, steps=5, forced=True)"
 # Task -> task whose demonstrations its base policy is trained on.
 _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 
@@ -43,7 +45,8 @@ _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 #   summary  a phrase that describes the reward
 #   terms    rewards by name, in order: a reward with its settings, or the
 #            arguments of `defaults.term`
-#   steps    the reward of steps of reasoning, for methods that read step scores
+#   step_reward  the reward of each step of reasoning, for methods that read
+#                step scores
 #   rule     how terms are combined; default: "sum"
 #   task     default: CHAIN
 #   method   default: GRPO
@@ -142,6 +145,20 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "method": "sum_form",
     "sampler": CONTINUED,
   },
+  "gains_forced": {
+    "family": "steps",
+    "summary": "outcome and progress, by answers forced after each step (MRT)",
+    "step_reward": "gains()",
+    "method": "progress(alpha=1.0)",
+    "sampler": FORCED,
+  },
+  "gains_of_prover": {
+    "family": "steps",
+    "summary": "outcome and progress of a prover, the base's best of 4 (PAV)",
+    "step_reward": "gains(tries=4)",
+    "method": "progress(alpha=3.0, prover='ref')",
+    "sampler": "prefix_values(continuations=4, steps=5, prover='ref')",
+  },
   "gated_process": {
     "family": "mixes",
     "summary": "the verdict, and the mean step score where it is right",
@@ -178,10 +195,10 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "information_gain": {
     "family": "steps",
-    "summary": "information that each step gains about success",
+    "summary": "rise of the true answer's probability by each step (IGPO)",
     "step_reward": "information_gain()",
-    "method": "sum_form",
-    "sampler": CONTINUED,
+    "method": "igpo()",
+    "task": REFERENCE,
   },
   "last_step": {
     "family": "process as outcome",
@@ -230,9 +247,11 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "log_sigmoid": {
     "family": "shapes",
-    "summary": "log sigmoid of closeness",
-    "terms": {"close": "log_sigmoid(reference=0.5)"},
+    "summary": "log sigmoid of closeness, relative to the base policy (LSC)",
+    "terms": {"close": "log_sigmoid(references='sampler/reference_scores')"},
     "task": CLOSENESS,
+    "method": "grpo(beta=0.04)",  # has the base policy as "ref"
+    "sampler": "reference_scores(count=8)",
   },
   "majority": {
     "family": "label-free",
@@ -357,10 +376,10 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "significant_gains": {
     "family": "steps",
-    "summary": "gains of steps that exceed their noise",
+    "summary": "outcome, and gains of steps that exceed their noise (VSRM)",
     "step_reward": "significant_gains()",
-    "method": "sum_form",
-    "sampler": CONTINUED,
+    "method": "progress(alpha=1.0)",
+    "sampler": FORCED,
   },
   "standardized": {
     "family": "shapes",

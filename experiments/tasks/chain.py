@@ -63,7 +63,9 @@ def chain(
       `correct`.
     reference: whether the task has views for the likelihood of the right answer
       r. "reference" has `ANS r EOS` after the tokens of a sample before its
-      first `ANS` or EOS, and "bare_reference" has it after the prompt.
+      first `ANS` or EOS, "bare_reference" has it after the prompt, and
+      "step_references" `[P, S M]` has it after each of the first M = 2 N steps
+      of a sample.
 
   Returns:
     The task, with L = 2 N + 2, T = 8 N + 4, and K = T.
@@ -127,6 +129,20 @@ def chain(
       views["bare_reference"] = _with_answer(
         problems, completions[:, :1, :0], 0 * thought_lengths[:, :1], truth
       )
+      # [P, S, M], number of tokens in the first steps of each thought.
+      step_counts = 1 + jnp.arange(2 * operations)
+      in_first_steps = (steps.ids >= 0)[..., None, :] & (
+        steps.ids[..., None, :] < step_counts[:, None]
+      )
+      first_lengths = jnp.minimum(
+        in_first_steps.sum(-1), thought_lengths[..., None]
+      )
+      views["step_references"] = _with_answer(
+        problems,
+        jnp.repeat(completions, 2 * operations, axis=1),
+        first_lengths.reshape(len(completions), -1),
+        truth,
+      )
     return Judged(
       scores=steps.correct.astype(jnp.float32),
       correct=steps.correct.astype(jnp.int8),
@@ -170,6 +186,7 @@ def chain(
     demonstrate=demonstrate,
     decode=decode,
     gold=gold,
+    answer_cue=(rules.ANSWER,),
   )
 
 

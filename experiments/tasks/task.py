@@ -69,7 +69,9 @@ class Judged:
     views: `{name: Tokens [P, S]}`, other texts whose likelihood the policy
       computes. "reference" has the reference answer after each sample's
       thought; "bare_reference" `[P, 1]` has the reference answer after the
-      prompt, without a thought. The mask is True on the answer's tokens.
+      prompt, without a thought; "step_references" `[P, S M]` has it after the
+      first 1, ..., M steps of each sample. The mask is True on the answer's
+      tokens.
   """
 
   scores: Array
@@ -115,6 +117,8 @@ class Task:
     encode: `(question) -> ids`, the tokens of a prompt with this question. If
       it is None, a prompt is written as `decode` writes it: words with blanks
       between them, each of which is one token.
+    answer_cue: token ids after which a completion states its answer, with which
+      a sampler can force the policy to answer. () if there are none.
   """
 
   name: str
@@ -133,6 +137,7 @@ class Task:
   notes: tuple[str, ...] = ()
   stop_ids: tuple[int, ...] = ()
   encode: Callable[[str], list[int]] | None = None
+  answer_cue: tuple[int, ...] = ()
 
   @property
   def eos_ids(self) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ from rl.sampling import generation, samplers
 SAMPLERS: Mapping[str, Callable[..., samplers.Sampler]] = {
   "greedy": samplers.greedy,
   "prefix_values": prefix_values.prefix_values,
+  "reference_scores": samplers.reference_scores,
 }
 # Name of a schedule -> function of the number of steps, which returns an Optax
 # schedule that falls from 1 to 0. The weight of a reward is

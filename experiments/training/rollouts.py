@@ -77,6 +77,7 @@ def sample_rollout(
   problems: Problems,
   keys: Array,
   step: Array,
+  answer_cue: tuple[int, ...],
 ) -> Rollouts:
   """Samples, scores and assembles a rollout, as a sampler directs.
 
@@ -93,6 +94,7 @@ def sample_rollout(
     problems: P problems.
     keys: `[P]` PRNG keys, one per problem.
     step: `[]` training step.
+    answer_cue: token ids after which a completion states its answer.
   """
 
   # The functions `sample` and `extend` of `samplers.PromptBatch`.
@@ -132,6 +134,7 @@ def sample_rollout(
     temperature=sampling.temperature,
     sample=sample,
     extend=extend,
+    answer_cue=answer_cue,
   )
   return sampler.run(batch, memory)
 
@@ -170,7 +173,7 @@ def make_rollout_fn(
       functools.partial(generation.generate, model),
       functools.partial(task.score, problems),
       *(model, params, state.parameter_sets),
-      *(sampling, problems, keys, state.step),
+      *(sampling, problems, keys, state.step, task.answer_cue),
     )
 
   return rollout_fn
@@ -226,7 +229,7 @@ def make_host_rollout_fn(
     rollout = sample_rollout(
       *(sampler, memory, generate, score),
       *(policy.with_frozen(state.frozen), params, state.parameter_sets),
-      *(sampling, problems, keys, state.step),
+      *(sampling, problems, keys, state.step, task.answer_cue),
     )
     times = {
       STATE_READY: start,
@@ -290,6 +293,7 @@ def abstract_rollout(
       *(sampling, problems),
       generation.prompt_keys(key, 0, jnp.asarray(problems.ids)),
       jnp.zeros((), jnp.int32),
+      task.answer_cue,
     )
 
   return jax.eval_shape(rollout_fn, key, params)

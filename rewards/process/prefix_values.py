@@ -20,7 +20,10 @@ Array = jax.Array
 
 
 def prefix_values(
-  continuations: int = 4, steps: int = 8, prover: str = "policy"
+  continuations: int = 4,
+  steps: int = 8,
+  prover: str = "policy",
+  forced: bool = False,
 ) -> Sampler:
   """Returns a sampler that continues its samples from the end of each step.
 
@@ -30,7 +33,8 @@ def prefix_values(
       `continuations` completions of the prefix with steps 0 to k. For the last
       step of a sample it is the sample's verdict. Steps that do not exist have
       value 0.
-    "sampler/prompt_values"  `[P]`, the mean verdict of the group's samples.
+    "sampler/prompt_values"  `[P]`, the mean verdict of the group's samples; if
+      `forced`, that of `continuations` answers without any reasoning.
     "sampler/tokens"  `[]`, number of tokens of the samples and of the
       continuations, which are up to steps * continuations * T per sample.
 
@@ -48,10 +52,13 @@ def prefix_values(
       the last step of a sample.
     prover: the parameters that continue the prefixes: "policy" for those that
       sample, or the name of a parameter set of the method, such as "ref".
+    forced: whether the answer cue of the task follows each prefix, so that a
+      continuation answers at once, without further steps (MRT, VSRM). A prefix
+      that leaves no space for the cue in T tokens is shortened.
 
   Raises:
     ValueError: a number is below 1; or, when the sampler runs, `prover` is
-      unknown or the task has no steps.
+      unknown, the task has no steps, or `forced` and it has no answer cue.
   """
   for setting, number in (("continuations", continuations), ("steps", steps)):
     if number < 1:
@@ -61,6 +68,8 @@ def prefix_values(
     rollout = samplers.once().run(batch, memory)
     if rollout.step_ids is None:
       raise ValueError(f"{name}: the task has no steps to continue from")
+    if forced and not batch.answer_cue:
+      raise ValueError(f"{name}: the task has no answer cue; use forced=False")
     if prover not in ("policy", *batch.parameter_sets):
       allowed = ["policy", *batch.parameter_sets]
       raise ValueError(
@@ -69,12 +78,30 @@ def prefix_values(
     params = (
       batch.params if prover == "policy" else batch.parameter_sets[prover]
     )
-    prompt_value = _mean_verdict(rollout.correct, rollout.sample_mask)  # [P]
+
+    def extend(prefix: Array, active: Array) -> types.Rollout:
+      """Continues prefixes `[P, S]` of the samples in `active` `[P, S]`."""
+      source = rollout
+      if forced:
+        source, prefix = _append_cue(rollout, prefix, batch.answer_cue)
+      return batch.extend(params, source, prefix, continuations, active)
+
+    tokens = rollout.tokens.lengths.sum()
+    if forced:
+      first = jnp.arange(rollout.scores.shape[1]) == 0  # [S]
+      active = jnp.broadcast_to(first, rollout.scores.shape)
+      answers = extend(jnp.zeros_like(rollout.tokens.lengths), active)
+      verdicts = answers.correct.reshape(*rollout.scores.shape, -1)[:, 0]
+      exists = answers.sample_mask.reshape(*rollout.scores.shape, -1)[:, 0]
+      prompt_value = _mean_verdict(verdicts, exists)  # [P]
+      tokens += answers.extras["sampler/drawn"].sum()
+    else:
+      prompt_value = _mean_verdict(rollout.correct, rollout.sample_mask)  # [P]
     # Value of the longest prefix so far that was continued, [P, S].
     value = jnp.broadcast_to(prompt_value[:, None], rollout.scores.shape)
     num_steps = rollout.step_mask.shape[-1]
     last = rollout.step_ids.max(-1)  # the last step of each sample, [P, S]
-    values, tokens = [], rollout.tokens.lengths.sum()
+    values = []
 
     def with_verdict(k: int, value: Array) -> Array:
       """Replaces the value by the verdict where k is the sample's last step."""
@@ -86,7 +113,7 @@ def prefix_values(
       inside = (rollout.step_ids >= 0) & (rollout.step_ids <= k)
       prefix = jnp.where(inside, 1 + jnp.arange(inside.shape[-1]), 0).max(-1)
       active = rollout.sample_mask & (k < last)  # [P, S]
-      continued = batch.extend(params, rollout, prefix, continuations, active)
+      continued = extend(prefix, active)
       # [P S, continuations]
       valid = continued.sample_mask & active.reshape(-1, 1)
       means = _mean_verdict(continued.correct, valid, value.reshape(-1))
@@ -101,9 +128,32 @@ def prefix_values(
 
   name = (
     f"prefix_values(continuations={continuations}, steps={steps}, "
-    f"prover={prover})"
+    f"prover={prover}" + (", forced=True)" if forced else ")")
   )
   return Sampler(name, run, gives=("sampler/values", "sampler/prompt_values"))
+
+
+def _append_cue(
+  rollout: types.Rollout, prefix_lengths: Array, cue: tuple[int, ...]
+) -> tuple[types.Rollout, Array]:
+  """Writes the answer cue after a prefix of every sample.
+
+  Args:
+    rollout: rollout `[P, S]`.
+    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
+    cue: token ids.
+
+  Returns:
+    The rollout with the changed completions, and the lengths of the prefixes
+    with the cue.
+  """
+  positions = jnp.arange(rollout.completions.shape[-1])  # [T]
+  start = jnp.minimum(prefix_lengths, positions.size - len(cue))[..., None]
+  index = jnp.clip(positions - start, 0, len(cue) - 1)  # [P, S, T]
+  in_cue = (positions >= start) & (positions < start + len(cue))
+  completions = jnp.where(in_cue, jnp.asarray(cue)[index], rollout.completions)
+  tokens = rollout.tokens.replace(completions=completions)
+  return rollout.replace(tokens=tokens), start[..., 0] + len(cue)
 
 
 def _mean_verdict(

@@ -61,14 +61,25 @@ def log_sigmoid_scores(scores: Array, reference: Array) -> Array:
   return jax.nn.log_sigmoid(gap)
 
 
-@transform(takes="none", gives="sample")
+@transform(
+  takes="none",
+  gives="sample",
+  needs=lambda references, **_: {base.parse_need(references)},
+)
 def log_sigmoid(
-  _, rollout: types.Rollout, *, component: str = "", reference: float = 0.0
+  _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
-  """Returns `log_sigmoid_scores` of a component, or of the score if it is "".
+  """Returns `log_sigmoid_scores`, with r_ref the 85th percentile of references.
 
   Args:
+    references: "task/NAME" or "sampler/NAME", array `[P]` or `[P, M]` of the
+      scores of responses of the policy before training; entries that are not
+      finite do not count. The sampler `reference_scores` provides
+      "sampler/reference_scores".
     component: name of the component to shape; "" is the task's score.
-    reference: r_ref, the same for all prompts.
   """
-  return log_sigmoid_scores(base.score(rollout, component), reference)
+  scores = base.score(rollout, component)  # [P, S]
+  values = jnp.asarray(rollout.extras[base.parse_need(references)])
+  values = values.reshape(scores.shape[0], -1)  # [P, M]
+  reference = reference_quantile(values, jnp.isfinite(values))  # [P]
+  return log_sigmoid_scores(scores, reference[:, None])

@@ -68,8 +68,14 @@ def best_of(chance: Array, tries: int) -> Array:
 @transform(
   takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
 )
-def gains(_, rollout: types.Rollout) -> Array:
-  """Returns `step_gains` of the values of the sampler `prefix_values`."""
+def gains(_, rollout: types.Rollout, *, tries: int = 1) -> Array:
+  """Returns `step_gains` of the values of the sampler `prefix_values`.
+
+  Args:
+    tries: n. The values V become `best_of(V, n)`, those of a prover that
+      continues n times and keeps the best. PAV uses 4.
+  """
   before = rollout.extras[base.PROMPT_VALUES][:, None]  # [P, 1]
+  after = rollout.extras[base.STEP_VALUES]  # [P, S, K]
   mask = base.step_scores(rollout)[1]
-  return step_gains(rollout.extras[base.STEP_VALUES], before, mask)
+  return step_gains(best_of(after, tries), best_of(before, tries), mask)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import types
+from rl import masked, scoring, types
 from rl.transforms import transform
 
 Array = jax.Array
@@ -46,21 +46,32 @@ def information_gains(before: Array, mask: Array, outcomes: Array) -> Array:
   return jnp.where(mask, gain, 0.0)
 
 
-def _values_before(rollout: types.Rollout) -> Array:
-  """Returns the chance of success before each step, `[P, S, K]`."""
-  values = rollout.extras[base.STEP_VALUES]  # [P, S, K]
-  first = rollout.extras[base.PROMPT_VALUES][..., None, None]
-  first = jnp.broadcast_to(first, (*values.shape[:2], 1))
-  return jnp.concatenate([first, values[..., :-1]], -1)
+def _answer_probabilities(rollout: types.Rollout, need: scoring.Need) -> Array:
+  """Returns exp of the mean log-prob of the reference answer in each text."""
+  mask = scoring.view_tokens(rollout, need.view).mask
+  return jnp.exp(masked.mean(rollout.extras[need], mask))
 
 
 @transform(
-  takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
+  takes="none",
+  gives="step",
+  needs=(base.BARE_REFERENCE_LOG_PROBS, base.STEP_REFERENCE_LOG_PROBS),
 )
 def information_gain(_, rollout: types.Rollout) -> Array:
-  """Returns `information_gains`, with chances of success as p.
+  """Returns `information_gains` of the policy's probability of the answer.
 
-  They come from the sampler `prefix_values`; the outcome is the task's score.
+  p_0 is the probability of the reference answer after the prompt, and p_k that
+  after the first k steps of a sample, both under the policy at the start of the
+  training step. The task has views with the reference answer after the first M
+  steps; the gain of a later step is 0. The outcome is the task's score.
   """
-  mask = base.step_scores(rollout)[1]
-  return information_gains(_values_before(rollout), mask, rollout.scores)
+  mask = base.step_scores(rollout)[1]  # [P, S, K]
+  p, s, k = mask.shape
+  first = _answer_probabilities(rollout, base.BARE_REFERENCE_LOG_PROBS)
+  first = jnp.broadcast_to(first[..., None], (p, s, 1))  # [P, 1] -> [P, S, 1]
+  after = _answer_probabilities(rollout, base.STEP_REFERENCE_LOG_PROBS)
+  after = after.reshape(p, s, -1)  # [P, S, M]
+  before = jnp.concatenate([first, after], -1)  # [P, S, M + 1]
+  # Entry k of the result is the probability before step k.
+  indices = jnp.minimum(jnp.arange(k), before.shape[-1] - 1)
+  return information_gains(before[..., indices], mask, rollout.scores)

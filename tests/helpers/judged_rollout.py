@@ -24,6 +24,7 @@ SETTINGS = {
   "ensemble": {"members": ("thoughts", "style"), "rule": "worst"},
   "flaw_aware": {"flawed": "thoughts"},
   "flipped_groups": {"probability": 0.5},
+  "log_sigmoid": {"references": "sampler/greedy_scores"},
   "instead_of_nothing": {"phrases": "thoughts"},
   "late_preference": {"references": "sampler/greedy_scores"},
   "novelty_bonus": {"size": 16},

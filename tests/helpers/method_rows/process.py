@@ -5,9 +5,11 @@ from helpers.method_contract import Row
 STEPS = ("step_scores", "correct")
 ROWS = {
   "clip_delta": Row({}, STEPS),
+  "igpo": Row({}, ("step_scores",)),
   "min_form": Row({"verifiable": 0.5}, STEPS),
   "oprl": Row(),
   "prime": Row({"low": 0.0, "high": 1.0}, ("correct",)),
+  "progress": Row({}, ("step_scores", "scores")),
   "pure_openrlhf": Row({"verifiable": 0.5}, STEPS),
   "pure_verl": Row({"verifiable": 0.5}, STEPS),
   "strict_min_form": Row({"verifiable": 0.5}, STEPS),

@@ -4,6 +4,8 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.steps import (
   gains,
@@ -45,3 +47,29 @@ def test_steps_after_the_answer_is_known_gain_nothing():
   after = jnp.array([0.5, 1.0, 1.0, 0.75])
   gain = gains.step_gains(after, 0.25, jnp.ones(4, bool))
   np.testing.assert_allclose(gain, [0.25, 0.5, 0, -0.25], atol=1e-6)
+
+
+@pytest.mark.worked_example("reward:gains", "function:gains.best_of")
+def test_the_binding_has_the_values_of_the_sampler():
+  """V of the prompt 0.2, then 0.5, 0.3 and 0.5, 1; three samples."""
+  rollout = worked_example.rollout(
+    (1, 0, 0),
+    steps=((1, 1), (1, 1), (1,)),
+    extras={
+      "sampler/values": [[[0.5, 0.3], [0.5, 1.0], [0.1, 9.0]]],
+      "sampler/prompt_values": [0.2],
+    },
+  )
+  got = worked_example.reward("gains", rollout)
+  np.testing.assert_allclose(
+    got, [[[0.3, -0.2], [0.3, 0.5], [-0.1, 0.0]]], atol=1e-6
+  )
+  # PAV's prover takes the best of 4: 1 - (1 - V)^4 of .2, .5, .3, 1 and .1.
+  best = {0.2: 0.5904, 0.5: 0.9375, 0.3: 0.7599, 1.0: 1.0, 0.1: 0.3439}
+  wanted = [
+    [best[0.5] - best[0.2], best[0.3] - best[0.5]],
+    [best[0.5] - best[0.2], best[1.0] - best[0.5]],
+    [best[0.1] - best[0.2], 0.0],
+  ]
+  prover = worked_example.reward("gains", rollout, tries=4)
+  np.testing.assert_allclose(prover[0], wanted, atol=1e-4)

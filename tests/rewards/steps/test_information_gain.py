@@ -2,11 +2,15 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
+from rewards import base
 from rewards.steps import information_gain
-from rl import credit
+from rl import credit, types
 
 
+@pytest.mark.worked_example("function:information_gain.information_gains")
 def test_information_gain_s_numbers():
   before = jnp.array([0.1, 0.3, 0.2])
   mask = jnp.ones(3, bool)
@@ -18,3 +22,40 @@ def test_information_gain_s_numbers():
   np.testing.assert_allclose(alone, [0.7, 0, 0], rtol=1e-6)
   idle = information_gain.information_gains(jnp.full(3, 0.4), mask, 0.0)
   np.testing.assert_array_equal(idle, 0)
+
+
+def view(*texts):
+  """Tokens `[1, N, R]`, with the reference answer's mask of each text."""
+  mask = jnp.asarray([texts], bool)
+  zeros = jnp.zeros(mask.shape, jnp.int32)
+  prompts = jnp.zeros((1, 1), jnp.int32)
+  lengths = mask.sum(-1)
+  return types.Tokens(prompts, prompts == 0, zeros, lengths, mask)
+
+
+@pytest.mark.worked_example("reward:information_gain")
+def test_the_binding_has_the_policys_probability_of_the_answer():
+  """p is exp of the mean log-prob of the answer's tokens, per text."""
+  rollout = worked_example.rollout(
+    (0.75, 0.5),
+    steps=((1, 1, 2, 1), (1, 1)),
+    extras={
+      # p_0 = exp((log .1 + log .4) / 2) = .2; the third token is padding.
+      str(base.BARE_REFERENCE_LOG_PROBS): np.log([[[0.1, 0.4, 0.9]]]),
+      # After steps 1 and 2 of both samples: .3, .6 and .5, .05.
+      str(base.STEP_REFERENCE_LOG_PROBS): np.log(
+        [[[0.3, 0.3, 0.9], [0.9, 0.4, 0.9], [0.5, 0.5, 0.5], [0.5, 0.005, 0.9]]]
+      ),
+    },
+    views={
+      "bare_reference": view([1, 1, 0]),
+      "step_references": view([1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 0]),
+    },
+  )
+  got = worked_example.reward("information_gain", rollout)
+  np.testing.assert_allclose(
+    got[0],
+    # Step 3 of sample 0 has no text of its own, and the last step has R.
+    [[0.3 - 0.2, 0.6 - 0.3, 0.0, 0.75], [0.5 - 0.2, 0.5, 0, 0]],
+    atol=1e-6,
+  )
