@@ -126,7 +126,7 @@ MOVED = {
   "gates.posterior": "posterior.posterior_scores",
   "hybrid.stratified": "stratified.stratified_scores",
   "hybrid.trusted": "trusted.trusted_scores",
-  "inputs.present": "base.zero_masked",
+  "inputs.present": "base.zero_outside",
   "labelfree.cluster_share": "cluster_share.cluster_share_scores",
   "labelfree.co_reward": "co_reward.co_reward_scores",
   "labelfree.majority": "majority.majority_scores",
@@ -233,7 +233,8 @@ def recorded_config_key(key: str) -> str:
   base, bare_key = ("base.", key[5:]) if key.startswith("base.") else ("", key)
   for present, recorded in CONFIG_KEYS.items():
     if f"{bare_key}.".startswith(f"{present}."):
-      return base + recorded + bare_key[len(present) :]
+      rest = bare_key[len(present) :].replace(".schedule_steps", ".over")
+      return base + recorded + rest
   return key
 
 
