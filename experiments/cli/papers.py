@@ -113,6 +113,10 @@ def rows() -> list[dict[str, str]]:
 
 
 def _row(paper: str, kind: str, name: str, command: str) -> dict[str, str]:
+  """Returns a row; a config of `reward.py` for the paper gives its command."""
+  for config, entry in reward_configs.ENTRIES.items():
+    if entry.get("paper", "no paper") in paper:
+      command = _run_command("reward", config, config)
   return {"paper": paper, "kind": kind, "name": name, "command": command}
 
 
@@ -193,7 +197,7 @@ def _reward_command(reward: str) -> str:
 def _rewards_of(name: str) -> set[str]:
   """Returns the names of the rewards that a config of `reward.py` uses."""
   entry = reward_configs.ENTRIES[name]
-  calls = [entry.get("steps", "")]
+  calls = [entry.get("step_reward", "")]
   for term in entry.get("terms", {}).values():
     calls.append(term if isinstance(term, str) else term["reward"])
   return {spec.parse(call)[0] for call in calls if call}

@@ -51,6 +51,8 @@ _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 #   task     default: CHAIN
 #   method   default: GRPO
 #   sampler  default: that of the method
+#   paper    part of the `Source` line of the paper that the config realises,
+#            for `python -m experiments.catalogue papers`
 ENTRIES: dict[str, dict[str, Any]] = {
   "adaptive_token_price": {
     "family": "length",
@@ -150,6 +152,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "outcome and progress, by answers forced after each step (MRT)",
     "step_reward": "gains()",
     "method": "progress(alpha=1.0)",
+    "paper": "(MRT)",
     "sampler": FORCED,
   },
   "gains_of_prover": {
@@ -157,6 +160,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "outcome and progress of a prover, the base's best of 4 (PAV)",
     "step_reward": "gains(tries=4)",
     "method": "progress(alpha=3.0, prover='ref')",
+    "paper": "(PAV)",
     "sampler": "prefix_values(continuations=4, steps=5, prover='ref')",
   },
   "gated_process": {
@@ -197,6 +201,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "steps",
     "summary": "rise of the true answer's probability by each step (IGPO)",
     "step_reward": "information_gain()",
+    "paper": "(IGPO)",
     "method": "igpo()",
     "task": REFERENCE,
   },
@@ -378,6 +383,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "steps",
     "summary": "outcome, and gains of steps that exceed their noise (VSRM)",
     "step_reward": "significant_gains()",
+    "paper": "(VSRM)",
     "method": "progress(alpha=1.0)",
     "sampler": FORCED,
   },

@@ -42,8 +42,8 @@ def prefix_values(
   unknown, its value is that of the step before (of the prompt, for step 0); if
   all verdicts of a group are unknown, the value of the prompt is 0.
 
-  Source: Wang et al. 2024, Math-Shepherd; Setlur et al. 2025, Rewarding
-  Progress, whose prover policy is `prover`.
+  Source: Wang et al. 2024, Math-Shepherd; Setlur et al. 2024,
+  Rewarding Progress (PAV), whose prover policy is `prover`.
 
   Args:
     continuations: number of continuations of each prefix.

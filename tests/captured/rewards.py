@@ -66,7 +66,7 @@ REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
   "instead_of_nothing": ({"phrases": "thoughts"}, {"weight": 0.5}),
   "late_preference": ({"references": GREEDY}, {"of": "style"}),
   "length_charge": ({"free": 4}, {"free": 5, "price": 0.5}),
-  "log_sigmoid": ({}, {"of": "style", "reference": 0.5}),
+  "log_sigmoid": ({"references": GREEDY}, {"component": "style"}),
   "majority": ({}, {"threshold": 0.6}),
   "min_max": ({}, {"of": "style"}),
   "negative_entropy": ({}, {"unanswered": -3.0}),
@@ -223,7 +223,10 @@ def _learned() -> dict[str, Any]:
   for name, reward in (
     ("grpo", mix(rewards, terms)),
     ("sum_form", mix({}, (), "sum", steps)),
-    ("grpo", mix({"log": get("log_sigmoid")}, (Term("log"),))),
+    (
+      "grpo",
+      mix({"log": get("log_sigmoid", references=GREEDY)}, (Term("log"),)),
+    ),
   ):
     method = dataclasses.replace(library.get(name), reward=reward)
     for case in ("plain", "nan_score"):

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards import combine
 from rewards.combine import Term
@@ -25,6 +27,10 @@ def test_log_sigmoids_add_up_to_an_and():
 REFERENCES = jnp.array([0.0, 1.0, 2.0])
 
 
+@pytest.mark.worked_example(
+  "function:log_sigmoid.log_sigmoid_scores",
+  "function:log_sigmoid.reference_quantile",
+)
 def test_log_sigmoid_s_numbers():
   quantile = log_sigmoid.reference_quantile(REFERENCES)
   np.testing.assert_allclose(quantile, 1.846244, rtol=1e-6)
@@ -50,3 +56,28 @@ def test_the_gradient_of_log_sigmoid_fades_above_and_stays_below():
   np.testing.assert_allclose(slope(-60.0), 1, rtol=1e-6)
   assert slope(60.0) < 1e-20
   assert np.isfinite(log_sigmoid.log_sigmoid_scores(-1e4, 0.0))
+
+
+@pytest.mark.worked_example("reward:log_sigmoid")
+def test_the_binding_reads_the_scores_of_reference_samples():
+  """References 0, 1, 2 of prompt 0, and 3 alone of prompt 1."""
+  rollout = worked_example.rollout(
+    [[1.0, 2.0], [3.0, 2.5]],
+    extras={"sampler/reference_scores": [[0, 1, 2], [3, np.nan, np.nan]]},
+    components={"style": [[0.5, 0.0], [0.0, 0.0]]},
+  )
+  got = worked_example.reward(
+    "log_sigmoid", rollout, references="sampler/reference_scores"
+  )
+  # r_ref = 1 + 1.0364 sqrt(2 / 3), and 3.
+  gaps = [[1 - 1.846244, 2 - 1.846244], [0.0, -0.5]]
+  wanted = -np.log1p(np.exp(-np.array(gaps)))
+  np.testing.assert_allclose(got, wanted, rtol=1e-5)
+  style = worked_example.reward(
+    *("log_sigmoid", rollout),
+    references="sampler/reference_scores",
+    component="style",
+  )
+  np.testing.assert_allclose(
+    style[0, 0], -np.log1p(np.exp(1.846244 - 0.5)), rtol=1e-5
+  )
