@@ -77,7 +77,7 @@ def conditional(
 
 def canon(
   metric: str = "entropy",
-  mu: float | None = 1.0,
+  mu: float | None = 0.5,
   alpha: float = 1.0,
   low: float = 0.2,
   high: float = 0.28,
@@ -88,8 +88,8 @@ def canon(
   R_i [P, S] is the score of sample i. Its group is cut into two halves, the low
   and the high one, by a metric. mu = 1, the default of the released code,
   compares the halves with each other; mu = 0 compares the samples within each
-  half; mu = 1/2 is the advantage of `dr_grpo` if the group has an even size and
-  alpha = 1. The loss is PPO-clip, summed over tokens and divided by samples x
+  half; mu = 1/2, the default of the paper, is the advantage of `dr_grpo` if the
+  group has an even size and alpha = 1. The loss is PPO-clip, summed over tokens and divided by samples x
   horizon.
   Left out: the released code can also let mu follow a cosine with restarts.
   Source: Chen et al. 2025, Conditional Advantage Estimation (CANON).

@@ -50,7 +50,8 @@ def pairwise_surrogate(
     value = 2 * jnp.minimum(gain * rho[..., None], gain * clipped)
   else:
     rho_pair = jax.lax.stop_gradient(rho[..., :, None] * rho[..., None, :])
-    in_range = (rho_pair >= 1 - clip) & (rho_pair <= 1 + clip)
+    # PPO's rule: only a step that leads further out of the range is clipped.
+    in_range = jnp.where(gain > 0, rho_pair <= 1 + clip, rho_pair >= 1 - clip)
     weight = jnp.where(in_range, rho_pair, 0.0)
     value = weight * gain * pairwise.differences(log_ratio)
   valid = pairwise.pairs(pairwise.members(rollout))
@@ -64,8 +65,9 @@ def p3o(
 
     A         (r_1 - r_2) / 2, r = R - beta log(pi_old / pi_ref) of a sample
     separate  min(A rho_1, A clip(rho_1)) + min(-A rho_2, -A clip(rho_2))
-    joint     A sg[rho_1 rho_2] (log pi_1 - log pi_2), 0 where the product of
-              the ratios is outside [1 - clip, 1 + clip]
+    joint     A sg[rho_1 rho_2] (log pi_1 - log pi_2), 0 if A > 0 and the
+              product of the ratios is above 1 + clip, or A < 0 and it is below
+              1 - clip
 
   1 and 2 are the samples of a pair of one group. R [P, S] is the score of a
   sample, rho [P, S] the importance ratio pi / pi_old of a whole sample,
@@ -74,9 +76,10 @@ def p3o(
   the gradient. The objective is averaged over all pairs of a group, then over
   groups. At pi = pi_old its gradient is that of `rloo` on the two samples;
   adding a function of the prompt to R changes nothing.
-  Open: the default of beta is a guess. In "joint", a pair whose product of
-  ratios is outside the range has no gradient for either sample, because the
-  product does not tell which of them moved.
+  Open: the default of beta is a guess. In "joint", exchanging 1 and 2 changes
+  the sign of A but not the product. Here every pair counts in both orders, as
+  it does on average if the order is random; outside the range one order is
+  clipped, so that the gradient of the pair is halved.
   Source: Wu et al. 2023, Pairwise Proximal Policy Optimization.
 
   Args:

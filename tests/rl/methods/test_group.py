@@ -290,9 +290,9 @@ def test_canon_discounts_the_low_entropy_or_the_long_half():
   """With alpha < 1 the discounted half has less advantage; all are right."""
   extras = {"old/entropy": tokens([[0.1, 0.2, 0.3, 0.4]])}
   rollout = groups([1, 1, 1, 1], [1, 2, 3, 4], **extras)
-  got = advantage("canon", rollout, alpha=0.9)
+  got = advantage("canon", rollout, mu=1.0, alpha=0.9)
   np.testing.assert_allclose(got, [[-0.1, -0.1, 0.1, 0.1]], atol=1e-6)
-  got = advantage("canon", rollout, metric="length", alpha=0.9)
+  got = advantage("canon", rollout, metric="length", mu=1.0, alpha=0.9)
   np.testing.assert_allclose(got, [[0.1, 0.1, -0.1, -0.1]], atol=1e-6)
   assert not advantage("canon", rollout).any()
 

@@ -131,14 +131,21 @@ def test_p3o_of_all_pairs_is_rloo_and_blind_to_a_constant(clipping):
 
 
 def test_p3o_clips_each_ratio_or_their_product():
-  """The better sample is 1.3 times as likely: it is clipped, or the pair is."""
+  """The better sample is 1.3 times as likely: it is clipped, or the pair is.
+
+  The product 1.3 clips the pair in the order in which A is positive, and 1 / 1.3
+  in the other order; the mean over both orders is half of the slope.
+  """
   moved = jnp.log(jnp.array([1.3, 1.0]))
   rollout = group([1.0, 0.0])
   _, separate = slope(methods.get("p3o"), rollout, moved)
   np.testing.assert_allclose(separate, [0, 0.5], atol=1e-6)
   joint = methods.get("p3o", clipping="joint")
-  for away in (moved, -moved):
-    assert not slope(joint, rollout, away)[1].any()
+  for away, product in ((moved, 1.3), (-moved, 1 / 1.3)):
+    half = 0.5 * product / 2
+    np.testing.assert_allclose(
+      slope(joint, rollout, away)[1], [-half, half], atol=1e-6
+    )
   back = jnp.log(jnp.array([1.3, 1 / 1.3]))  # the product is 1 again
   np.testing.assert_allclose(
     slope(joint, rollout, back)[1], [-0.5, 0.5], atol=1e-6
