@@ -89,8 +89,8 @@ def canon(
   and the high one, by a metric. mu = 1, the default of the released code,
   compares the halves with each other; mu = 0 compares the samples within each
   half; mu = 1/2, the default of the paper, is the advantage of `dr_grpo` if the
-  group has an even size and alpha = 1. The loss is PPO-clip, summed over tokens and divided by samples x
-  horizon.
+  group has an even size and alpha = 1. The loss is PPO-clip, summed over tokens
+  and divided by samples x horizon.
   Left out: the released code can also let mu follow a cosine with restarts.
   Source: Chen et al. 2025, Conditional Advantage Estimation (CANON).
 

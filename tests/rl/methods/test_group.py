@@ -300,7 +300,7 @@ def test_canon_discounts_the_low_entropy_or_the_long_half():
 def test_canon_puts_the_middle_of_an_odd_group_above():
   """Scores 1, 0, 0 by increasing entropy: only the first is in the low half."""
   extras = {"old/entropy": tokens([[0.1, 0.2, 0.3]])}
-  got = advantage("canon", groups([1, 0, 0], **extras))
+  got = advantage("canon", groups([1, 0, 0], **extras), mu=1.0)
   np.testing.assert_allclose(got, [[1, -1, -1]], atol=1e-6)
 
 

@@ -133,8 +133,8 @@ def test_p3o_of_all_pairs_is_rloo_and_blind_to_a_constant(clipping):
 def test_p3o_clips_each_ratio_or_their_product():
   """The better sample is 1.3 times as likely: it is clipped, or the pair is.
 
-  The product 1.3 clips the pair in the order in which A is positive, and 1 / 1.3
-  in the other order; the mean over both orders is half of the slope.
+  The product 1.3 clips the pair in the order in which A is positive, and
+  1 / 1.3 in the other order; the mean over both orders is half of the slope.
   """
   moved = jnp.log(jnp.array([1.3, 1.0]))
   rollout = group([1.0, 0.0])
