@@ -75,7 +75,7 @@ def test_a_text_prompt_takes_the_tasks_template(tmp_path):
 @pytest.mark.parametrize(
   ("words", "says"),
   [
-    ((), "name either --workdir"),
+    ((), "expected exactly one of --workdir"),
     (("--policy", "x"), "--policy needs a --task"),
     (("--workdir", "nowhere"), "nowhere holds no run"),
     (("--prompt", "2 3 4 5 6 7 8 9 = d1 d2"), "have 1 to"),
