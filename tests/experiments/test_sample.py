@@ -62,7 +62,7 @@ def test_a_text_prompt_takes_the_tasks_template(tmp_path):
   template = "{% for m in messages %}<{{ m.content }}>{% endfor %}"
   small_chat.write(tmp_path / "tokenizer", template=template)
   task = tasks.get(
-    "jsonl", path=str(path), tokenizer=str(tmp_path / "tokenizer")
+    "jsonl", file=str(path), tokenizer=str(tmp_path / "tokenizer")
   )
   shown = task.train(jax.random.key(0), 0, 1)
   requested = [
