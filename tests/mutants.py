@@ -466,7 +466,7 @@ def _run_tests(
   """Returns "noticed" if a test fails in the repository, else "survived"."""
   command = (
     *(sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long"),
-    *("-p", "no:cacheprovider", "-p", "no:xdist", *tests),
+    *("-p", "no:cacheprovider", "-p", "no:randomly", *tests),
   )
   environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": programs}
   try:
