@@ -7,8 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from helpers import worked_example
 
+from helpers import worked_example
 from rl import types
 
 NAN = np.nan
@@ -35,15 +35,19 @@ def _tokens(probabilities: Any, completions: Any = None) -> types.Tokens:
   )
 
 
-def rollout(completions: Any = None, **fields: Any) -> types.Rollout:
+def rollout(
+  completions: Any = None, lengths: Any = None, **fields: Any
+) -> types.Rollout:
   """Makes the rollout.
 
   Args:
     completions: `[P, S, R]`, the reference's tokens; None: 0.
+    lengths: numbers of tokens of the samples; None: one token.
     **fields: further fields of the rollout.
   """
   return worked_example.rollout(
     np.zeros(4),
+    lengths,
     sample_mask=jnp.array([[True, True, True, False]]),
     views={
       "reference": _tokens(PROBABILITIES, completions),

@@ -1,11 +1,9 @@
 """Tests of `rewards.likelihood.debiased_probability`."""
 
-from helpers import reference_views
-import pytest
-from helpers import worked_example
-
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import reference_views, worked_example
 
 from rewards.likelihood import (
   debiased_probability,

@@ -1,9 +1,8 @@
 """Tests of `rewards.likelihood.followup_likelihood`."""
 
-import pytest
-
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.likelihood import followup_likelihood
 
@@ -34,16 +33,20 @@ def test_a_model_that_does_not_read_the_answer_gives_a_constant():
 def test_followups_of_three_aspects_by_hand():
   """Means -3 against -3.5, -2 against -3, and an aspect without negatives."""
   nan = np.nan
-  positive = np.array([
-    [[-1, -3], [-4, nan]],  # -2 and -4
-    [[-2, nan], [nan, nan]],  # -2
-    [[-9, nan], [nan, nan]],
-  ])
-  negative = np.array([
-    [[-5, -6, -7], [-1, nan, nan]],  # -6 and -1
-    [[-2.5, -3.5, nan], [nan] * 3],  # -3
-    [[nan] * 3] * 2,
-  ])
+  positive = np.array(
+    [
+      [[-1, -3], [-4, nan]],  # -2 and -4
+      [[-2, nan], [nan, nan]],  # -2
+      [[-9, nan], [nan, nan]],
+    ]
+  )
+  negative = np.array(
+    [
+      [[-5, -6, -7], [-1, nan, nan]],  # -6 and -1
+      [[-2.5, -3.5, nan], [nan] * 3],  # -3
+      [[nan] * 3] * 2,
+    ]
+  )
   value = followup_likelihood.followup_likelihood(
     positive, ~np.isnan(positive), negative, ~np.isnan(negative)
   )

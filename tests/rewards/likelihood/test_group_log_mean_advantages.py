@@ -1,11 +1,9 @@
 """Tests of `rewards.likelihood.group_log_mean_advantages`."""
 
-from helpers import reference_views
-import pytest
-from helpers import worked_example
-
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import reference_views, worked_example
 
 from rewards.likelihood import group_log_mean_advantages, reference_probability
 
@@ -47,9 +45,7 @@ def test_probabilities_of_three_of_four_thoughts():
   expected = [[*np.log(0.59 / 3 / others), 0]]
   value = worked_example.reward("group_log_mean_advantages", rollout)
   np.testing.assert_allclose(value, expected, rtol=1e-4)
-  value = group_log_mean_advantages.log_mean_advantages(
-    log_probs, mask, exists
-  )
+  value = group_log_mean_advantages.log_mean_advantages(log_probs, mask, exists)
   np.testing.assert_allclose(value, expected, rtol=1e-4)
   # The only sample of a group has no advantage, and no samples the log-mean 0.
   one, none = jnp.arange(4) == 1, jnp.zeros(4, bool)

@@ -1,11 +1,9 @@
 """Tests of `rewards.likelihood.reference_probability`."""
 
-from helpers import reference_views
-from helpers import worked_example
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import reference_views, worked_example
 
 from rewards.likelihood import group_log_mean_advantages, reference_probability
 

@@ -1,10 +1,9 @@
 """Tests of `rewards.likelihood.t_reg`."""
 
-import pytest
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.likelihood import t_reg
 

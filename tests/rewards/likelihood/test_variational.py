@@ -1,7 +1,5 @@
 """Tests of `rewards.likelihood.variational`."""
 
-
-
 import jax
 import jax.numpy as jnp
 import numpy as np

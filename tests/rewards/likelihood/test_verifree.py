@@ -1,12 +1,11 @@
 """Tests of `rewards.likelihood.verifree`."""
 
-import pytest
-
 import itertools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.likelihood import (
   verifree,
