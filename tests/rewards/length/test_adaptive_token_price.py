@@ -64,6 +64,10 @@ def test_price_of_two_training_steps():
   np.testing.assert_allclose(price, 0.0015, rtol=1e-5)
   unknown = rollout.replace(correct=jnp.full((2, 3), -1))
   np.testing.assert_array_equal(t.apply(None, unknown, price)[1], price)
+  # A single verdict: 1 right of 1.
+  single = unknown.replace(correct=unknown.correct.at[0, 1].set(1))
+  raised = t.apply(None, single, price)[1]
+  np.testing.assert_allclose(raised, 0.002, rtol=1e-5)
   t = rewards.get("adaptive_token_price", price=0.01, reference=1, rate=0.02)
   value, price = t.apply(None, rollout, t.init())
   np.testing.assert_allclose(value[0], [0, -1.5, -3], atol=1e-6)

@@ -85,12 +85,13 @@ def test_lengths_among_the_right_answers():
     jnp.array([1, 1, 0, 1]), jnp.array([1, 3, 20, 8])
   )
   np.testing.assert_allclose(value, [a, b, 0, c], atol=1e-6)
-  # alpha 0.6, and equal lengths: z = 0.
+  # alpha 0.6; z = -1 and 1 for 3 and 4 tokens; z = 0 for equal lengths.
   value = worked_example.reward("relative_length", rollout, alpha=0.6)
   np.testing.assert_allclose(value[0, 3], 1 - 0.6 / (1 + np.exp(-z[2])))
-  equal = worked_example.rollout([1, 1], [6, 6])
-  value = worked_example.reward("relative_length", equal)
-  np.testing.assert_allclose(value, [[0.9, 0.9]], rtol=1e-6)
+  pairs = worked_example.rollout(np.ones((2, 2)), [[3, 4], [6, 6]])
+  value = worked_example.reward("relative_length", pairs)
+  expected = [[1 - 0.2 / (1 + np.e), 1 - 0.2 / (1 + 1 / np.e)], [0.9, 0.9]]
+  np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
 @pytest.mark.worked_example(
@@ -107,6 +108,15 @@ def test_charge_on_the_easiest_fifth_of_prompts():
   )
   easy = relative_length.easiest(rollout.correct, valid=exists)
   np.testing.assert_array_equal(easy, [False, False, True, False, False])
+  # Two batches of prompts; a prompt without samples; a tenth of 30 is 3.
+  two = jnp.array([[[1], [0], [1]], [[0], [0], [1]]])
+  easy = relative_length.easiest(two, 0.3)
+  np.testing.assert_array_equal(easy, [[1, 0, 0], [0, 0, 1]])
+  easy = relative_length.easiest(
+    jnp.zeros((2, 1)), 1.0, jnp.array([[False], [True]])
+  )
+  np.testing.assert_array_equal(easy, [False, True])
+  assert relative_length.easiest(jnp.ones((30, 1)), 0.1).sum() == 3
   # Lengths 2 and 6 have z = -1 and 1: 1 - 0.2 sigmoid(z). Others: verdicts.
   low, high = 1 / (1 + np.e), 1 / (1 + 1 / np.e)
   verdicts = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 0], [0, 1, 0], [0] * 3])
