@@ -65,15 +65,15 @@ def test_an_anchor_that_votes_is_the_majority():
   "function:votes.answer_entropy",
 )
 def test_votes_of_five_of_eight_samples():
-  """Of five samples two answer 7, one each 2 and 5, and one nothing."""
-  answers = jnp.array([2, 7, -1, 7, 5, 2, 2, -1])
+  """Of five samples two answer 0, one each 2 and 5, and one nothing."""
+  answers = jnp.array([2, 0, -1, 0, 5, 2, 2, -1])
   exists = jnp.arange(8) < 5
   # Votes over the 5 samples of the group.
   shares = votes_rewards.answer_shares(answers, exists)
   expected = [0.2, 0.4, 0, 0.4, 0.2, 0, 0, 0]
   np.testing.assert_allclose(shares, expected, rtol=1e-6)
   vote = votes_rewards.vote(answers, exists)
-  np.testing.assert_allclose(vote, [7, 0.4], rtol=1e-6)
+  np.testing.assert_allclose(vote, [0, 0.4], rtol=1e-6)
   np.testing.assert_allclose(votes_rewards.vote(answers), [2, 3 / 8])
   # Of equally common answers the first; no answer is -1, with share 0.
   ties = jnp.array([[9, 4, 4, 9], [-1, -1, -1, -1]])

@@ -52,13 +52,15 @@ def test_mean_divergences_by_hand():
 @pytest.mark.worked_example("function:self_certainty.borda_votes")
 def test_borda_votes_with_the_power_of_the_paper():
   """Three of six vote, with the square roots of 3/3, 2/3 and 1/3."""
-  sure = jnp.array([0.9, 0.2, 0.5, 7.0, jnp.nan, -jnp.inf])
-  answers = jnp.array([3, 3, 5, -1, 5, 5])
-  votes = self_certainty.borda_votes(sure, answers, valid=jnp.arange(6) != 4)
-  # ((n - rank) / n)^0.5: ranks 0 and 2 answer 3, and rank 1 answers 5. The
+  sure = jnp.array([[0.9, 0.2, 0.5, 7.0, jnp.nan, -jnp.inf]] * 2)
+  answers = jnp.array([[0, 0, 5, -1, 5, 5]] * 2)
+  votes = self_certainty.borda_votes(
+    sure, answers, valid=jnp.array([[1, 1, 1, 1, 0, 1]] * 2) > 0
+  )
+  # ((n - rank) / n)^0.5: ranks 0 and 2 answer 0, and rank 1 answers 5. The
   # last sample does not vote, but its answer has votes.
-  three, five = 1 + (1 / 3) ** 0.5, (2 / 3) ** 0.5
-  expected = [three, three, five, 0, 0, five]
+  zero, five = 1 + (1 / 3) ** 0.5, (2 / 3) ** 0.5
+  expected = [[zero, zero, five, 0, 0, five]] * 2
   np.testing.assert_allclose(votes, expected, rtol=1e-6)
   # Of equally sure samples the first has the higher rank.
   votes = self_certainty.borda_votes(

@@ -28,6 +28,7 @@ def test_bingo_s_bounds():
   assert (significant_tokens.reward(0, dull, telling, 10, 10) <= 0).all()
 
 
+@pytest.mark.worked_example("function:significant_tokens.reward")
 def test_bingo_without_a_reference_and_its_weakness():
   """A count of 0 pays a right answer in full: the rule of the code."""
   for counts in ([0, 5, 5, 5], [5, 5, 0, 5], [5, 5, 5, 0]):
@@ -84,8 +85,11 @@ def test_counts_and_reward_by_hand():
   mask = jnp.array([True, True, True, True, False])
   counts = significant_tokens.counts(scores, mask)
   np.testing.assert_array_equal(counts, [2, 2])
-  counts = significant_tokens.counts(scores, mask, 0.2)
-  np.testing.assert_array_equal(counts, [1, 3])
+  # Two texts, and the threshold 0.2.
+  counts = significant_tokens.counts(
+    jnp.stack([scores, -scores]), jnp.stack([mask, mask]), 0.2
+  )
+  np.testing.assert_array_equal(counts, [[1, 1], [3, 3]])
   # right: 1 + 5 cos(min(u, pi / 2));
   # wrong: min(0, 2 (cos(min(u, pi / 2)) - 1) + 5 v / (pi / 2) - 5).
   correct = jnp.array([1, 0, 1, 0, 0, -1])

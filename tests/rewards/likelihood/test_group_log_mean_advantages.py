@@ -53,6 +53,8 @@ def test_probabilities_of_three_of_four_thoughts():
     log_probs[0], mask[0], one
   )
   np.testing.assert_array_equal(value, 0)
+  value = group_log_mean_advantages.group_log_mean(log_probs[0], mask[0], one)
+  np.testing.assert_allclose(value, np.log(0.2), rtol=1e-5)
   assert (
     group_log_mean_advantages.group_log_mean(log_probs[0], mask[0], none) == 0
   )

@@ -53,6 +53,7 @@ def test_fidelity_prefers_the_right_order_and_a_constant_is_in_between():
   np.testing.assert_array_equal(alone, 0)
 
 
+@pytest.mark.worked_example("function:fidelity.fidelity")
 def test_fidelity_reads_only_what_exists():
   """Means 2 and 5, variances 2 and 1/2; a sample and a prompt are missing."""
   nan = np.nan
