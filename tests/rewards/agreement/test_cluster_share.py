@@ -4,6 +4,8 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.agreement import cluster_share
 
@@ -30,3 +32,26 @@ def test_shares_and_their_gates():
   )
   np.testing.assert_array_equal(reward(jnp.array([4, 4, 1, 1]), high=0.5), 0)
   np.testing.assert_array_equal(reward(jnp.array([4, 4, 4, 4]), low=0.1), 0)
+
+
+@pytest.mark.worked_example(
+  "reward:cluster_share", "function:cluster_share.cluster_share_scores"
+)
+def test_shares_between_two_bounds_of_the_entropy():
+  """Entropies log 2, 0 and, where no answer occurs twice, log 4."""
+  answers = jnp.array([[4, 4, 1, 1, 4], [6, 6, 6, 6, 0], [1, 2, -1, 3, 3]])
+  rollout = worked_example.rollout(
+    np.zeros((3, 5)),
+    sample_mask=jnp.array([[True] * 4 + [False]] * 3),
+    extras={"task/answer_ids": answers},
+  )
+  half, one, none = [0.5] * 4 + [0], [1] * 4 + [0], [0] * 5
+  value = worked_example.reward("cluster_share", rollout)
+  np.testing.assert_allclose(value, [half, one, none])
+  value = worked_example.reward("cluster_share", rollout, low=0.1, high=0.8)
+  np.testing.assert_allclose(value, [half, none, none])
+  # Both bounds belong to the range.
+  value = worked_example.reward("cluster_share", rollout, high=0.0)
+  np.testing.assert_allclose(value, [none, one, none])
+  value = cluster_share.cluster_share_scores(jnp.array([5, 5, -1, 8]))
+  np.testing.assert_allclose(value, [0.5, 0.5, 0, 0.25])

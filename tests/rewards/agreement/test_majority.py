@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.agreement import cluster_share, co_reward, majority
 from rewards.agreement import votes as votes_rewards
@@ -38,3 +40,23 @@ def test_the_weakness_is_one_constant_answer():
   assert (second == 1).all()
   assert not (collapsed == truth[:, None]).any()
   np.testing.assert_array_equal(votes_rewards.answer_entropy(collapsed), 0)
+
+
+@pytest.mark.worked_example(
+  "reward:majority", "function:majority.majority_scores"
+)
+def test_majority_of_two_groups():
+  """7 has 2 of 4 votes without the missing samples, and 3 has 2 of 6."""
+  answers = jnp.array([[2, 7, 7, -1, 2, 2], [3, -1, 8, 3, 5, 0]])
+  exists = jnp.array([[True] * 4 + [False] * 2, [True] * 6])
+  rollout = worked_example.rollout(
+    np.zeros((2, 6)), sample_mask=exists, extras={"task/answer_ids": answers}
+  )
+  first, second = [0, 1, 1, 0, 0, 0], [1, 0, 0, 1, 0, 0]
+  value = worked_example.reward("majority", rollout)
+  np.testing.assert_array_equal(value, [first, second])
+  # A share at the threshold is enough: 1/2, but not 1/3.
+  value = worked_example.reward("majority", rollout, threshold=0.5)
+  np.testing.assert_array_equal(value, [first, [0] * 6])
+  value = majority.majority_scores(answers, valid=exists)
+  np.testing.assert_array_equal(value, [first, second])

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from rewards.confidence import clipped_confidence
 
@@ -26,3 +27,34 @@ def test_confident_errors_cost_most():
     clipped_confidence.clipped_confidence_scores(
       jnp.ones(4), logs, mask, 0.9, 0.1
     )
+
+
+@pytest.mark.worked_example(
+  "reward:clipped_confidence",
+  "function:clipped_confidence.clipped_confidence_scores",
+)
+def test_geometric_means_by_hand():
+  """Geometric means 0.2, 0.6, 0.01, 0.99 and 0.3, clipped to 0.1 and 0.9."""
+  nan = np.nan
+  p = np.array(
+    [[[0.5, 0.08], [0.9, 0.4], [0.01, nan], [0.99, nan], [0.3, nan]]]
+  )
+  rollout = worked_example.rollout(
+    np.zeros(5),
+    [2, 2, 1, 1, 1],
+    correct=[1, 0, 1, 0, -1],
+    extras={"old/log_probs": np.log(p)},
+  )
+  # c if right, else -c.
+  expected = [[0.2, -0.6, 0.1, -0.9, -0.3]]
+  value = worked_example.reward("clipped_confidence", rollout)
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  value = clipped_confidence.clipped_confidence_scores(
+    rollout.correct, jnp.log(p), rollout.tokens.mask
+  )
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  value = worked_example.reward(
+    "clipped_confidence", rollout, low=0.25, high=0.5, wrong_weight=0.8
+  )
+  expected = [[0.25, -0.4, 0.25, -0.4, -0.24]]
+  np.testing.assert_allclose(value, expected, rtol=1e-5)

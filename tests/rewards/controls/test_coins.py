@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from rewards.controls import coins as coins_rewards
 from rewards.controls import flipped_groups
@@ -55,3 +56,15 @@ def test_coins_teach_nothing_on_average(baseline):
   assert (np.abs(result.mean(0)) < error).all()
   alone = baseline(coins_rewards.draw_coins(keys(8), 1))
   np.testing.assert_array_equal(alone, 0)
+
+
+@pytest.mark.worked_example("reward:coins", "function:coins.draw_coins")
+def test_coins_of_a_rollout():
+  """2000 draws have the mean p up to 5 standard errors sqrt(p (1 - p) / n)."""
+  rollout = worked_example.rollout(np.zeros((400, 5)))
+  for p, settings in ((0.5, {}), (0.2, {"probability": 0.2})):
+    value = worked_example.reward("coins", rollout, **settings)
+    assert set(np.unique(value)) == {0, 1}
+    assert abs(value.mean() - p) < 5 * np.sqrt(p * (1 - p) / 2000)
+  mean = np.mean(coins_rewards.draw_coins(rollout.keys, 5))
+  assert abs(mean - 0.5) < 5 * np.sqrt(0.25 / 2000)

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.controls import flipped_groups
 from rl import advantages
@@ -40,3 +42,20 @@ def test_flipped_groups_expect_what_the_card_says():
   np.testing.assert_allclose(result.mean(0), expected, atol=error)
   turned = result != np.asarray(correct)
   assert (turned.all(1) | ~turned.any(1)).all()
+
+
+@pytest.mark.worked_example(
+  "reward:flipped_groups", "function:flipped_groups.flip_groups"
+)
+def test_flipped_groups_of_a_rollout():
+  """Right, wrong and unknown verdicts score 0.7, 0.3 and 0 on average."""
+  n, p = 2000, 0.3
+  rollout = worked_example.rollout(
+    np.zeros((n, 3)), correct=np.tile([1, 0, -1], (n, 1))
+  )
+  value = worked_example.reward("flipped_groups", rollout, probability=p)
+  # The groups are flipped as a whole: (1 - 2 p) 1[right] + p.
+  np.testing.assert_array_equal(value[:, 0] + value[:, 1], 1)
+  error = 5 * np.sqrt(p * (1 - p) / n)
+  np.testing.assert_allclose(value.mean(0), [0.7, 0.3, 0], atol=error)
+  assert not value[:, 2].any()

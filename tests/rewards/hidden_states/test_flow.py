@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.hidden_states import flow
 
@@ -83,3 +84,70 @@ def test_a_field_is_told_what_came_before_whoever_wrote_it():
   other = flow.score(field, states, before.at[:, 1].set(-2.0), mask, key)
   assert np.isfinite(reference).all()
   np.testing.assert_array_equal(reference[0] != other[0], [0, 1, 0, 0])
+
+
+FIELD = [
+  {"kernel": jnp.array([[1.0], [-2.0], [3.0]]), "bias": jnp.array([0.5])},
+  {"kernel": jnp.array([[4.0]]), "bias": jnp.array([-1.0])},
+]
+
+
+@pytest.mark.worked_example(
+  "function:flow.velocity", "function:flow.score", "function:flow.matching_loss"
+)
+def test_errors_of_a_small_field_by_hand(monkeypatch):
+  """One channel, one hidden unit, and numbers instead of random draws."""
+
+  def v(x, t, before):  # 4 silu(x - 2 before + 3 t + 1/2) - 1
+    unit = x - 2 * before + 3 * t + 0.5
+    return 4 * unit / (1 + np.exp(-unit)) - 1
+
+  x, t, before = np.array([0.3, -0.7]), np.array([0.4, 0.9]), np.array([0.2, 1])
+  value = flow.velocity(FIELD, x[:, None], t, before[:, None])
+  np.testing.assert_allclose(value[:, 0], v(x, t, before), rtol=1e-5)
+  h, before = np.array([0.6, -1.2]), np.array([0.1, 0.9])
+  noise, times = np.array([0.5, -0.4]), np.array([0.25, 0.7])
+  nan = np.nan
+  states = jnp.array([*h, nan])[:, None]
+  before_states = jnp.array([*before, nan])[:, None]
+  mask = jnp.array([True, True, False])
+  key = jax.random.key(0)
+  monkeypatch.setattr(
+    jax.random, "normal", lambda key, shape: jnp.array([*noise, 9.0])[:, None]
+  )
+  monkeypatch.setattr(
+    jax.random, "uniform", lambda key, shape: jnp.array([*times, 0.1])
+  )
+
+  def error(t):
+    # (v(t h + (1 - t) noise, t, before) - (h - noise))^2
+    return (v(t * h + (1 - t) * noise, t, before) - (h - noise)) ** 2
+
+  # t / (1 - t) error, with t = 0.8 and with t = 0.3
+  value = flow.score(FIELD, states, before_states, mask, key)
+  expected = [*(4 * error(0.8)), 0]
+  np.testing.assert_allclose(value, expected, rtol=1e-4)
+  value = flow.score(FIELD, states, before_states, mask, key, 0.3)
+  expected = [*(3 / 7 * error(0.3)), 0]
+  np.testing.assert_allclose(value, expected, rtol=1e-4)
+  loss = flow.matching_loss(FIELD, states, before_states, mask, key)
+  np.testing.assert_allclose(loss, error(times).mean(), rtol=1e-4)
+
+
+@pytest.mark.worked_example("function:flow.token_rewards")
+def test_rewards_of_twenty_tokens():
+  """Sixteen errors are above 0.6 of the largest, and 15 of them charged."""
+  u = np.array([0.0, 0.5, *np.linspace(0.7, 1.0, 16), 0.25])
+  mask = jnp.arange(20) < 19
+  scores = jnp.array([*(2 + 8 * u), np.nan])
+  # -0.01 u of the 15 largest above 0.6; that of 0.7 is the 16th.
+  expected = np.where(u > 0.7, -0.01 * u, 0)
+  value = flow.token_rewards(scores, mask)
+  np.testing.assert_allclose(value, [*expected, 0], rtol=1e-5)
+  # An error exactly at the threshold 1/2 is not charged.
+  scores = jnp.array([0.0, 1.0, 2.0, 3.0, 4.0])
+  value = flow.token_rewards(scores, mask[:5], 0.2, 0.5, 4)
+  np.testing.assert_allclose(value, [0, 0, 0, -0.15, -0.2], rtol=1e-6)
+  few = jnp.array([0.0, 5.8, 6.2, 10.0])
+  value = flow.token_rewards(few, mask[:4])
+  np.testing.assert_allclose(value, [0, 0, -0.0062, -0.01], rtol=1e-5)

@@ -3,7 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import pytest
+from helpers import worked_example
 
+import rewards
 from rewards.hidden_states import novelty_bonus
 
 next_bonus = jax.jit(
@@ -44,6 +48,7 @@ def test_what_is_seen_again_and_again_is_no_longer_new():
   assert bonus[16:].min() > 5 * bonus[:16].max()
 
 
+@pytest.mark.worked_example("function:novelty_bonus.next_bonus")
 def test_the_scale_is_the_deviation_of_all_discounted_sums():
   """Offline over the stream, by a loop; nothing is learned meanwhile."""
   rng = np.random.default_rng(5)
@@ -98,3 +103,95 @@ def test_masked_observations_are_not_seen():
   )
   assert not bonus.any()
   jax.tree.map(np.testing.assert_array_equal, same, state)
+
+
+def layers(*weights):
+  """Returns a network of one unit per layer, without biases."""
+  return [
+    {"kernel": jnp.array([[w]], jnp.float32), "bias": jnp.zeros(1)}
+    for w in weights
+  ]
+
+
+def small_state():
+  """State of f(x) = relu(x) and g(x) = 2 relu(x), before any observation."""
+  state = novelty_bonus.init(jax.random.key(0), 1)
+  predictor = layers(1, 1, 2)
+  adam = optax.scale_by_adam().init(predictor)
+  return state._replace(target=layers(1, 1), predictor=predictor, adam=adam)
+
+
+@pytest.mark.worked_example(
+  "function:novelty_bonus.discounted", "function:novelty_bonus.errors"
+)
+def test_discounted_sums_and_errors_by_hand():
+  """y_k = gamma y_{k-1} + r_k, without the second of four entries."""
+  rewards = jnp.array([1.0, jnp.nan, 0.5, 2.0])
+  mask = jnp.array([True, False, True, True])
+  value = novelty_bonus.discounted(rewards, mask, 0.5)
+  np.testing.assert_allclose(value, [1, 0, 1, 2.5], rtol=1e-6)
+  value = novelty_bonus.discounted(rewards, mask)
+  np.testing.assert_allclose(value, [1, 0, 1.49, 3.4751], rtol=1e-6)
+  # (relu(x) - 2 relu(x))^2
+  value = novelty_bonus.errors(small_state(), jnp.array([[3.0], [-1.0]]))
+  np.testing.assert_allclose(value, [9, 0])
+  # The mean over two outputs: (1 - 0.2)^2 and (3 - (-1))^2.
+  state = small_state()._replace(
+    target=[{"kernel": jnp.array([[1.0, 3.0]]), "bias": jnp.zeros(2)}],
+    predictor=[
+      {"kernel": jnp.array([[0.7, 0.5]]), "bias": jnp.array([-0.5, -1.5])}
+    ],
+  )
+  value = novelty_bonus.errors(state, jnp.array([1.0]))
+  np.testing.assert_allclose(value, (0.8**2 + 4**2) / 2, rtol=1e-6)
+
+
+@pytest.mark.worked_example("function:novelty_bonus.next_bonus")
+def test_bonus_and_step_of_the_predictor_by_hand(monkeypatch):
+  """Observations (5, 1) and 3: mean 3, variance 8/3; the fourth is missing."""
+  shares = []
+
+  def bernoulli(key, p, shape):
+    shares.append(p)
+    return jnp.array([[True, False], [False, True]])
+
+  monkeypatch.setattr(jax.random, "bernoulli", bernoulli)
+  observations = jnp.array([[[5.0], [1.0]], [[3.0], [jnp.nan]]])
+  mask = jnp.array([[True, True], [True, False]])
+  bonus, state = next_bonus(
+    small_state(), observations, mask, jax.random.key(0)
+  )
+  assert shares == [0.25]
+  # x = (5 - 3) / sqrt(8/3), and errors relu(x)^2 = 3/2, 0 and 0, divided by
+  # the deviation of the discounted sums 1.5, 0.99 1.5 and 0.
+  expected = [[1.5 / np.std([1.5, 0.99 * 1.5, 0]), 0], [0, 0]]
+  np.testing.assert_allclose(bonus, expected, rtol=1e-5)
+  # A first step of Adam moves each weight by 1e-4 against the sign of its
+  # slope: g is above f for the only observation that exists and was chosen.
+  slopes = [layer["kernel"].item() for layer in state.predictor]
+  np.testing.assert_allclose(slopes, np.array([1, 1, 2]) - 1e-4, rtol=1e-6)
+  np.testing.assert_allclose(state.predictor[2]["bias"], -1e-4, rtol=1e-3)
+  assert [layer["kernel"].item() for layer in state.target] == [1, 1]
+  assert state.observations.count[0] == 3
+
+
+@pytest.mark.worked_example("reward:novelty_bonus")
+def test_novelty_within_right_and_within_wrong_answers():
+  """Mean states 4, 1, 3 of right samples and 5, 2 of wrong ones."""
+  nan = np.nan
+  states = np.array([[6, 2, nan], [1, nan, nan], [1, 5, 3], [5, nan, nan]])
+  states = np.array([*states, [2, 1, 3], [nan] * 3])[None, ..., None]
+  rollout = worked_example.rollout(
+    np.zeros(6),
+    [2, 1, 3, 1, 3, 1],
+    correct=[1, 1, 1, 0, -1, 1],
+    sample_mask=jnp.arange(6)[None] < 5,
+    extras={"old/hidden": states},
+  )
+  t = rewards.get("novelty_bonus", size=1)
+  value, state = t.apply(None, rollout, small_state())
+  # Standardized means 1/s, -2/s, 0, 2/s and -1/s with mean 3 and s^2 = 2:
+  # errors 1/2, 0, 0, 2 and 0. Right: 0.95 + 0.1 u; wrong: -0.05 + 0.1 u.
+  expected = [[1.05, 0.95, 0.95, 0.05, -0.05, 0]]
+  np.testing.assert_allclose(value, expected, atol=1e-5)
+  np.testing.assert_allclose(state.observations.mean, [3], rtol=1e-6)

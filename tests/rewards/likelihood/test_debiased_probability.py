@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import reference_views, worked_example
 
 from rewards.likelihood import (
   debiased_probability,
@@ -34,3 +36,52 @@ def test_groups_of_little_spread_are_left_out():
   spreads = np.std(rewards, axis=-1, ddof=1)
   np.testing.assert_allclose(mean, spreads.mean(), rtol=1e-6)
   assert debiased_probability.spread_enough(rewards, 1.0, 0.0)[0].all()
+
+
+@pytest.mark.worked_example(
+  "reward:debiased_probability",
+  "function:debiased_probability.debiased_probability_scores",
+)
+def test_gains_on_the_probability_without_a_thought():
+  """Means 0.5, 0.6 and 0.3 after thoughts, and 0.4 without one."""
+  rollout = reference_views.rollout(
+    finished=jnp.array([[True, False, True, True]])
+  )
+  # 0.9 clip(mean p - r0, 0, 1) + 0.1 1[finished]
+  value = worked_example.reward("debiased_probability", rollout)
+  np.testing.assert_allclose(value[:, :3], [[0.19, 0.18, 0.1]], rtol=1e-5)
+  value = worked_example.reward(
+    "debiased_probability", rollout, format_weight=0.25
+  )
+  np.testing.assert_allclose(value[:, :3], [[0.325, 0.15, 0.25]], rtol=1e-5)
+  # Without r0 and format score; an empty reference gains nothing.
+  log_probs = jnp.log(jnp.asarray(reference_views.PROBABILITIES))
+  mask = rollout.views["reference"].mask
+  value = debiased_probability.debiased_probability_scores(log_probs, mask)
+  np.testing.assert_allclose(value[:, :3], [[0.45, 0.54, 0.27]], rtol=1e-5)
+  value = debiased_probability.debiased_probability_scores(
+    log_probs, jnp.zeros_like(mask), -0.5, 0.7
+  )
+  np.testing.assert_allclose(value, 0.07, rtol=1e-5)
+
+
+@pytest.mark.worked_example("function:debiased_probability.spread_enough")
+def test_deviations_of_three_groups():
+  """Deviations 1 and 1/2 of three rewards, 0, and a group without samples."""
+  nan = np.nan
+  rewards = jnp.array([[0, 1, 2, nan], [1, 0, 0.5, nan], [0.3] * 4, [nan] * 4])
+  exists = ~jnp.isnan(rewards)
+  # std >= 1/2 usual, with ddof 1; the mean is over the groups with samples.
+  selected, mean = debiased_probability.spread_enough(
+    rewards, 2.0, valid=exists
+  )
+  np.testing.assert_array_equal(selected, [True, False, False, False])
+  np.testing.assert_allclose(mean, 0.5, rtol=1e-6)
+  selected, _ = debiased_probability.spread_enough(rewards, 0.5, 1.0, exists)
+  np.testing.assert_array_equal(selected, [True, True, False, False])
+  selected, _ = debiased_probability.spread_enough(rewards, 1.0, 0.0, exists)
+  np.testing.assert_array_equal(selected, [True, True, True, False])
+  # A single group.
+  selected, mean = debiased_probability.spread_enough(rewards[0, :3], 2.1)
+  assert not selected
+  assert mean == 1

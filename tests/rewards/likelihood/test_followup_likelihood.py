@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.likelihood import followup_likelihood
 
@@ -26,3 +27,28 @@ def test_a_model_that_does_not_read_the_answer_gives_a_constant():
   mask = jnp.ones(logs.shape, bool)
   value = followup_likelihood.followup_likelihood(logs, mask, 2 * logs, mask)
   assert jnp.ptp(value) == 0
+
+
+@pytest.mark.worked_example("function:followup_likelihood.followup_likelihood")
+def test_followups_of_three_aspects_by_hand():
+  """Means -3 against -3.5, -2 against -3, and an aspect without negatives."""
+  nan = np.nan
+  positive = np.array(
+    [
+      [[-1, -3], [-4, nan]],  # -2 and -4
+      [[-2, nan], [nan, nan]],  # -2
+      [[-9, nan], [nan, nan]],
+    ]
+  )
+  negative = np.array(
+    [
+      [[-5, -6, -7], [-1, nan, nan]],  # -6 and -1
+      [[-2.5, -3.5, nan], [nan] * 3],  # -3
+      [[nan] * 3] * 2,
+    ]
+  )
+  value = followup_likelihood.followup_likelihood(
+    positive, ~np.isnan(positive), negative, ~np.isnan(negative)
+  )
+  # The mean of the differences 0.5 and 1.
+  np.testing.assert_allclose(value, 0.75, rtol=1e-6)

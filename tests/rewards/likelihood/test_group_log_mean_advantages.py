@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import reference_views, worked_example
 
 from rewards.likelihood import group_log_mean_advantages, reference_probability
 
@@ -24,3 +26,35 @@ def test_the_log_of_the_mean_is_at_least_the_mean_of_the_logs():
 def test_a_group_of_one_has_no_others():
   gained = group_log_mean_advantages.log_mean_advantages(LOGS[:1], MASK[:1])
   np.testing.assert_array_equal(gained, 0)
+
+
+@pytest.mark.worked_example(
+  "reward:group_log_mean_advantages",
+  "function:group_log_mean_advantages.group_log_mean",
+  "function:group_log_mean_advantages.log_mean_advantages",
+)
+def test_probabilities_of_three_of_four_thoughts():
+  """p = 0.09, 0.2 and 0.3: the mean is 0.59 / 3."""
+  rollout = reference_views.rollout()
+  log_probs = jnp.log(jnp.asarray(reference_views.PROBABILITIES))
+  mask, exists = rollout.views["reference"].mask, rollout.sample_mask
+  value = group_log_mean_advantages.group_log_mean(log_probs, mask, exists)
+  np.testing.assert_allclose(value, [np.log(0.59 / 3)], rtol=1e-5)
+  # log mean_j p_j - log mean_{j != i} p_j
+  others = np.array([0.5, 0.39, 0.29]) / 2
+  expected = [[*np.log(0.59 / 3 / others), 0]]
+  value = worked_example.reward("group_log_mean_advantages", rollout)
+  np.testing.assert_allclose(value, expected, rtol=1e-4)
+  value = group_log_mean_advantages.log_mean_advantages(log_probs, mask, exists)
+  np.testing.assert_allclose(value, expected, rtol=1e-4)
+  # The only sample of a group has no advantage, and no samples the log-mean 0.
+  one, none = jnp.arange(4) == 1, jnp.zeros(4, bool)
+  value = group_log_mean_advantages.log_mean_advantages(
+    log_probs[0], mask[0], one
+  )
+  np.testing.assert_array_equal(value, 0)
+  value = group_log_mean_advantages.group_log_mean(log_probs[0], mask[0], one)
+  np.testing.assert_allclose(value, np.log(0.2), rtol=1e-5)
+  assert (
+    group_log_mean_advantages.group_log_mean(log_probs[0], mask[0], none) == 0
+  )

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import reference_views, worked_example
 
 from rewards.likelihood import group_log_mean_advantages, reference_probability
 
@@ -55,3 +56,43 @@ def test_the_weakness_is_to_state_the_answer():
     reference_probability.mean_reference_probability,
   ):
     assert reward(copied, mask) > reward(reasoned, mask)
+
+
+@pytest.mark.worked_example(
+  "reward:probability",
+  "reward:mean_probability",
+  "reward:log_probability",
+  "reward:mean_log_probability",
+  "function:reference_probability.reference_probability",
+  "function:reference_probability.mean_reference_probability",
+  "function:reference_probability.reference_log_probability",
+  "function:reference_probability.mean_reference_log_probability",
+)
+def test_references_of_one_to_three_tokens():
+  """Probabilities (0.9, 0.1), (0.5, 0.5, 0.8) and 0.3, without the padding."""
+  log_probs = jnp.log(jnp.asarray(reference_views.PROBABILITIES))
+  rollout = reference_views.rollout()
+  mask = rollout.views["reference"].mask
+  log = np.log
+  for name, function, expected in (
+    # prod p_t, mean p_t, sum log p_t, mean log p_t
+    ("probability", "reference_probability", [0.09, 0.2, 0.3]),
+    ("mean_probability", "mean_reference_probability", [0.5, 0.6, 0.3]),
+    (
+      "log_probability",
+      "reference_log_probability",
+      [log(0.09), log(0.2), log(0.3)],
+    ),
+    (
+      "mean_log_probability",
+      "mean_reference_log_probability",
+      [log(0.09) / 2, log(0.2) / 3, log(0.3)],
+    ),
+  ):
+    value = worked_example.reward(name, rollout)
+    np.testing.assert_allclose(value, [[*expected, 0]], rtol=1e-5)
+    function = getattr(reference_probability, function)
+    value = function(log_probs, mask)
+    np.testing.assert_allclose(value[:, :3], [expected], rtol=1e-5)
+    # An empty reference scores 0.
+    assert not function(log_probs, jnp.zeros_like(mask)).any()

@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.likelihood import (
   self_aligned_reward,
@@ -35,3 +37,38 @@ def test_an_echo_never_beats_a_right_answer():
   assert echo < right
   terms = self_aligned_reward.alignment(logs, alone, mask)
   assert terms[0] > terms[1]  # the weakness of the term alone
+
+
+@pytest.mark.worked_example(
+  "reward:self_aligned_reward",
+  "function:self_aligned_reward.alignment",
+  "function:self_aligned_reward.self_aligned",
+)
+def test_perplexities_with_and_without_the_prompt():
+  """Perplexities 2, 12 and 3 with the prompt, and 5, 5 and 4 without."""
+  nan = np.nan
+  log_probs = -np.log([[[1, 4, nan], [12, nan, nan], [9, 3, 1], [2, 1, 1]]])
+  alone = -np.log([[[25, 1, nan], [5, nan, nan], [1, 16, 4], [9, 1, 1]]])
+  rollout = worked_example.rollout(
+    np.zeros(4),
+    [2, 1, 3, 3],
+    correct=[1, 0, -1, 1],
+    sample_mask=jnp.array([[True, True, True, False]]),
+    extras={"old/log_probs": log_probs, "old@alone/log_probs": alone},
+  )
+  # max((ppl(y) - ppl(y | q)) / ppl(y), -1)
+  alignment = np.array([[3 / 5, -1, 1 / 4]])
+  value = self_aligned_reward.alignment(
+    *(jnp.asarray(x, jnp.float32) for x in (log_probs, alone)),
+    rollout.tokens.mask,
+  )
+  np.testing.assert_allclose(value[:, :3], alignment, rtol=1e-5)
+  # 1[right] + 0.2 alignment
+  value = worked_example.reward("self_aligned_reward", rollout)
+  np.testing.assert_allclose(value[:, :3], [[1.12, -0.2, 0.05]], rtol=1e-5)
+  value = worked_example.reward("self_aligned_reward", rollout, weight=0.5)
+  np.testing.assert_allclose(value[:, :3], [[1.3, -0.5, 0.125]], rtol=1e-5)
+  value = self_aligned_reward.self_aligned(
+    rollout.correct, log_probs, alone, rollout.tokens.mask
+  )
+  np.testing.assert_allclose(value[:, :3], [[1.12, -0.2, 0.05]], rtol=1e-5)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.likelihood import t_reg
 
@@ -32,6 +33,7 @@ def test_tokens_are_rewarded_by_what_either_prompt_makes_of_them():
   )
 
 
+@pytest.mark.worked_example("function:t_reg.regularizer")
 def test_the_regularisers_slope_is_minus_beta_r():
   log_probs, _, rewards, mask = pairs()
   slope = jax.grad(lambda x: t_reg.regularizer(x, rewards, mask, 0.3).sum())(
@@ -41,6 +43,7 @@ def test_the_regularisers_slope_is_minus_beta_r():
   assert not slope[~np.asarray(mask)].any()
 
 
+@pytest.mark.worked_example("function:t_reg.regularized_dpo")
 def test_without_the_regulariser_it_is_dpo():
   log_probs, references, rewards, mask = pairs()
   gap = np.where(mask, np.asarray(log_probs - references), 0).sum(-1)
@@ -65,3 +68,34 @@ def test_pairs_that_are_told_apart_are_left_alone():
     return t_reg.regularized_dpo(x, far, rewards, mask).sum()
 
   np.testing.assert_array_equal(jax.grad(value)(log_probs), 0)
+
+
+@pytest.mark.worked_example(
+  "function:t_reg.token_rewards",
+  "function:t_reg.regularizer",
+  "function:t_reg.regularized_dpo",
+)
+def test_loss_of_a_pair_by_hand():
+  """Log-ratios 10 of the chosen answer and 4 of the rejected one."""
+  nan = np.nan
+  mask = jnp.array([[True, True, False], [True, True, True]])
+  log_probs = jnp.array([[-1, -5, nan], [-2, -3, -4]])
+  references = jnp.array([[-8, -8, nan], [-3, -5, -5]])
+  tokens = jnp.array([[0.3, -0.2, nan], [-0.1, 0.25, -0.4]])
+  # -beta sum_t r_t log pi: -0.1 (-0.3 + 1) and -0.1 (0.2 - 0.75 + 1.6).
+  value = t_reg.regularizer(log_probs, tokens, mask)
+  np.testing.assert_allclose(value, [-0.07, -0.105], rtol=1e-5)
+  # Margin 0.1 (10 - 4): -log sigmoid(0.6) + 0.25 sigmoid(-0.6) (-0.175).
+  weight = 1 / (1 + np.exp(0.6))
+  expected = np.log(1 + np.exp(-0.6)) - 0.25 * weight * 0.175
+  value = t_reg.regularized_dpo(log_probs, references, tokens, mask)
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  # d DPO / d log pi = -+beta sigmoid(-margin), without that of the weight.
+  slopes = jax.grad(t_reg.regularized_dpo)(log_probs, references, tokens, mask)
+  dpo = np.array([[-1, -1, 0], [1, 1, 1]]) * 0.1 * weight
+  regular = -0.25 * weight * 0.1 * np.where(mask, tokens, 0)
+  np.testing.assert_allclose(slopes, dpo + regular, rtol=1e-5)
+  # sigmoid(log 4) - 1/2 and sigmoid(log 1/3) - 1/2.
+  better, worse = jnp.array([0.8, 0.2, nan]), jnp.array([0.2, 0.6, nan])
+  value = t_reg.token_rewards(jnp.log(better), jnp.log(worse), mask[0])
+  np.testing.assert_allclose(value, [0.3, -0.25, 0], rtol=1e-5)

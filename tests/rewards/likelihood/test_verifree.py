@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.likelihood import (
   verifree,
@@ -14,6 +15,7 @@ LOGS = jnp.log(jnp.array([[0.9, 0.1], [0.5, 0.5]]))
 MASK = jnp.ones((2, 2), bool)
 
 
+@pytest.mark.worked_example("function:verifree.verifree")
 def test_verifree_is_the_exact_gradient():
   """E_z[p grad log pi(z) + p grad log p(a|z)] is grad E_z[p], enumerated.
 
@@ -61,3 +63,16 @@ def test_a_thought_without_an_end_is_worth_nothing():
   weights = verifree.verifree(LOGS, MASK, jnp.array([True, False]))
   np.testing.assert_allclose(weights.reference, [0.09, 0], rtol=1e-5)
   np.testing.assert_allclose(weights.thought, [0.09, -0.09], rtol=1e-5)
+
+
+@pytest.mark.worked_example("function:verifree.verifree")
+def test_weights_of_three_of_four_thoughts():
+  """p = 0.09, 0.2 and 0 for a thought without an end; one does not exist."""
+  p = jnp.array([[0.9, 0.1, 7], [0.5, 0.5, 0.8], [0.3, 1, 7], [0.7, 0.6, 7]])
+  mask = jnp.arange(3) < jnp.array([2, 3, 1, 2])[:, None]
+  ended = jnp.array([True, True, False, True])
+  weights = verifree.verifree(jnp.log(p), mask, ended, jnp.arange(4) < 3)
+  np.testing.assert_allclose(weights.reference, [0.09, 0.2, 0, 0], rtol=1e-5)
+  # p minus the mean of the others.
+  expected = [0.09 - 0.1, 0.2 - 0.045, -0.145, 0]
+  np.testing.assert_allclose(weights.thought, expected, rtol=1e-5)

@@ -4,6 +4,8 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.outcome import answer_consistency
 
@@ -58,3 +60,43 @@ def test_consistency_s_null_audit():
       *(jnp.array(x) for x in (first, second, correct))
     )
     assert null + 0 < 1 + 0.5  # accuracy and the least of r_c
+
+
+@pytest.mark.worked_example(
+  "reward:answer_consistency",
+  "function:answer_consistency.answer_consistency_scores",
+  "function:answer_consistency.restored",
+)
+def test_answers_to_shuffled_options_by_hand():
+  """Right or wrong, the same or different, unanswered, not asked again."""
+  first = [2, 2, 3, 1, 1, -1, 2, 1]
+  second = [2, 0, -1, 1, 0, -1, -2, -2]
+  correct = [1, 1, 1, 0, -1, 0, 1, 0]
+  rollout = worked_example.rollout(
+    np.zeros(8),
+    correct=correct,
+    extras={
+      "task/answer_ids": np.array([first]),
+      "task/shuffled_answer_ids": np.array([second]),
+    },
+  )
+  value = worked_example.reward("answer_consistency", rollout)
+  np.testing.assert_allclose(value, [[1, 0.5, 0.5, 0, 0, 0, 0, 0]])
+  value = worked_example.reward(
+    "answer_consistency",
+    rollout,
+    consistent_right=0.9,
+    inconsistent_right=0.6,
+    consistent_wrong=0.2,
+  )
+  expected = [[0.9, 0.6, 0.6, 0.2, 0, 0, 0, 0]]
+  np.testing.assert_allclose(value, expected, rtol=1e-6)
+  value = answer_consistency.answer_consistency_scores(
+    *(jnp.array(x) for x in (first, second, correct))
+  )
+  np.testing.assert_allclose(value, [1, 0.5, 0.5, 0, 0, 0, 0.5, 0])
+  # Position 0 shows option 2, position 1 option 0, position 2 option 1.
+  value = answer_consistency.restored(
+    jnp.array([0, 1, 2, -1, 3]), jnp.array([[2, 0, 1]] * 5)
+  )
+  np.testing.assert_array_equal(value, [2, 0, 1, -1, -1])

@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.outcome import brier
 from rl import advantages
@@ -12,6 +14,7 @@ def test_brier_s_numbers():
   np.testing.assert_allclose(result, [-0.09, -0.25, 0, -1], atol=1e-6)
 
 
+@pytest.mark.worked_example("function:brier.brier_scores")
 def test_to_say_what_one_believes_is_best():
   stated = jnp.linspace(0, 1, 101)
   for chance in (0.0, 0.1, 0.37, 0.8, 1.0):
@@ -45,3 +48,19 @@ def test_dividing_by_the_deviation_biases_a_forecast():
 
   np.testing.assert_allclose(best(advantages.center), chance, atol=1e-3)
   assert abs(best(advantages.group_normalize) - chance) > 0.1
+
+
+@pytest.mark.worked_example("reward:brier", "function:brier.brier_scores")
+def test_brier_scores_of_stated_probabilities():
+  """-(p - y)^2; without a probability between 0 and 1 it is -1."""
+  p = np.array([0.7, 0.7, 0.2, 0.9, 1.5, -0.5, 1, 0])
+  y = np.array([1, 0, -1, 1, 1, 0, 1, 0])
+  stated = np.array([1, 1, 1, 0, 1, 1, 1, 1])
+  rollout = worked_example.rollout(
+    np.zeros(8), correct=y, components={"p": p, "stated": stated}
+  )
+  expected = [-0.09, -0.49, -0.04, -1, -1, -1, 0, 0]
+  value = worked_example.reward("brier", rollout, forecast="p", stated="stated")
+  np.testing.assert_allclose(value, [expected], atol=1e-6)
+  value = brier.brier_scores(p, y == 1, stated == 1)
+  np.testing.assert_allclose(value, expected, atol=1e-6)

@@ -34,6 +34,7 @@ def test_ndcg_and_recall_of_every_permutation():
 
 
 @pytest.mark.parametrize("p", [1.0, 0.8])
+@pytest.mark.worked_example("function:document_ranking.rank_biased_overlap")
 def test_overlap_of_rankings_against_sets(p):
   rng = np.random.default_rng(1)
   for _ in range(20):
@@ -51,6 +52,7 @@ def test_overlap_of_rankings_against_sets(p):
 
 
 @pytest.mark.parametrize("p", [1.0, 0.8])
+@pytest.mark.worked_example("function:document_ranking.rank_biased_overlap")
 def test_overlap_does_not_depend_on_padding(p):
   lists = jnp.array([[4, 2, 7], [2, 4, 9]])
   wide = jnp.pad(lists, ((0, 0), (0, 5)), constant_values=-1)
@@ -87,3 +89,45 @@ def test_lists_and_the_null_audit():
     assert reward(null) == 0
   assert reward([1, 3, 0, 2], answered=False) == -1
   assert reward([2, 0, 3, 1]) < reward([0, 1, 3, 2]) < reward([1, 3, 2, 0])
+
+
+@pytest.mark.worked_example(
+  "function:document_ranking.gains",
+  "function:document_ranking.ndcg",
+  "function:document_ranking.recall",
+  "function:document_ranking.listwise",
+)
+def test_twelve_documents_by_hand():
+  """Documents 3, 0 and 7 are relevant, at the positions 2, 3 and 11."""
+  relevance = (
+    jnp.zeros(12).at[jnp.array([3, 0, 7])].set(jnp.array([3.0, 2.0, 1.0]))
+  )
+  ranked = jnp.array([1, 3, 0, 2, 4, 5, 6, 8, 9, 10, 7, 11])
+  mask = jnp.arange(12) != 2
+  gains = document_ranking.gains(ranked, relevance)
+  np.testing.assert_array_equal(gains[jnp.array([1, 2, 10])], [3, 2, 1])
+  assert document_ranking.gains(ranked, relevance, mask).sum() == 4
+  gains = document_ranking.gains(jnp.array([-1, 12, 0]), relevance)
+  np.testing.assert_array_equal(gains, [0, 0, 2])
+  # sum rel / log2(position + 1) over 10 positions; the best order is 3, 2, 1.
+  ndcg = (3 / math.log2(3) + 2 / 2) / (3 + 2 / math.log2(3) + 1 / 2)
+  value = document_ranking.ndcg(ranked, relevance)
+  np.testing.assert_allclose(value, ndcg, rtol=1e-5)
+  value = document_ranking.ndcg(ranked, relevance, 2)
+  expected = 3 / math.log2(3) / (3 + 2 / math.log2(3))
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  value = document_ranking.recall(ranked, relevance)
+  np.testing.assert_allclose(value, 2 / 3, rtol=1e-6)
+  value = document_ranking.recall(ranked, relevance, 2)
+  np.testing.assert_allclose(value, 1 / 3, rtol=1e-6)
+  # NDCG + 0.2 recall + 0.1 overlap, the mean over d of the shared among d.
+  reference = jnp.array([3, 1, 0, 2, 4, 5, 6, 8, 9, 10, 7, 11])
+  overlap = 11 / 12  # 0 of 1, and then all
+  value = document_ranking.listwise(
+    jnp.stack([ranked, ranked, ranked.at[4].set(-1)]),
+    jnp.stack([relevance] * 3),
+    jnp.stack([reference] * 3),
+    jnp.array([True, False, True]),
+  )
+  expected = [ndcg + 0.2 * 2 / 3 + 0.1 * overlap, -1, 0]
+  np.testing.assert_allclose(value, expected, rtol=1e-5)

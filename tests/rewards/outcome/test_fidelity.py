@@ -6,12 +6,14 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.outcome import fidelity as fidelity_rewards
 
 fidelity = jax.jit(fidelity_rewards.fidelity)
 
 
+@pytest.mark.worked_example("function:fidelity.fidelity")
 def test_fidelity_s_number():
   """pred 4 against a mean of 3 with variances .5 and .5, truly above."""
   spread = math.sqrt(0.5) / math.sqrt(2)  # ddof 1 of x +- this is .5
@@ -20,6 +22,7 @@ def test_fidelity_s_number():
   np.testing.assert_allclose(result[0, 0], 0.918249, atol=2e-6)
 
 
+@pytest.mark.worked_example("function:fidelity.fidelity")
 def test_fidelity_against_loops():
   rng = np.random.default_rng(0)
   x, labels = rng.normal(size=(4, 3)), np.array([1.0, 2.0, 2.0, 5.0])
@@ -48,3 +51,19 @@ def test_fidelity_prefers_the_right_order_and_a_constant_is_in_between():
   assert right > constant > wrong
   alone = fidelity(jnp.ones((1, 2)), jnp.ones(1))
   np.testing.assert_array_equal(alone, 0)
+
+
+@pytest.mark.worked_example("function:fidelity.fidelity")
+def test_fidelity_reads_only_what_exists():
+  """Means 2 and 5, variances 2 and 1/2; a sample and a prompt are missing."""
+  nan = np.nan
+  x = np.array([[1, 3, nan], [4.5, 5.5, nan], [nan] * 3, [nan] * 3])
+  result = fidelity(x, jnp.array([7.0, 2.0, 3.0, 8.0]), ~np.isnan(x))
+  # p = Phi((x - mean_z) / sqrt(2 + 1/2)) and g = 1 and 0: sqrt(p), and
+  # sqrt(1 - p).
+  p = [[-4, -2], [2.5, 3.5]] / np.sqrt(2.5)
+  p = 0.5 * (1 + np.array([[math.erf(z / math.sqrt(2)) for z in r] for r in p]))
+  expected = np.sqrt([p[0], 1 - p[1]]) + 1e-3  # sqrt(eps), with g or 1 - g = 0
+  np.testing.assert_allclose(result[:2, :2], expected, atol=2e-4)
+  assert not result[:2, 2].any()
+  assert not result[2:].any()

@@ -4,6 +4,7 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.outcome import staged_constraints
 
@@ -51,3 +52,31 @@ def test_the_dense_stage_pays_what_is_easy():
     staged_constraints.dense(1, all_met, none_met), 0.4
   )
   assert staged_constraints.sparse(1, all_met, none_met) == 0
+
+
+@pytest.mark.worked_example(
+  "function:staged_constraints.dense",
+  "function:staged_constraints.by_kind",
+  "function:staged_constraints.sparse",
+)
+def test_stages_of_four_plans_by_hand():
+  """Plans meet 2/3 and all, all and 1/4, and all of their constraints."""
+  nan = np.nan
+  common = np.array([[1, 0, 1, nan], [1, 1, nan, nan], [1, nan, nan, nan]])
+  hard = np.array([[1, 1, nan, nan], [0, 0, 1, 0], [1, 1, 1, nan]])
+  common, hard = (
+    staged_constraints.met(x, ~np.isnan(x)) for x in (common, hard)
+  )
+  schema = jnp.ones(3)
+  # (micro + macro of both kinds + all) / 5
+  value = staged_constraints.dense(schema, common, hard)
+  expected = [(2 / 3 + 1 + 1) / 5, (1 + 1 + 1 / 4) / 5, 1]
+  np.testing.assert_allclose(value, expected, rtol=1e-6)
+  # (both macros + all) / 3
+  value = staged_constraints.by_kind(schema, common, hard)
+  np.testing.assert_allclose(value, [1 / 3, 1 / 3, 1], rtol=1e-6)
+  value = staged_constraints.sparse(schema, common, hard)
+  np.testing.assert_array_equal(value, [0, 0, 1])
+  for stage in ("dense", "by_kind", "sparse"):
+    value = getattr(staged_constraints, stage)(0 * schema, common, hard)
+    np.testing.assert_array_equal(value, 0)

@@ -4,6 +4,7 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.outcome import transfer
 
@@ -34,6 +35,7 @@ def test_transfer_s_null_audit():
   np.testing.assert_allclose(empty, 0.75)
 
 
+@pytest.mark.worked_example("function:transfer.kept_tokens")
 def test_the_receiver_is_not_shown_the_answer():
   lengths = jnp.array([10, 10, 10])
   fractions = jnp.array([0.0, 0.55, 1.0])
@@ -44,3 +46,15 @@ def test_the_receiver_is_not_shown_the_answer():
   np.testing.assert_array_equal(result, [0, 3, 8])
   result = transfer.kept_tokens(lengths, fractions, jnp.array([-1, -1, 0]))
   np.testing.assert_array_equal(result, [0, 5, 0])  # not stated, and at once
+
+
+@pytest.mark.worked_example("function:transfer.transferred")
+def test_verdict_share_and_format_by_hand():
+  """Shares 1/2, 2/3 and 1 of the continuations that have a verdict."""
+  correct = jnp.array([1, 0, -1])
+  continued = jnp.array([[1, 0, -1], [1, 1, 0], [-1, 1, -1]])
+  # 1[right] + weight * share + format, with weight 1 and no format.
+  value = transfer.transferred(correct, continued)
+  np.testing.assert_allclose(value, [1.5, 2 / 3, 1], rtol=1e-6)
+  value = transfer.transferred(correct, continued, 0.6, 0.05)
+  np.testing.assert_allclose(value, [1.35, 0.45, 0.65], rtol=1e-6)

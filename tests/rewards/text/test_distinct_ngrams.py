@@ -3,11 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from rewards.text import distinct_ngrams
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.worked_example("function:distinct_ngrams.distinct_ngram_shares")
 def test_distinct_ngrams_against_a_set(n):
   rng = np.random.default_rng(4)
   tokens = rng.integers(0, 3, (100, 9))
@@ -30,3 +32,21 @@ def test_repeating_a_text_halves_what_is_distinct():
   assert distinct_ngrams.distinct_ngram_shares(jnp.arange(2), jnp.array(2)) == 1
   with pytest.raises(ValueError, match="n = 0 must be at least 1"):
     distinct_ngrams.distinct_ngram_shares(once, jnp.array(300), 0)
+
+
+@pytest.mark.worked_example(
+  "reward:distinct_ngrams", "function:distinct_ngrams.distinct_ngram_shares"
+)
+def test_trigrams_and_bigrams_by_hand():
+  """Of 121, 212 and 121 two differ, and of 12, 21, 12 and 21 two."""
+  tokens = jnp.array(
+    [[[1, 2, 1, 2, 1, 9], [1, 1, 1, 1, 1, 1], [5, 5, 1, 1, 1, 1]]]
+  )
+  rollout = worked_example.rollout(np.zeros(3), [5, 6, 2])
+  rollout = rollout.replace(tokens=rollout.tokens.replace(completions=tokens))
+  value = worked_example.reward("distinct_ngrams", rollout)
+  np.testing.assert_allclose(value, [[2 / 3, 1 / 4, 1]], rtol=1e-6)
+  value = worked_example.reward("distinct_ngrams", rollout, n=2)
+  np.testing.assert_allclose(value, [[1 / 2, 1 / 5, 1]], rtol=1e-6)
+  value = distinct_ngrams.distinct_ngram_shares(tokens[0, 0], jnp.array(5))
+  np.testing.assert_allclose(value, 2 / 3, rtol=1e-6)

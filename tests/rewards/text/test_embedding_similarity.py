@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.text import embedding_similarity
 
@@ -14,3 +15,15 @@ def test_cosine_is_of_the_angle_alone():
   np.testing.assert_allclose(
     embedding_similarity.cosine(7 * a, b), result, atol=1e-6
   )
+
+
+@pytest.mark.worked_example("function:embedding_similarity.cosine")
+def test_cosines_by_hand():
+  """(3, 4) (8, 6) / (5 10) = 48/50, its opposite, and pairs without one."""
+  nan = np.nan
+  first = jnp.array([[3, 4], [-3, -4], [0, 0], [3, nan], [6, 0]])
+  mask = jnp.array([True, True, True, False, True])
+  value = embedding_similarity.cosine(first, jnp.array([[8, 6]]), mask)
+  np.testing.assert_allclose(value, [0.96, -0.96, 0, 0, 0.8], rtol=1e-6)
+  zero = embedding_similarity.cosine(first[:1], jnp.zeros((1, 2)))
+  np.testing.assert_array_equal(zero, 0)

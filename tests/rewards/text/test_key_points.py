@@ -4,6 +4,7 @@ import itertools
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.text import key_points
 
@@ -18,6 +19,7 @@ def lcs(a, b):
   return 0
 
 
+@pytest.mark.worked_example("function:key_points.longest_common_subsequence")
 def test_longest_common_subsequence_by_brute_force():
   rng = np.random.default_rng(2)
   first = rng.integers(0, 3, (200, 7))
@@ -60,3 +62,28 @@ def test_the_best_of_several_references():
   result = jnp.array([[[2, 1], [2, 1]]])
   here = jnp.ones((1, 2, 2), bool)
   assert key_points.key_points(result, here, desired, here) == 1
+
+
+@pytest.mark.worked_example("function:key_points.key_points")
+def test_three_key_points_by_hand():
+  """2 of 3 in order; the better of 1/2 and 1; and a point without lists."""
+  answer = jnp.array(
+    [
+      [[1, 3, 0, 0], [0, 0, 0, 0]],
+      [[6, 5, 0, 0], [5, 5, 0, 0]],
+      [[9, 9, 9, 9], [9, 9, 9, 9]],
+    ]
+  )
+  reference = jnp.array(
+    [
+      [[1, 2, 3], [4, 0, 0]],
+      [[5, 6, 0], [5, 5, 0]],
+      [[0, 0, 0], [0, 0, 0]],
+    ]
+  )
+  value = key_points.key_points(answer, answer > 0, reference, reference > 0)
+  np.testing.assert_allclose(value, (2 / 3 + 1) / 2, rtol=1e-6)
+  # Repeating keywords makes the list of the answer longer: 3 / 4.
+  long = answer.at[0, 0].set(jnp.array([1, 2, 2, 3]))
+  value = key_points.key_points(long, long > 0, reference, reference > 0)
+  np.testing.assert_allclose(value, (3 / 4 + 1) / 2, rtol=1e-6)

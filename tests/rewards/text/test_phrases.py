@@ -10,6 +10,7 @@ from rewards.text import phrases
 PHRASES = phrases.spelled([[[7], [17]], [[8, 9]], [[9, 8, 9]]])
 
 
+@pytest.mark.worked_example("function:phrases.occurrences")
 def test_occurrences_against_a_scan_of_the_list():
   rng = np.random.default_rng(3)
   tokens = rng.integers(7, 11, (50, 12))
@@ -37,3 +38,18 @@ def test_phrases_need_tokens():
     phrases.spelled([[[1]], []])  # a phrase that nobody can write
   with pytest.raises(ValueError, match="token id -1"):
     phrases.spelled([[[1], [5, -1, 3]]])
+
+
+@pytest.mark.worked_example(
+  "function:phrases.spelling_starts", "function:phrases.occurrences"
+)
+def test_starts_of_a_spelling_by_hand():
+  """8, 9 starts at 0 and 3; at 5 the padding would complete it."""
+  tokens, length = jnp.array([8, 9, 9, 8, 9, 8, 9]), jnp.array(6)
+  starts = phrases.spelling_starts(tokens, length, jnp.array([8, 9, -1]))
+  np.testing.assert_array_equal(starts, [1, 0, 0, 1, 0, 0, 0])
+  starts = phrases.spelling_starts(tokens, length, jnp.array([-1, -1]))
+  assert not starts.any()
+  table = phrases.spelled([[[8, 9], [8]], [[9, 9]], [[9, 8, 9, 9]]])
+  counts = phrases.occurrences(tokens, length, table)
+  np.testing.assert_array_equal(counts, [3, 1, 0])

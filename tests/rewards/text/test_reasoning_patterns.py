@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.reward_models import calibrated
 from rewards.text import instead_of_nothing, phrases, reasoning_patterns
@@ -24,6 +26,9 @@ def pattern_score(*tokens, **hyper):
   )
 
 
+@pytest.mark.worked_example(
+  "function:reasoning_patterns.reasoning_pattern_scores"
+)
 def test_the_score_of_patterns_by_hand():
   """hits / enough, less what is repeated, less what others say."""
   np.testing.assert_allclose(pattern_score(7, 1, 17, 2, enough=4), 0.25)
@@ -60,3 +65,41 @@ def test_the_weakness_of_patterns_is_a_list_of_them():
     jnp.array([0.49, 0.5]), jnp.array([1.0, 1.0])
   )
   assert raised[0] > raised[1]  # of a model's scores it does not
+
+
+@pytest.mark.worked_example(
+  "reward:reasoning_patterns",
+  "function:reasoning_patterns.reasoning_pattern_scores",
+)
+def test_patterns_in_the_completions_of_a_rollout():
+  """Two of three phrases, 22 equal tokens, a turn, and no answer."""
+  tokens = np.full((4, 22), 7)
+  tokens[0, :4] = [7, 8, 9, 7]
+  tokens[2, :5] = [17, 3, 4, 8, 9]
+  rollout = worked_example.rollout(
+    np.zeros(4),
+    [4, 22, 5, 22],
+    extras={"task/answer_ids": np.array([[0, 1, 2, -1]])},
+  )
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=jnp.asarray(tokens)[None])
+  )
+  words = (((7,), (17,)), ((8, 9),), ((9, 8, 9),))
+
+  def reward(**settings):
+    return worked_example.reward(
+      "reasoning_patterns", rollout, phrases=words, **settings
+    )
+
+  # min(1, hits / 20) less the repeated of the 20-grams, 2 of 3, and turns.
+  np.testing.assert_allclose(reward(), [[0.1, 0, 0.1, 0]], rtol=1e-6)
+  value = reward(enough=1, speakers=(((3, 4),),))
+  np.testing.assert_allclose(value, [[1, 1 / 3, 0, 0]], rtol=1e-5)
+  # Of 21 bigrams 20 repeat an earlier one.
+  value = reward(enough=2, repeated=2)
+  np.testing.assert_allclose(value, [[1, 0, 1, 0]], rtol=1e-6)
+  texts = jnp.asarray(tokens[:2]), jnp.array([4, 22])
+  value = reasoning_patterns.reasoning_pattern_scores(*texts, PHRASES)
+  np.testing.assert_allclose(value, [0.1, 0], rtol=1e-6)
+  value = reasoning_patterns.reasoning_pattern_scores(*texts, PHRASES, enough=1)
+  np.testing.assert_allclose(value, [1, 1 / 3], rtol=1e-5)

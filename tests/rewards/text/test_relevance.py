@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.text import relevance as relevance_rewards
 
@@ -28,3 +29,26 @@ def test_the_weakness_of_open_relevance_is_length():
   assert relevance_rewards.open_relevance(
     1.0, 400, long, jnp.array(400)
   ) > relevance_rewards.open_relevance(2.0, 40, short, jnp.array(40))
+
+
+@pytest.mark.worked_example(
+  "function:relevance.open_relevance", "function:relevance.closed_relevance"
+)
+def test_relevance_of_two_texts_by_hand():
+  """Of 121, 212, 121 two trigrams differ, and of 3 equal ones one."""
+  relevance = jnp.array([0.9, -0.6])
+  tokens = jnp.array([[1, 2, 1, 2, 1, 7], [1, 1, 1, 1, 1, 7]])
+  lengths = jnp.array([5, 5])
+  # r words / 100 d, with 40 and 50 words.
+  value = relevance_rewards.open_relevance(
+    relevance, jnp.array([40, 50]), tokens, lengths
+  )
+  expected = [0.9 * 0.4 * 2 / 3, -0.6 * 0.5 / 3]
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  value = relevance_rewards.closed_relevance(relevance, tokens, lengths)
+  np.testing.assert_allclose(value, [0.6, -0.2], rtol=1e-5)
+  # (slope r + offset) d
+  value = relevance_rewards.closed_relevance(
+    relevance, tokens, lengths, 2.0, 0.3
+  )
+  np.testing.assert_allclose(value, [2.1 * 2 / 3, -0.9 / 3], rtol=1e-5)

@@ -1,6 +1,9 @@
 """Tests of `rewards.text.says`."""
 
 import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.text import phrases, says
 
@@ -25,3 +28,20 @@ def test_formats_and_talk_of_code():
   for tokens, expected in cases.items():
     assert says.phrase_scores(*text(*tokens), word, fence) == expected
     assert says.phrase_scores(*text(*tokens), word) == (5 in tokens)
+
+
+@pytest.mark.worked_example("reward:says", "function:says.phrase_scores")
+def test_phrases_outside_of_code():
+  """5 or 2, 3 outside of the fences 6; the padding 5 does not count."""
+  rows = [[1, 5, 5], [6, 5, 6], [6, 6, 5], [2, 3, 5], [3, 2, 5], [2, 1, 3]]
+  rollout = worked_example.rollout(np.zeros(6), [2, 3, 3, 2, 2, 3])
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=jnp.array([rows]))
+  )
+  words = (((5,), (2, 3)),)
+  value = worked_example.reward("says", rollout, phrases=words)
+  np.testing.assert_array_equal(value, [[1, 1, 1, 1, 0, 0]])
+  value = worked_example.reward(
+    "says", rollout, phrases=words, fences=(((6,),),)
+  )
+  np.testing.assert_array_equal(value, [[1, 0, 1, 1, 0, 0]])

@@ -4,12 +4,15 @@ import collections
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import reference_views, worked_example
 
 from rewards.text import (
   token_f1,
 )
 
 
+@pytest.mark.worked_example("function:token_f1.token_f1_scores")
 def test_f1_of_bags():
   rng = np.random.default_rng(3)
   for _ in range(50):
@@ -23,3 +26,16 @@ def test_f1_of_bags():
       jnp.asarray(a), jnp.arange(5) < n, jnp.asarray(b), jnp.arange(6) < m
     )
     np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+@pytest.mark.worked_example("reward:token_f1")
+def test_f1_of_completions_and_references():
+  """Common tokens 1 of 4 + 2, 3 of 4 + 3, and 0 of 1 + 1; 2 c / (n + m)."""
+  reference = np.array([[[1, 3, 1], [1, 1, 2], [4, 5, 5], [1, 1, 1]]])
+  completions = jnp.array([[[1, 1, 2, 7], [2, 1, 1, 1], [5, 4, 4, 4], [1] * 4]])
+  rollout = reference_views.rollout(reference, lengths=[4, 4, 1, 4])
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=completions)
+  )
+  value = worked_example.reward("token_f1", rollout)
+  np.testing.assert_allclose(value[:, :3], [[2 / 6, 6 / 7, 0]], rtol=1e-6)
