@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards import combine
 from rewards.combine import Term
@@ -50,3 +52,36 @@ def test_the_gradient_of_log_sigmoid_fades_above_and_stays_below():
   np.testing.assert_allclose(slope(-60.0), 1, rtol=1e-6)
   assert slope(60.0) < 1e-20
   assert np.isfinite(log_sigmoid.log_sigmoid_scores(-1e4, 0.0))
+
+
+@pytest.mark.worked_example(
+  "reward:log_sigmoid", "function:log_sigmoid.log_sigmoid_scores"
+)
+def test_log_sigmoids_of_a_score_and_of_a_component():
+  """u = log sigmoid(r - r_ref) = -log(1 + e^{r_ref - r})."""
+  rollout = worked_example.rollout([2, -1, 0.5], components={"a": [3, 1, -4]})
+  u = -np.log1p(np.exp([0.5 - 2, 0.5 + 1, 0]))
+  np.testing.assert_allclose(
+    worked_example.reward("log_sigmoid", rollout, reference=0.5), [u], rtol=1e-6
+  )
+  u = -np.log1p(np.exp([-3, -1, 4]))  # The default reference is 0.
+  np.testing.assert_allclose(
+    worked_example.reward("log_sigmoid", rollout, component="a"), [u], rtol=1e-6
+  )
+
+
+@pytest.mark.worked_example("function:log_sigmoid.reference_quantile")
+def test_quantile_of_references_that_exist():
+  """References 0, 1, 2: mean 1, and standard deviation sqrt(2 / 3)."""
+  references = jnp.array([[0, 1, 2, jnp.nan], [3, 7, 9, jnp.nan]])
+  mask = jnp.array([[True, True, True, False], [True, True, False, False]])
+  # mean + 1.0364 std, the 85th percentile of a normal distribution
+  wanted = [1 + 1.036433 * np.sqrt(2 / 3), 5 + 1.036433 * 2]
+  np.testing.assert_allclose(
+    log_sigmoid.reference_quantile(references, mask), wanted, rtol=1e-6
+  )
+  np.testing.assert_allclose(
+    log_sigmoid.reference_quantile(references[0, :3], z=-2.0),
+    1 - 2 * np.sqrt(2 / 3),
+    rtol=1e-6,
+  )
