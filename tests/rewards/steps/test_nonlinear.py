@@ -53,11 +53,11 @@ def test_the_weakness_of_the_nonlinear_shape_is_padding():
 @pytest.mark.worked_example("function:nonlinear.nonlinear_shape")
 def test_shape_before_and_beyond_four_steps():
   """All branches of the paper, with its numbers."""
-  m = np.array([0.9, 0.9, 0.88, 0.3, 0.205, 0.1, 0.5])
+  m = np.array([0.9, 0.9, 0.88433, 0.3, 0.2, 0.1, 0.5])
   n = np.array([3, 6, 7, 6, 8, 6, 4])
   growth = m * np.exp(0.5 * np.minimum(n, 4))
-  rate = [0.1, 0.1, 0.1 * (0.88 - 0.21159) / 0.88433]
-  rate += [0.1 * (0.3 - 0.21159) / 0.88433, 0.1 * (0.205 - 0.21159) / 0.88433]
+  rate = [0.1, 0.1, 0.1 * (0.88433 - 0.21159) / 0.88433]
+  rate += [0.1 * (0.3 - 0.21159) / 0.88433, 0.1 * (0.2 - 0.21159) / 0.88433]
   rate += [-0.1, 0]
   beyond = np.maximum(n - 4, 0)
   s = np.where(n > 4, 1 / (1 + np.exp(-10.0 * beyond)), 0)

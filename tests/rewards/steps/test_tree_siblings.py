@@ -42,13 +42,12 @@ def test_siblings_that_exist():
     tree_siblings.node_values(values, valid), means, rtol=1e-6
   )
   # (V - m) / sqrt(m (1 - m))
-  wanted = np.array([[1, -1, 0, 0], [1, -1, 0, 0], [-0.125, 0.375, -0.25, 0]])
-  wanted[2] = np.array([-0.125, 0.375, -0.25, 0]) / np.sqrt(0.375 * 0.625)
+  third = np.array([-0.125, 0.375, -0.25, 0]) / np.sqrt(0.375 * 0.625)
+  wanted = [[1, -1, 0, 0], [1, -1, 0, 0], third]
   np.testing.assert_allclose(
     tree_siblings.sibling_advantages(values, valid), wanted, atol=1e-5
   )
   # eps is added to the root: m = 1/2, so 1/2 / (1/2 + 3/2).
-  result = tree_siblings.sibling_advantages(
-    jnp.array([1, 0]), valid[1, :2], 1.5
-  )
+  two = jnp.array([1, 0]), jnp.array([True, True])
+  result = tree_siblings.sibling_advantages(*two, 1.5)
   np.testing.assert_array_equal(result, [0.25, -0.25])

@@ -18,7 +18,8 @@ def test_the_weibull_s_mode():
 
 @pytest.mark.worked_example("function:weibull.weibull_shape")
 def test_density_of_the_paper_and_of_other_constants():
-  """C (k / l) (n / l)^{k - 1} e^{-(n / l)^k} with k = 1.5, l = 8, C = 10.735."""
+  """The paper has k = 1.5, l = 8 and C = 10.735."""
+  # C (k / l) (n / l)^{k - 1} e^{-(n / l)^k}
   n = np.array([0, 1, 4, 9])
   wanted = 10.735 * 1.5 / 8 * (n / 8) ** 0.5 * np.exp(-((n / 8) ** 1.5))
   np.testing.assert_allclose(
