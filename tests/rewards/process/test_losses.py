@@ -148,3 +148,36 @@ def test_a_grown_decoder_is_the_same_function_and_can_learn():
   assert grow.append_layers(config, params, 0, None) == (config, params)
   with pytest.raises(ValueError, match="layers = -1 must be 0 or more"):
     grow.append_layers(config, params, -1, None)
+
+
+@pytest.mark.worked_example("function:losses.soft_label_bce")
+def test_cross_entropy_of_chances_of_three_quarters_and_one_fifth():
+  """Weights 3 and 1, labels 7/8 and 1/2, and NaN of weight 0."""
+  # -(y log p + (1 - y) log(1 - p))
+  logits = jnp.array([[math.log(3), -math.log(4)], [math.nan, 2]])
+  labels = jnp.array([[0.875, 0.5], [1, math.nan]])
+  weights = jnp.array([[3.0, 1], [0, 0]])
+  first = 0.875 * math.log(0.75) + 0.125 * math.log(0.25)
+  second = 0.5 * math.log(0.2) + 0.5 * math.log(0.8)
+  result = losses.soft_label_bce(logits, labels, weights)
+  np.testing.assert_allclose(result, -(3 * first + second) / 4, rtol=1e-6)
+
+
+@pytest.mark.worked_example("function:losses.two_class_cross_entropy")
+def test_cross_entropy_of_two_logits():
+  """Chances 3/4 and 1/5 of "good", which is the second class."""
+  logits = jnp.log(jnp.array([[1.0, 3], [8, 2]]))
+  result = losses.two_class_cross_entropy(
+    logits, jnp.array([0.875, 0.5]), jnp.array([3.0, 1])
+  )
+  first = 0.875 * math.log(0.75) + 0.125 * math.log(0.25)
+  second = 0.5 * math.log(0.2) + 0.5 * math.log(0.8)
+  np.testing.assert_allclose(result, -(3 * first + second) / 4, rtol=1e-6)
+
+
+@pytest.mark.worked_example("function:losses.language_loss")
+def test_mean_over_all_tokens_of_two_samples():
+  """Log-probs -1, -2 of one sample and -6 of the other: 9 / 3."""
+  log_probs = jnp.array([[-1.0, -2, math.nan], [-6, -50, math.nan]])
+  mask = jnp.array([[True, True, False], [True, False, False]])
+  assert losses.language_loss(log_probs, mask) == 3

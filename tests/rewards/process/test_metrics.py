@@ -120,6 +120,7 @@ def test_scores_of_samples_by_their_steps():
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 6])
+@pytest.mark.worked_example("function:metrics.best_of_n_value")
 def test_best_of_n_is_the_mean_over_subsets(n):
   rng = np.random.default_rng(n)
   scores = rng.integers(0, 4, (3, 7)).astype(np.float32)
@@ -157,3 +158,30 @@ def test_best_of_n_between_pass_at_1_and_pass_at_n():
   assert jnp.isnan(result).all()
   with pytest.raises(ValueError, match=r"n = 13.*nearest valid value is 12"):
     step_metrics.best_of_n_value(verdict, correct, 13)
+
+
+@pytest.mark.worked_example("function:metrics.first_error")
+def test_the_first_score_strictly_below_the_threshold():
+  """Steps 2, none and 1 by threshold 0, and steps 0, 1 and 0 by 0.5."""
+  scores = jnp.array(
+    [[0.25, 0, -0.5, -1], [0.5, 0.25, 3, -9], [0.4, -1, 2, -2]]
+  )
+  mask = jnp.array([[True] * 4, [True] * 3 + [False], [True] * 4])
+  result = step_metrics.first_error(scores, mask)
+  np.testing.assert_array_equal(result, [2, -1, 1])
+  result = step_metrics.first_error(scores, mask, 0.5)
+  np.testing.assert_array_equal(result, [0, 1, 0])
+
+
+@pytest.mark.worked_example("function:metrics.best_threshold")
+def test_the_lowest_threshold_with_the_highest_f1():
+  """Errors at the scores 3 and 4, and samples of scores 4.5 and 8 without."""
+  scores = jnp.array([[[5, 3], [4, 6], [4.5, 9], [8, 9], [0, 0]]])
+  mask = jnp.array([[[1, 1], [1, 1], [1, 0], [1, 0], [1, 1]]], bool)
+  truth = jnp.array([[1, 0, -1, -1, 1]])
+  valid = jnp.array([[True] * 4 + [False]])
+  # A threshold t <= 3 predicts no error, with shares 0 and 1 and an F1 of 0;
+  # 3 < t <= 4: 1/2 and 1, F1 2/3; 4 < t <= 4.5: 1 and 1, F1 1;
+  # 4.5 < t <= 5: 1 and 1/2, F1 2/3. Scores 3, 4, 4.5, 5, 6, 8.
+  result = step_metrics.best_threshold(scores, mask, truth, valid, 6)
+  assert result == 4.5

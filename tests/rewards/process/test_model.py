@@ -59,6 +59,7 @@ def scored():
   return scorer, params, tokens, run
 
 
+@pytest.mark.worked_example("function:model.step_ends")
 def test_step_ends_are_the_last_tokens():
   ends, exists = model.step_ends(jnp.asarray(STEP_IDS), 4)
   for p, s, k in np.ndindex(2, 2, 4):
@@ -67,6 +68,9 @@ def test_step_ends_are_the_last_tokens():
     assert not at.size or ends[p, s, k] == at[-1]
 
 
+@pytest.mark.worked_example(
+  "function:model.score_steps", "function:model.step_features"
+)
 def test_a_score_is_the_head_of_the_state_after_the_step_and_its_surprises(
   scored,
 ):
@@ -126,3 +130,17 @@ def test_a_token_moves_its_own_step_and_no_earlier_one(scored):
       assert jnp.abs(after[0, 0, later] - before[0, 0, later]).max() > 1e-6
     np.testing.assert_array_equal(after[1], before[1])
     np.testing.assert_array_equal(after[0, 1], before[0, 1])
+
+
+@pytest.mark.worked_example("function:model.step_features")
+def test_features_of_two_steps_and_of_one_that_does_not_exist():
+  """Surprises 1, 2 | 4, 3 and one token outside of steps; states 0 to 5."""
+  hidden = jnp.stack([jnp.arange(6.0), 10 + jnp.arange(6.0)], -1)
+  log_probs = -jnp.array([1.0, 2, 7, 4, 3])
+  reading = model.Reading(hidden[None, None], log_probs[None, None])
+  step_ids = jnp.array([[[0, 0, -1, 1, 1]]])
+  result = model.step_features(reading, step_ids, 3)
+  # The state after the last token, the largest surprise, and their sum.
+  wanted = [[2, 12, 2, 3], [5, 15, 4, 7]]
+  np.testing.assert_array_equal(result[0, 0, :2], wanted)
+  np.testing.assert_array_equal(result[0, 0, 2, 2:], [0, 0])

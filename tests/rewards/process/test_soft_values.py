@@ -9,6 +9,7 @@ import pytest
 from rewards.process import labels, soft_values
 
 
+@pytest.mark.worked_example("function:soft_values.log_mean_exp")
 def test_the_cards_log_expectations():
   """ok = [1, 1, 1, 0]: eta 1, 0, 50 and -50."""
   result = [float(soft_values.log_mean_exp(0.75, e)) for e in (1, 0, 50, -50)]
@@ -18,6 +19,7 @@ def test_the_cards_log_expectations():
 
 
 @pytest.mark.parametrize("eta", [-30.0, -1.0, 1e-4, 2.0, 80.0])
+@pytest.mark.worked_example("function:soft_values.log_mean_exp")
 def test_log_expectations_are_those_of_all_outcomes(eta):
   for ok in itertools.product([0.0, 1.0], repeat=4):
     mean = np.mean(np.exp(eta * np.array(ok, np.float64)))
@@ -50,3 +52,20 @@ def test_the_last_step_is_labelled_by_the_verdict():
   reference = soft_values.entropy_regularized(successes, mask, correct, 0.0)
   soft = labels.soft_labels(successes, mask)
   np.testing.assert_allclose(reference.values[0, 0, :2], soft.values[0, 0, :2])
+
+
+@pytest.mark.worked_example("function:soft_values.entropy_regularized")
+def test_values_of_steps_and_verdicts():
+  """Shares 3/4, 1/4 and 1/2 of four continuations, with eta = 2."""
+  one = [[1, 1, 0, 1], [0, 0, 1, 0], [1, 0, 1, 0]]
+  mask = jnp.array([[[1, 1, 1], [1, 1, 0], [1, 1, 0], [0, 0, 0]]], bool)
+  result = soft_values.entropy_regularized(
+    jnp.array([[one] * 4], bool), mask, jnp.array([[0, 1, -1, 1]])
+  )
+  # v = log(mean exp(2 c)) / 2
+  v = np.log([(3 * np.exp(2) + 1) / 4, (np.exp(2) + 3) / 4]) / 2
+  wanted = [[*v, 0], [v[0], 1, 0], [v[0], 0, 0], [0, 0, 0]]
+  np.testing.assert_allclose(result.values[0], wanted, rtol=1e-6)
+  np.testing.assert_array_equal(
+    result.weights[0], [[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]]
+  )

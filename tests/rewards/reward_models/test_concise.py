@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.reward_models import concise
 
@@ -16,3 +18,25 @@ def test_conciseness_is_bounded_and_needs_a_right_answer():
     jnp.array([1, 0]), jnp.array([0.1, 1.0]), alpha=0.0
   )
   np.testing.assert_array_equal(reference, [1, 0])
+
+
+@pytest.mark.worked_example("reward:concise", "function:concise.concise_scores")
+def test_bonus_of_right_answers():
+  """1 + alpha c (s + d) for right answers, else 0."""
+  rollout = worked_example.rollout(
+    np.full(4, 9),
+    correct=[1, 0, 1, -1],
+    components={"c": [0.25, 0.5, 0.75, np.nan]},
+  )
+  result = worked_example.reward("concise", rollout, conciseness="c")
+  np.testing.assert_array_equal(result, [[1.25, 0, 1.75, 0]])
+  result = worked_example.reward("concise", rollout, conciseness="c", alpha=3.0)
+  np.testing.assert_array_equal(result, [[1.75, 0, 3.25, 0]])
+  result = concise.concise_scores(
+    jnp.array([1, 0, 1]), jnp.array([0.25, 0.5, 0.75]), 0.5, 0.125, 2.0
+  )
+  wanted = [1 + 2 * 0.25 * 0.625, 0, 1 + 2 * 0.75 * 0.625]
+  np.testing.assert_array_equal(result, wanted)
+  # Without a difficulty and with alpha 1.
+  result = concise.concise_scores(jnp.array([1]), jnp.array([0.25]), 0.5)
+  np.testing.assert_array_equal(result, [1.125])

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.reward_models import (
   disentangled_length,
@@ -118,3 +119,39 @@ def test_the_quality_head_is_rid_of_length():
   assert length < 0.1
   _, reference = fit(0.0)
   assert reference > 0.5
+
+
+@pytest.mark.worked_example("function:disentangled_length.correlation")
+def test_correlation_of_three_entries():
+  """Deviations (-1, 0, 1) and (-2, 1, 1): 3 / sqrt(2 * 6)."""
+  x = jnp.array([[1, 2], [3, jnp.nan]])
+  y = jnp.array([[4, 7], [7, 9]])
+  mask = jnp.array([[True, True], [True, False]])
+  np.testing.assert_allclose(
+    disentangled_length.correlation(x, y, mask), 3 / np.sqrt(12), rtol=1e-6
+  )
+
+
+@pytest.mark.worked_example("function:disentangled_length.loss")
+def test_loss_of_two_pairs_and_one_that_does_not_exist():
+  """L = -log sigmoid(difference) + |rho(q, n)| - rho(l, n) + |cos|."""
+  nan = jnp.nan
+  q = jnp.array([[1.0, 2], [2, 3], [nan, 9]])
+  l = jnp.array([[0.5, 0], [0, 1.5], [nan, 9]])
+  n = jnp.array([[4, 3], [2, 1], [9, nan]])
+  kernels = jnp.array([1.0, 2, 2]), jnp.array([-3.0, 0, -4])
+  mask = jnp.array([True, True, False])
+  total, parts = disentangled_length.loss(q, l, n, *kernels, mask)
+  # (q + l) of the chosen minus that of the rejected answer: -0.5 and -2.5.
+  preference = np.mean(np.log1p(np.exp([0.5, 2.5])))
+  # Deviations (-1, 0, 0, 1) of q, (0, -.5, -.5, 1) of l, (1.5, .5, -.5, -1.5)
+  # of n.
+  length = 3 / np.sqrt(2 * 5) + 1.5 / np.sqrt(1.5 * 5)
+  overlap = 11 / (3 * 5)  # |-3 - 8| / (|W_q| |W_l|)
+  np.testing.assert_allclose(parts["preference"], preference, rtol=1e-6)
+  np.testing.assert_allclose(parts["length"], length, rtol=1e-6)
+  np.testing.assert_allclose(parts["overlap"], overlap, rtol=1e-6)
+  np.testing.assert_allclose(total, preference + length + overlap, rtol=1e-6)
+  total, _ = disentangled_length.loss(q, l, n, *kernels, mask, 0.5, 3.0)
+  wanted = preference + 0.5 * length + 3 * overlap
+  np.testing.assert_allclose(total, wanted, rtol=1e-6)

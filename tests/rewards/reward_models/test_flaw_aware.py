@@ -5,6 +5,7 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from rewards.reward_models import (
   flaw_aware,
@@ -73,3 +74,35 @@ def test_the_weakness_of_the_judges_pay_is_to_find_nothing():
   lazy = flaw_aware.located(jnp.full(4, -1), truth, jnp.int32(5))
   np.testing.assert_allclose(lazy.mean(), 0.5)
   assert (flaw_aware.located(truth, truth, jnp.int32(5)) == 1).all()
+
+
+@pytest.mark.worked_example(
+  "reward:flaw_aware", "function:flaw_aware.flaw_aware_scores"
+)
+def test_clean_flawed_and_wrong_answers():
+  """1 - flaw for right answers, else -1; a failed judge counts as no flaw."""
+  rollout = worked_example.rollout(
+    np.full(6, 9),
+    correct=[1, 1, 1, 0, 1, -1],
+    components={"judge": [0, 1, 0.25, 0.5, np.nan, 0.75]},
+  )
+  result = worked_example.reward("flaw_aware", rollout, flawed="judge")
+  np.testing.assert_array_equal(result, [[1, 0, 0.75, -1, 1, -1]])
+  result = worked_example.reward(
+    "flaw_aware", rollout, flawed="judge", weight=2.0
+  )
+  np.testing.assert_array_equal(result, [[1, -1, 0.5, -1, 1, -1]])
+
+
+@pytest.mark.worked_example("function:flaw_aware.located")
+def test_distance_to_the_first_wrong_step():
+  """Solutions of 4 or 8 steps, named steps before, at, after and beyond."""
+  predicted = jnp.array([-1, 0, -1, 2, 0, 7, 4, -2, 1, 3])
+  truth = jnp.array([-1, -1, 2, 2, 1, 5, 3, -1, 1, -1])
+  steps = jnp.array([4, 4, 4, 4, 4, 8, 4, 4, 8, 8])
+  parsed = jnp.array([True] * 8 + [False, True])
+  result = flaw_aware.located(predicted, truth, steps, parsed)
+  wanted = [1, -1, -1, 1, 1 - 1 / 4, 1 - 2 / 8, -1, -1, -1, -1]
+  np.testing.assert_array_equal(result, wanted)
+  result = flaw_aware.located(predicted, truth, steps)
+  np.testing.assert_array_equal(result[8:], [1, -1])

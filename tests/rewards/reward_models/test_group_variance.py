@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.reward_models import group_variance
 
@@ -17,3 +18,16 @@ def test_the_variance_of_each_group_is_numpys():
   np.testing.assert_array_equal(
     group_variance.group_variance(jnp.full(7, 0.1)), 0
   )
+
+
+@pytest.mark.worked_example("function:group_variance.group_variance")
+def test_variances_of_groups_of_three_and_two():
+  """Scores 1, 2, 6 and 3, 7, each with samples that do not exist."""
+  nan = jnp.nan
+  result = group_variance.group_variance(
+    jnp.array([[1, 2, 6, nan], [3, 7, nan, 50]]),
+    jnp.array([[True, True, True, False], [True, True, False, False]]),
+  )
+  np.testing.assert_allclose(result, [14 / 3, 4], rtol=1e-6)
+  result = group_variance.group_variance(jnp.array([1, 2, 6]))
+  np.testing.assert_allclose(result, 14 / 3, rtol=1e-6)

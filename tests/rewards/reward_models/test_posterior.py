@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.reward_models import posterior
 from rl import advantages
@@ -21,3 +23,24 @@ def test_a_thought_counts_where_the_answer_is_right():
     advantages.group_normalize(correct.astype(jnp.float32)),
     atol=1e-5,
   )
+
+
+@pytest.mark.worked_example(
+  "reward:posterior", "function:posterior.posterior_scores"
+)
+def test_format_outcome_and_thought():
+  """The four cases of right and finished, and an unknown verdict."""
+  rollout = worked_example.rollout(
+    np.full(5, 9),
+    correct=[1, 1, 0, 0, -1],
+    components={"thoughts": [0.75, 0.25, 0.5, np.nan, 0.625]},
+    finished=jnp.array([[True, False, True, False, True]]),
+  )
+  # format + outcome + outcome * thought
+  wanted = [[1 + 1 + 0.75, 0 + 1 + 0.25, 1, 0, 1]]
+  np.testing.assert_array_equal(
+    worked_example.reward("posterior", rollout, thoughts="thoughts"), wanted
+  )
+  # Without formats.
+  result = posterior.posterior_scores(jnp.array([1, 0]), jnp.array([0.75, 0.5]))
+  np.testing.assert_array_equal(result, [1.75, 0])

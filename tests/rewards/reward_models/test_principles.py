@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.reward_models import principles
 
@@ -30,3 +31,24 @@ def test_the_weakness_of_principles_is_the_one_that_is_easy_to_please():
   flatterer = jnp.array([[12.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
   scores = [principles.mean_log_odds(x, 0, 1) for x in (modest, flatterer)]
   assert scores[1] > scores[0] > 0
+
+
+@pytest.mark.worked_example(
+  "function:principles.log_odds", "function:principles.mean_log_odds"
+)
+def test_log_odds_of_two_principles():
+  """log p(Yes) - log p(No), with Yes the token 2 and No the token 0."""
+  p = np.array([[0.125, 0.375, 0.5], [0.5, 0.25, 0.25], [0.3, 0.1, 0.6]])
+  logits = jnp.log(jnp.asarray(p))
+  wanted = np.log([4, 0.5, 2])
+  np.testing.assert_allclose(
+    principles.log_odds(logits, 2, 0), wanted, rtol=1e-5
+  )
+  # The mean of the first two: log(4 * 0.5) / 2.
+  mask = jnp.array([True, True, False])
+  np.testing.assert_allclose(
+    principles.mean_log_odds(logits, 2, 0, mask), np.log(2) / 2, rtol=1e-5
+  )
+  np.testing.assert_allclose(
+    principles.mean_log_odds(logits, 2, 0), np.log(4) / 3, rtol=1e-5
+  )

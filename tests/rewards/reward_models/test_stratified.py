@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.reward_models import stratified
 from rl import advantages
@@ -57,3 +59,42 @@ def test_novelty_never_makes_a_wrong_answer_beat_a_right_one():
       mine = np.asarray(right == kind)
       order = np.argsort(np.asarray(new)[mine])
       assert (np.diff(row[mine][order]) >= 0).all()
+
+
+@pytest.mark.worked_example(
+  "reward:stratified", "function:stratified.stratified_scores"
+)
+def test_bands_of_right_and_wrong_answers():
+  """The paper's alpha = beta = 0.05; a sample that does not exist scores 0."""
+  rollout = worked_example.rollout(
+    np.full(7, 9),
+    correct=[1, 0, 1, 0, 1, -1, 1],
+    components={"judge": [3, 7, 1, -1, 2, 1, np.nan]},
+    sample_mask=jnp.arange(7)[None] < 6,
+  )
+  # u is (m - 1) / 2 for right answers, and (m + 1) / 8 for wrong ones.
+  wanted = [0.95 + 0.1, -0.05 + 0.1, 0.95, -0.05, 0.95 + 0.05]
+  wanted += [-0.05 + 0.1 * 0.25, 0]
+  result = worked_example.reward("stratified", rollout, model="judge")
+  np.testing.assert_allclose(result[0], wanted, atol=1e-6)
+  result = worked_example.reward(
+    "stratified", rollout, model="judge", alpha=0.1, beta=0.3
+  )
+  wanted = [1.3, 0.1, 0.7, -0.1, 1.0, -0.1 + 0.2 * 0.25, 0]
+  np.testing.assert_allclose(result[0], wanted, atol=1e-6)
+  # u = 1e-6 / (1e-6 + eps) = 1 / 2, with the released code's eps.
+  close = stratified.stratified_scores(
+    jnp.ones(2, int), jnp.array([0, 1e-6]), 0.1, 0.3
+  )
+  np.testing.assert_allclose(close, [0.7, 1.0], atol=1e-5)
+
+
+@pytest.mark.worked_example("function:stratified.prompt_weights")
+def test_weights_of_prompts_of_usual_and_other_spread():
+  """Standard deviations 1, 2 and 1/2, the last of two of three samples."""
+  scores = jnp.array([[1, 3, 1, 3], [0, 4, 0, 4], [2, 3, jnp.nan, 9]])
+  valid = jnp.array([[True] * 4, [True] * 4, [True, True, False, False]])
+  result = stratified.prompt_weights(scores, 1.0, valid=valid)
+  # 0.4 + (3 - 0.4) sigmoid(6 (std - 1))
+  sigmoids = 1 / (1 + np.exp([0, -6, 3]))
+  np.testing.assert_allclose(result, 0.4 + 2.6 * sigmoids, rtol=1e-6)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.shaping import behavior_alignment
 
@@ -58,3 +59,32 @@ def test_a_reward_that_misleads_every_time_is_turned_round():
     phi = behavior_alignment.next_weights(phi, primary, components, 1.0)
   assert phi[1] < 0 < phi[0]
   assert value(start + phi @ components, 0) > 0.5
+
+
+@pytest.mark.worked_example(
+  "function:behavior_alignment.outer_gradient",
+  "function:behavior_alignment.next_weights",
+)
+def test_slopes_of_weights_and_a_step():
+  """eta <grad J, g_c> for three components of a tree of two leaves."""
+  primary = {"a": jnp.array([[1.0, -2.0]]), "b": jnp.array([3.0])}
+  components = {
+    "a": jnp.array([[[2.0, 1.0]], [[0.0, 4.0]], [[1.0, 1.0]]]),
+    "b": jnp.array([[1.0], [2.0], [-5.0]]),
+  }
+  products = np.array([2 - 2 + 3, -8 + 6, 1 - 2 - 15])
+  np.testing.assert_array_equal(
+    behavior_alignment.outer_gradient(primary, components), products
+  )
+  np.testing.assert_array_equal(
+    behavior_alignment.outer_gradient(primary, components, 0.25),
+    0.25 * products,
+  )
+  weights = jnp.array([0.5, 7.0, 1.0])
+  result = behavior_alignment.next_weights(weights, primary, components)
+  # phi + 0.1 * eta <grad J, g_c>, with eta = 1
+  np.testing.assert_allclose(result, [0.8, 6.8, -0.6], rtol=1e-6)
+  result = behavior_alignment.next_weights(
+    weights, primary, components, 2.0, 0.25
+  )
+  np.testing.assert_allclose(result, [2, 6, -7], rtol=1e-6)

@@ -81,3 +81,20 @@ def test_the_binding_reads_the_scores_of_reference_samples():
   np.testing.assert_allclose(
     style[0, 0], -np.log1p(np.exp(1.846244 - 0.5)), rtol=1e-5
   )
+
+
+@pytest.mark.worked_example("function:log_sigmoid.reference_quantile")
+def test_quantile_of_references_that_exist():
+  """References 0, 1, 2: mean 1, and standard deviation sqrt(2 / 3)."""
+  references = jnp.array([[0, 1, 2, jnp.nan], [3, 7, 9, jnp.nan]])
+  mask = jnp.array([[True, True, True, False], [True, True, False, False]])
+  # mean + 1.0364 std, the 85th percentile of a normal distribution
+  wanted = [1 + 1.036433 * np.sqrt(2 / 3), 5 + 1.036433 * 2]
+  np.testing.assert_allclose(
+    log_sigmoid.reference_quantile(references, mask), wanted, rtol=1e-6
+  )
+  np.testing.assert_allclose(
+    log_sigmoid.reference_quantile(references[0, :3], z=-2.0),
+    1 - 2 * np.sqrt(2 / 3),
+    rtol=1e-6,
+  )

@@ -5,6 +5,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.shaping import potential as potential_rewards
 
@@ -32,3 +33,22 @@ def test_a_potential_moves_no_optimum():
   np.testing.assert_allclose(shaped, reference, atol=1e-6)
   moved = value(logits, potential) - value(logits, 0 * potential)
   np.testing.assert_allclose(moved, -potential[0], atol=1e-6)
+
+
+@pytest.mark.worked_example("function:potential.shape_by_potential")
+def test_shaped_rewards_with_a_gap_in_the_mask():
+  """Samples of 3 and of 2 entries; the second entry does not exist."""
+  nan = jnp.nan
+  rewards = jnp.array([[1, nan, 2, 3], [5, 7, 9, nan]])
+  potentials = jnp.array([[4, nan, 8, 16], [1, 3, 0, nan]])
+  mask = jnp.array([[True, False, True, True], [True, True, False, False]])
+  result = potential_rewards.shape_by_potential(rewards, potentials, mask)
+  # r + Phi(next) - Phi, and Phi = 0 at the end.
+  wanted = [[1 + 8 - 4, 0, 2 + 16 - 8, 3 - 16], [5 + 3 - 1, 7 - 3, 0, 0]]
+  np.testing.assert_array_equal(result, wanted)
+  result = potential_rewards.shape_by_potential(
+    rewards, potentials, mask, 0.5, jnp.array([6, 10])
+  )
+  wanted = [[1 + 4 - 4, 0, 2 + 8 - 8, 3 + 3 - 16]]
+  wanted += [[5 + 1.5 - 1, 7 + 5 - 3, 0, 0]]
+  np.testing.assert_array_equal(result, wanted)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from rewards.shaping import (
   relative_to_references,
@@ -79,3 +80,72 @@ def test_an_unbounded_shape_can_be_hacked_and_a_bounded_one_less():
     hacked, REFERENCES
   ) - relative_to_references.preference_scores(good, REFERENCES)
   assert bounded < 0.2
+
+
+# Gaps r - r_m of two samples of the first prompt and of one of the second.
+GAPS = [[[2.0, -1], [0.5, -2.5]], [[3, 7], [0.25, 4.25]]]
+
+
+def _sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def _polynomial(x):
+  grid = np.linspace(-5, 5, 100)
+  powers = np.stack([grid**k for k in range(6)], -1)
+  coefficients = np.linalg.lstsq(powers, _sigmoid(grid), rcond=None)[0]
+  value = sum(c * x**k for k, c in enumerate(coefficients))
+  return np.where(x < -5, 0, np.where(x > 5, 1, value))
+
+
+@pytest.mark.worked_example(
+  "reward:preference",
+  "reward:late_preference",
+  "reward:centered",
+  "reward:tanh",
+  "reward:arctan",
+  "reward:polynomial",
+  "function:relative_to_references.against",
+  "function:relative_to_references.preference_scores",
+  "function:relative_to_references.late_preference_scores",
+  "function:relative_to_references.centered_scores",
+  "function:relative_to_references.tanh_scores",
+  "function:relative_to_references.arctan_scores",
+  "function:relative_to_references.polynomial_scores",
+)
+@pytest.mark.parametrize(
+  ("name", "shape"),
+  [
+    ("preference", _sigmoid),
+    ("late_preference", lambda x: _sigmoid(x - 3)),
+    ("centered", lambda x: x),
+    ("tanh", np.tanh),
+    ("arctan", np.arctan),
+    ("polynomial", _polynomial),
+  ],
+)
+def test_means_of_shapes_of_the_gaps_to_two_references(name, shape):
+  """The third reference of each prompt has no score."""
+  rollout = worked_example.rollout(
+    [[2, 0.5], [4, 1.25]],
+    components={"a": [[-9, -9], [1, -6]]},
+    extras={"task/r": [[0, 3, np.nan], [1, -3, np.inf]]},
+  )
+  wanted = np.mean(shape(np.array(GAPS)), -1)
+  result = worked_example.reward(name, rollout, references="task/r")
+  np.testing.assert_allclose(result, wanted, atol=2e-6)
+  result = worked_example.reward(
+    name, rollout, references="task/r", component="a"
+  )
+  wanted = np.mean(shape(np.array([[-9.0, -12]] * 2 + [[0, 4], [-7, -3]])), -1)
+  np.testing.assert_allclose(result.ravel(), wanted, atol=2e-6)
+
+
+@pytest.mark.worked_example("function:relative_to_references.preference_scores")
+def test_the_slope_of_preferences():
+  """sigmoid(4 (r - r_m)), for r = 1 and the references 0.5 and 2."""
+  result = relative_to_references.preference_scores(
+    jnp.array(1.0), jnp.array([0.5, 2.0]), slope=4.0
+  )
+  wanted = (_sigmoid(2) + _sigmoid(-4)) / 2
+  np.testing.assert_allclose(result, wanted, rtol=1e-6)

@@ -2,7 +2,10 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
+import rewards
 from rewards.shaping import ceiling, running_moments
 
 
@@ -42,3 +45,51 @@ def test_moments_of_one_score_and_of_none():
   )
   np.testing.assert_array_equal(jnp.stack(same), jnp.stack(moments))
   assert ceiling.ceiling_scores(jnp.float32(9.0), 2.0) == 2
+
+
+@pytest.mark.worked_example(
+  "reward:standardized",
+  "reward:clipped",
+  "reward:min_max",
+  "function:running_moments.standardized_scores",
+  "function:running_moments.clipped_scores",
+  "function:running_moments.min_max_scores",
+)
+@pytest.mark.parametrize(
+  ("name", "first", "second", "component"),
+  [
+    # Mean 2 and variance (1 + 0 + 1) / 3; then mean 4 and variance 40 / 5.
+    (
+      "standardized",
+      np.array([-1, 1, 0]) / np.sqrt(2 / 3),
+      np.array([5, 1]) / np.sqrt(8),
+      np.array([-1, -1, 2]) / np.sqrt(2),
+    ),
+    (
+      "clipped",
+      [2 - np.sqrt(2 / 3), 2 + np.sqrt(2 / 3), 2],
+      [4 + np.sqrt(8), 5],
+      [0, 0, 3 + np.sqrt(18)],
+    ),
+    ("min_max", [0, 1, 0.5], [1, 0.5], [0, 0, 1]),
+  ],
+)
+def test_two_batches_and_a_component(name, first, second, component):
+  """Scores 1, 3, 2; then 9, 5, and a sample that does not exist."""
+  exists = jnp.array([[True, True, True]])
+  batches = [
+    worked_example.rollout([1, 3, 2], components={"a": [0, 0, 9]}),
+    worked_example.rollout(
+      [9, 5, 30],
+      components={"a": [1, 2, 3]},
+      sample_mask=exists.at[0, 2].set(False),
+    ),
+  ]
+  transform = rewards.get(name)
+  state = transform.init()
+  for rollout, wanted in zip(batches, (first, second), strict=True):
+    result, state = transform.apply(None, rollout, state)
+    np.testing.assert_allclose(result[0, : len(wanted)], wanted, rtol=1e-5)
+  # Components 0, 0, 9: mean 3 and variance (9 + 9 + 36) / 3.
+  result = worked_example.reward(name, batches[0], component="a")
+  np.testing.assert_allclose(result[0], component, rtol=1e-5)

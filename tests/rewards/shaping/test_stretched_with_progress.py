@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.shaping import stretched_with_progress
 
@@ -50,3 +52,38 @@ def test_the_weakness_of_stretching_is_noise():
   """A hair's breadth between two scores becomes the whole scale."""
   hair = jnp.array([0.5, 0.5 + 1e-6])
   np.testing.assert_allclose(stretched_with_progress.stretched(hair), [0, 1])
+
+
+@pytest.mark.worked_example(
+  "reward:stretched_with_progress",
+  "function:stretched_with_progress.stretched",
+  "function:stretched_with_progress.progressively_stretched_scores",
+)
+@pytest.mark.parametrize(
+  ("step", "progress"), [(0, 0), (3, 0.25), (12, 1), (15, 1)]
+)
+def test_stretching_of_two_groups_over_12_training_steps(step, progress):
+  """Ranges 0.5, of which one sample does not exist, and 0.125."""
+  rollout = worked_example.rollout(
+    [[0.25, 0.75, 0.5, 9], [0.5, 0.625, 0.5625, 0.5]],
+    components={"a": [[0.25, 0.5, 1, np.nan], [0.75, 0.75, 0.75, 0.75]]},
+    sample_mask=jnp.array([[True, True, True, False], [True] * 4]),
+    step=jnp.int32(step),
+  )
+  # (1 - w) s + w (s - low) / (high - low)
+  raw = np.array([[0.25, 0.75, 0.5, 0], [0.5, 0.625, 0.5625, 0.5]])
+  unit = np.array([[0, 1, 0.5, 0], [0, 1, 0.5, 0]])
+  np.testing.assert_allclose(
+    worked_example.reward("stretched_with_progress", rollout, steps=12),
+    (1 - progress) * raw + progress * unit,
+    rtol=1e-6,
+  )
+  # (1 - w) a + w (a - low) / max(high - low, 1); equal scores are not stretched
+  raw = np.array([[0.25, 0.5, 1, 0], [0.75] * 4])
+  unit = np.array([[0, 0.25, 0.75, 0], [0] * 4])
+  result = worked_example.reward(
+    "stretched_with_progress", rollout, steps=12, component="a", least=1.0
+  )
+  np.testing.assert_allclose(
+    result, (1 - progress) * raw + progress * unit, rtol=1e-6
+  )

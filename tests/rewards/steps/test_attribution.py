@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.steps import (
   attribution,
@@ -41,3 +42,26 @@ def test_attributed_rewards_and_their_weakness():
     idle
     > attribution.attributed(jnp.ones(6), jnp.ones(6), jnp.arange(6) < 1)[0]
   )
+
+
+@pytest.mark.worked_example("function:attribution.attribution_loss")
+def test_loss_of_two_samples_of_unequal_length():
+  """Contributions 0.5 + 0.25 against outcome 1, and 0.125 - 1 + 3 against 2."""
+  result = attribution.attribution_loss(
+    jnp.array([[0.5, 0.25, jnp.nan], [0.125, -1, 3]]),
+    jnp.array([[True, True, False], [True, True, True]]),
+    jnp.array([1, 2]),
+  )
+  np.testing.assert_array_equal(result, [0.25**2, 0.125**2])
+
+
+@pytest.mark.worked_example("function:attribution.attributed")
+def test_contributions_and_accepted_actions():
+  """r_k = alpha c_k + beta g_k, with the released code's beta = 0.5."""
+  contributions = jnp.array([[0.25, -0.75, jnp.nan], [2, 0.5, 1]])
+  grounded = jnp.array([[True, False, True], [False, True, True]])
+  mask = jnp.array([[True, True, False], [True, True, True]])
+  result = attribution.attributed(contributions, grounded, mask)
+  np.testing.assert_array_equal(result, [[0.75, -0.75, 0], [2, 1, 1.5]])
+  result = attribution.attributed(contributions, grounded, mask, 2.0, 0.25)
+  np.testing.assert_array_equal(result, [[0.75, -1.5, 0], [4, 1.25, 2.25]])

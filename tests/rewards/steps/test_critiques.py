@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.steps import critiques, normalized_steps
 from rl import advantages
@@ -39,3 +40,30 @@ def test_tokens_of_wrong_steps_are_charged():
   z = normalized_steps.normalize_in_group(reference, full >= 0)
   expected = advantages.group_normalize(jnp.array([2.0, 0.0]), ddof=0)
   np.testing.assert_allclose(z, expected[:, None] * jnp.ones(3), rtol=1e-5)
+
+
+@pytest.mark.worked_example("function:critiques.critique_share")
+def test_shares_of_parsed_critiques():
+  """Four critiques of three steps; the last one could not be parsed."""
+  named = jnp.array(
+    [[[1, 0, 0], [1, 1, 0], [1, 0, 0], [0, 1, 1]], [[1, 1, 1]] * 4], bool
+  )
+  parsed = jnp.array([[True, True, True, False], [False] * 4])
+  result = critiques.critique_share(named, parsed)
+  np.testing.assert_allclose(result, [[1, 1 / 3, 0], [0, 0, 0]], rtol=1e-6)
+
+
+@pytest.mark.worked_example("function:critiques.outcome_minus_errors")
+def test_rewards_of_tokens_in_and_outside_of_steps():
+  """R_t = 2 [right] - [error in the step of t], the weights of the paper."""
+  arguments = (
+    jnp.array([1, 0, -1]),
+    jnp.array([[0, 1, jnp.nan], [0.25, 0, 1], [0, 0, 0]]),
+    jnp.array([[0, 0, 1, -1], [0, 1, 2, 2], [-1, 0, 1, 2]]),
+  )
+  result = critiques.outcome_minus_errors(*arguments)
+  wanted = [[2, 2, 1, 0], [-0.25, 0, -1, -1], [0, 0, 0, 0]]
+  np.testing.assert_array_equal(result, wanted)
+  result = critiques.outcome_minus_errors(*arguments, 3.0, 0.5)
+  wanted = [[3, 3, 2.5, 0], [-0.125, 0, -0.5, -0.5], [0, 0, 0, 0]]
+  np.testing.assert_array_equal(result, wanted)

@@ -73,3 +73,29 @@ def test_the_binding_has_the_values_of_the_sampler():
   ]
   prover = worked_example.reward("gains", rollout, tries=4)
   np.testing.assert_allclose(prover[0], wanted, atol=1e-4)
+
+
+@pytest.mark.worked_example("reward:gains", "function:gains.step_gains")
+def test_gains_of_two_prompts():
+  """V_k - V_{k-1} of 2, 3 and 1 steps, and of a sample that does not exist."""
+  mask = np.array([[[1, 1, 0], [1, 1, 1]], [[1, 0, 0], [1, 1, 1]]], bool)
+  nan = np.nan
+  after = [[[0.75, 0.125, nan], [0.875, 0.25, 0.625]]]
+  after += [[[0.5, nan, nan], [0.375, 1.0, 0.0]]]
+  rollout = worked_example.rollout(
+    np.zeros((2, 2)),
+    np.full((2, 2), 3),
+    sample_mask=jnp.array([[True, True], [True, False]]),
+    step_mask=jnp.asarray(mask),
+    extras={"sampler/values": after, "sampler/prompt_values": [0.5, 0.125]},
+  ).replace(step_scores=jnp.zeros(mask.shape))
+  wanted = [[[0.25, -0.625, 0], [0.375, -0.625, 0.375]]]
+  wanted += [[[0.375, 0, 0], [0, 0, 0]]]
+  np.testing.assert_array_equal(worked_example.reward("gains", rollout), wanted)
+
+
+@pytest.mark.worked_example("function:gains.best_of")
+def test_the_best_of_three():
+  """1 - (1 - V)^3, the prover of PAV, for V = 1/4 and 1/2."""
+  result = gains.best_of(jnp.array([0.25, 0.5]), 3)
+  np.testing.assert_array_equal(result, [1 - 27 / 64, 7 / 8])

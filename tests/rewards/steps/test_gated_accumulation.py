@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from rewards.steps import (
   gated_accumulation,
@@ -37,3 +38,18 @@ def test_a_higher_threshold_never_adds():
     assert (total <= previous + 1e-6).all()
     previous = total
   np.testing.assert_allclose(previous, rewards[:, 2].sum(-1), rtol=1e-6)
+
+
+@pytest.mark.worked_example("function:gated_accumulation.gated_accumulation")
+def test_gates_of_three_levels():
+  """A level counts if all later levels exceed their thresholds 2 and 3."""
+  nan = jnp.nan
+  rewards = jnp.array([[1, 2, nan], [10, 20, 5], [100, 200, 7]])
+  levels = jnp.array([[0, 2.5, 3.5], [9, 2, 4], [9, 9, 3], [0, 4, 9]])
+  mask = jnp.array([[True, True, False]] * 3 + [[True, False, False]])
+  result = gated_accumulation.gated_accumulation(
+    jnp.stack([rewards] * 4), levels, jnp.array([50, 2, 3]), mask
+  )
+  # Both exceed; level 1 is at its threshold; the last one is at its threshold.
+  wanted = [[111, 222, 0], [110, 220, 0], [100, 200, 0], [111, 0, 0]]
+  np.testing.assert_array_equal(result, wanted)

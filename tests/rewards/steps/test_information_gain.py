@@ -37,25 +37,43 @@ def view(*texts):
 def test_the_binding_has_the_policys_probability_of_the_answer():
   """p is exp of the mean log-prob of the answer's tokens, per text."""
   rollout = worked_example.rollout(
-    (0.75, 0.5),
-    steps=((1, 1, 2, 1), (1, 1)),
+    (0.75, 0.5, 0.25),
+    steps=((1, 1, 2, 1), (1, 1), (1, 1)),
+    sample_mask=jnp.array([[True, True, False]]),
     extras={
       # p_0 = exp((log .1 + log .4) / 2) = .2; the third token is padding.
       str(base.BARE_REFERENCE_LOG_PROBS): np.log([[[0.1, 0.4, 0.9]]]),
-      # After steps 1 and 2 of both samples: .3, .6 and .5, .05.
+      # After steps 1 and 2: .3 and .6, .5 and .05, and of the sample that does
+      # not exist .7 and .8.
       str(base.STEP_REFERENCE_LOG_PROBS): np.log(
-        [[[0.3, 0.3, 0.9], [0.9, 0.4, 0.9], [0.5, 0.5, 0.5], [0.5, 0.005, 0.9]]]
+        [
+          [
+            *([0.3, 0.3, 0.9], [0.9, 0.4, 0.9]),
+            *([0.5, 0.5, 0.5], [0.5, 0.005, 0.9]),
+            *([0.7, 0.7, 0.9], [0.8, 0.8, 0.9]),
+          ]
+        ]
       ),
     },
     views={
       "bare_reference": view([1, 1, 0]),
-      "step_references": view([1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 0]),
+      "step_references": view(
+        *([1, 1, 0], [1, 1, 0], [1, 1, 1]),
+        *([1, 1, 0], [1, 1, 0], [1, 1, 0]),
+      ),
     },
   )
   got = worked_example.reward("information_gain", rollout)
   np.testing.assert_allclose(
     got[0],
     # Step 3 of sample 0 has no text of its own, and the last step has R.
-    [[0.3 - 0.2, 0.6 - 0.3, 0.0, 0.75], [0.5 - 0.2, 0.5, 0, 0]],
+    [[0.3 - 0.2, 0.6 - 0.3, 0, 0.75], [0.5 - 0.2, 0.5, 0, 0], [0, 0, 0, 0]],
     atol=1e-6,
+  )
+
+
+@pytest.mark.worked_example("function:information_gain.next_entry")
+def test_the_entry_after_the_last_is_0():
+  np.testing.assert_array_equal(
+    information_gain.next_entry(jnp.array([[2.0, 3.0, 5.0]])), [[3, 5, 0]]
   )

@@ -2,6 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from helpers import worked_example
 
 from rewards.steps import nonlinear, weibull
 
@@ -46,3 +48,51 @@ def test_the_weakness_of_the_nonlinear_shape_is_padding():
     long, many
   ) > 10 * nonlinear.nonlinear_scores(long, few)
   assert weibull.weibull_scores(long, many) < weibull.weibull_scores(long, few)
+
+
+@pytest.mark.worked_example("function:nonlinear.nonlinear_shape")
+def test_shape_before_and_beyond_four_steps():
+  """All branches of the paper, with its numbers."""
+  m = np.array([0.9, 0.9, 0.88433, 0.3, 0.2, 0.1, 0.5])
+  n = np.array([3, 6, 7, 6, 8, 6, 4])
+  growth = m * np.exp(0.5 * np.minimum(n, 4))
+  rate = [0.1, 0.1, 0.1 * (0.88433 - 0.21159) / 0.88433]
+  rate += [0.1 * (0.3 - 0.21159) / 0.88433, 0.1 * (0.2 - 0.21159) / 0.88433]
+  rate += [-0.1, 0]
+  beyond = np.maximum(n - 4, 0)
+  s = np.where(n > 4, 1 / (1 + np.exp(-10.0 * beyond)), 0)
+  wanted = growth * ((1 - s) + s * np.exp(np.array(rate) * beyond))
+  result = nonlinear.nonlinear_shape(jnp.asarray(m), jnp.asarray(n))
+  np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+@pytest.mark.worked_example(
+  "reward:nonlinear",
+  "reward:weibull",
+  "function:nonlinear.nonlinear_scores",
+  "function:nonlinear.geometric_mean",
+  "function:weibull.weibull_scores",
+)
+def test_rewards_of_samples_of_2_3_and_1_steps():
+  """Step scores s are p = (s + 1) / 2; the last sample does not exist."""
+  rollout = worked_example.rollout(
+    [1, 2, 3, 4],
+    steps=[[1, 1], [1, 1, 1], [1], [1, 1]],
+    step_scores=[[0.8, -0.2], [0.4, 0.6, 0.0], [0.5], [0.1, 0.3]],
+    sample_mask=jnp.array([[True, True, True, False]]),
+  )
+  rollout = rollout.replace(
+    step_scores=jnp.where(rollout.step_mask, rollout.step_scores, jnp.nan)
+  )
+  m = np.array([(0.9 * 0.4) ** (1 / 2), (0.7 * 0.8 * 0.5) ** (1 / 3)])
+  n = np.array([2, 3])
+  # m * m e^{n / 2}, n <= 4; and 0 for fewer than two steps.
+  wanted = [*(m**2 * np.exp(n / 2)), 0, 0]
+  np.testing.assert_allclose(
+    worked_example.reward("nonlinear", rollout)[0], wanted, rtol=1e-5
+  )
+  # m * 10.735 (1.5 / 8) (n / 8)^{1/2} e^{-(n / 8)^{3/2}}
+  h = 10.735 * 1.5 / 8 * (n / 8) ** 0.5 * np.exp(-((n / 8) ** 1.5))
+  np.testing.assert_allclose(
+    worked_example.reward("weibull", rollout)[0], [*(m * h), 0, 0], rtol=1e-5
+  )

@@ -101,6 +101,7 @@ def check(candidate):
     outcome = self.humaneval(completion)
     assert (outcome.verdict, outcome.score) == (1, 1.0)
 
+  @pytest.mark.worked_example("function:code.verify")
   def test_humaneval_fraction_counts_assertions_not_their_loops(self):
     # Right for numbers: two of three assertions that say something.
     outcome = self.humaneval("  return 2 * x if x != 'ab' else x\n")
@@ -118,6 +119,7 @@ def check(candidate):
     items = [Item(prompt, text, "", meta) for text in (cheat, right)]
     assert [each.verdict for each in code.verify(items)] == [0, 1]
 
+  @pytest.mark.worked_example("function:code.verify")
   def test_assertions(self):
     meta = {
       "setup": "import math",
@@ -161,6 +163,7 @@ class Box:
     outcomes = code.verify([Item("", text, "", meta) for text in texts])
     assert [each.verdict for each in outcomes] == [0, 1]
 
+  @pytest.mark.worked_example("function:code.verify")
   def test_cases(self):
     meta = {"cases": [("1 2\n", "3\n"), ("5 7", "12"), ("-1 1", "0")]}
     program = "print(sum(map(int, input().split())), end='  \\n\\n')"

@@ -359,6 +359,7 @@ def rule(name, arguments):
 
 
 @pytest.mark.parametrize(("name", "arguments", "yes", "no"), CASES, ids=IDS)
+@pytest.mark.worked_example("function:constraints.verify")
 def test_the_instruction_means_what_it_says(name, arguments, yes, no):
   constraints.validate([rule(name, arguments)])
   for text in yes:
@@ -372,6 +373,7 @@ def test_every_checker_has_a_case():
   assert len(constraints.CHECKERS) >= 40
 
 
+@pytest.mark.worked_example("function:constraints.verify")
 def test_score_is_the_share_and_the_verdict_all():
   rules = [
     rule("punctuation:no_comma", {}),

@@ -75,6 +75,7 @@ def graded(completion, complete, reference="Paris", **settings):
     ("```json " * 12_000, None),
   ],
 )
+@pytest.mark.worked_example("function:judge.graded")
 def test_a_reply_is_read_strictly(reply, score):
   start = time.process_time()
   assert judge.read_score(reply, 0, 10) == score
@@ -85,6 +86,7 @@ def test_a_reply_is_read_strictly(reply, score):
   assert bool(outcome.reason) == (score is None)
 
 
+@pytest.mark.worked_example("function:judge.graded")
 def test_the_scale_and_the_threshold():
   assert graded("a", saying("Score: 3"), low=1, high=5).score == 0.5
   assert graded("a", saying("Score: 3"), low=1, high=5).verdict == 1
@@ -451,6 +453,7 @@ def explicit(reply, plan=RUBRIC, completion="Paris.", **settings):
   return rubric.explicit([item], saying(reply), **settings)[0]
 
 
+@pytest.mark.worked_example("function:rubric.explicit")
 def test_explicit_by_the_papers_weights():
   """Essential 1, important 0.7, optional 0.3, pitfall 0.9: 2.9 in all."""
   full = explicit(ticked(True, True, True, True))
@@ -463,6 +466,7 @@ def test_explicit_by_the_papers_weights():
   assert explicit(ticked(True, True, True, False), threshold=0.6).verdict == 1
 
 
+@pytest.mark.worked_example("function:rubric.explicit")
 def test_a_missing_criterion_counts_as_no_in_the_total():
   assert explicit('{"1": true}').score == pytest.approx(1 / 2.9)
   assert explicit('{"1": true, "9": true}').score == pytest.approx(1 / 2.9)
@@ -508,6 +512,7 @@ def test_explicit_score_scales_and_is_bounded():
   assert rubric.explicit_score([True, True], [1.0, -0.25]) == 0.75
 
 
+@pytest.mark.worked_example("function:rubric.implicit")
 def test_implicit_is_a_grade_from_one_to_ten():
   assert [rubric.implicit_score(g) for g in (1, 5.5, 10)] == [0.0, 0.5, 1.0]
   item = Item("?", "Paris.", "", {"rubric": RUBRIC})

@@ -35,6 +35,7 @@ def test_the_answer_of_a_text(text, answer):
   assert match.final_answer(text) == answer
 
 
+@pytest.mark.worked_example("function:match.exact")
 def test_exact():
   assert verdict(match.exact, "Paris", " Paris ") == 1
   assert verdict(match.exact, "paris", "Paris") == 0
@@ -42,6 +43,7 @@ def test_exact():
   assert verdict(match.exact, "", "Paris") == 0
 
 
+@pytest.mark.worked_example("function:match.normalized")
 def test_normalised_as_in_squad():
   for text in ("The Eiffel Tower!", "eiffel  tower", "an Eiffel-Tower"):
     reference = "EiffelTower" if "-" in text else "Eiffel Tower"
@@ -56,6 +58,7 @@ def test_what_the_normal_form_drops_can_be_added_at_will():
   assert verdict(match.normalized, "Paris" + " the. a!" * 999, "Paris") == 1
 
 
+@pytest.mark.worked_example("function:match.pattern")
 def test_pattern():
   assert verdict(match.pattern, "Answer: 12 km", r"12\s*(km|kilometres)") == 1
   assert verdict(match.pattern, "112 km", r"12\s*km") == 0
@@ -86,6 +89,7 @@ def test_pattern():
     "Answer: B. A city.",
   ],
 )
+@pytest.mark.worked_example("function:match.choice")
 def test_one_letter(text):
   assert verdict(match.choice, text, "B") == 1
   assert verdict(match.choice, text, "C") == 0
@@ -117,6 +121,7 @@ def test_one_letter(text):
     "the answer is a dog",
   ],
 )
+@pytest.mark.worked_example("function:match.choice")
 def test_several_letters_or_none_are_no_answer(text):
   for letter in "ABCD":
     assert verdict(match.choice, text, letter) == 0

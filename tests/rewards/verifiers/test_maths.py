@@ -46,6 +46,7 @@ def test_the_cases_are_many_and_of_every_kind():
   assert 0.3 < right / len(maths_cases.CASES) < 0.7
 
 
+@pytest.mark.worked_example("function:maths.verify")
 def test_nearly_all_cases_are_judged_rightly_and_none_accepted_falsely(pool):
   before = pool.statistics.copy()
   items = [Item(c.prompt, c.completion, c.reference) for c in maths_cases.CASES]
@@ -328,11 +329,13 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("reference", "answer"), SAME)
+@pytest.mark.worked_example("function:maths.verify")
 def test_spaces_counting_words_and_times_that_mean_the_same(reference, answer):
   assert judge(answer, reference).verdict == 1
 
 
 @pytest.mark.parametrize(("reference", "answer"), OTHER)
+@pytest.mark.worked_example("function:maths.verify")
 def test_spaces_words_and_times_that_change_the_value(reference, answer):
   assert judge(answer, reference).verdict != 1
   assert judge(reference, reference).verdict == 1

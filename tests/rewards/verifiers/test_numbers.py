@@ -145,6 +145,7 @@ def test_printing_and_reading_is_the_identity():
       assert numbers.parse(f"{top:,}/{bottom}") == value
 
 
+@pytest.mark.worked_example("function:numbers.verify")
 def test_no_float_equality():
   assert outcome("#### 0.3", "3/10").verdict == 1
   assert outcome("#### 1/3", "0.3333333333333333").verdict == 0
@@ -153,6 +154,7 @@ def test_no_float_equality():
   assert outcome("#### 9007199254740993", "9007199254740992").verdict == 0
 
 
+@pytest.mark.worked_example("function:numbers.verify")
 def test_the_answer_follows_the_last_mark():
   assert outcome("#### 7\nno, wait\n#### 18").verdict == 1
   assert outcome("#### 18\n#### 7").verdict == 0

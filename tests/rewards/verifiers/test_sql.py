@@ -56,6 +56,7 @@ def verdict(query, reference=REFERENCE):
     ("/* hm */ SELECT count(*) -- all\nFROM city", "SELECT 5"),
   ],
 )  # fmt: skip
+@pytest.mark.worked_example("function:sql.verify")
 def test_the_same_rows(query, reference):
   assert verdict(query, reference) == 1
 
@@ -83,6 +84,7 @@ def test_the_same_rows(query, reference):
     ("SELECT 1\0", "SELECT 1"),
   ],
 )
+@pytest.mark.worked_example("function:sql.verify")
 def test_other_rows_or_none(query, reference):
   assert verdict(query, reference) == 0
 
@@ -485,3 +487,14 @@ def test_text_need_not_be_utf_8():
   assert verdict(latin, latin) == 1
   assert verdict("SELECT CAST(x'4de863' AS TEXT)", latin) == 0
   assert verdict("SELECT 'Mb'", latin) == 0
+
+
+@pytest.mark.worked_example("function:sql.verify")
+def test_the_score_of_a_query_without_the_condition():
+  """Syntax and format 1, execution 0; 2 of 3 names, 4 of 14 bigrams."""
+  result = sql.verify([item("SELECT name FROM city"), item(REFERENCE)])
+  # A sum with weight 7 of the execution and 1 of the others, over 11.
+  wanted = (1 + 1 + 2 / 3 + 4 / 14) / 11
+  assert result[0].score == pytest.approx(wanted)
+  assert [each.verdict for each in result] == [0, 1]
+  assert result[1].score == 1

@@ -308,3 +308,17 @@ def test_completeness():
     pytest.approx(0.4)
   )
   assert tools.completeness_reward([False], None) == pytest.approx(-0.1)
+
+
+@pytest.mark.worked_example("function:tools.verify")
+def test_scores_of_one_wrong_value_and_of_equal_calls():
+  """R = format + correctness: 1 + 1.5, 0 + 1.5 and 1 + 3."""
+  reference = tagged(call("get", a=1, b=2))
+  wrong = call("get", a=1, b=3)
+  results = [outcome(tagged(wrong), reference), outcome(wrong, reference)]
+  results.append(outcome(tagged(call("get", b=2, a=1)), reference))
+  # (R + 3) / 7
+  assert [each.score for each in results] == pytest.approx(
+    [5.5 / 7, 4.5 / 7, 1]
+  )
+  assert [each.verdict for each in results] == [0, 0, 1]
