@@ -36,7 +36,7 @@ def mask(example):
   return exists.astype(float)
 
 
-def clipped(advantages, ratios, low, high):
+def clipped(advantages, ratios, low, high, sides="above, below"):
   """- min(rho A, clip(rho, 1 - low, 1 + high) A), and its slope in log rho.
 
   The slope is 0 where the minimum is the clipped product.
@@ -45,8 +45,8 @@ def clipped(advantages, ratios, low, high):
   values = -np.minimum(ratios * advantages, inside * advantages)
   above = (advantages > 0) & (ratios > 1 + high)
   below = (advantages < 0) & (ratios < 1 - low)
-  assert above.any(), "an example needs a ratio above the range"
-  assert below.any(), "an example needs a ratio below the range"
+  for name, cases in (("above", above), ("below", below)):
+    assert cases.any() or name not in sides, f"no ratio is {name} the range"
   return values, np.where(above | below, 0.0, -ratios * advantages)
 
 
@@ -62,7 +62,15 @@ def per_token(advantages):
 
 
 def check_clip(
-  m, example, advantages, weights, low, high, further=(0.0, 0.0), **kwargs
+  m,
+  example,
+  advantages,
+  weights,
+  low,
+  high,
+  further=(0.0, 0.0),
+  sides="above, below",
+  **kwargs,
 ):
   """Compares the loss and its slopes with those of PPO-clip.
 
@@ -73,6 +81,7 @@ def check_clip(
     weights: `[P, S, T]`, weight of each token in the loss.
     low, high: clip range.
     further: loss and slopes of other terms.
+    sides: the sides of the range at which some ratio must be clipped.
     **kwargs: further arguments of `worked_example.loss`.
   """
   p, s, t = example.tokens.mask.shape
@@ -85,7 +94,7 @@ def check_clip(
   terms = advantages if isinstance(advantages, list) else [advantages]
   for of_term in terms:
     values, d_values = clipped(
-      per_token(of_term) * (weights > 0), ratios, low, high
+      per_token(of_term) * (weights > 0), ratios, low, high, sides
     )
     wanted = wanted + (weights * values).sum()
     wanted_slopes = wanted_slopes + weights * d_values
