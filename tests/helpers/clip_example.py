@@ -13,6 +13,7 @@ LENGTHS = np.array([[3, 2, 1, 2, 1, 3], [1, 3, 2, 2, 3, 1], [2, 1, 3, 1, 2, 2]])
 # rho, the ratios to the old policy, from 0.6 to 1.4, all distinct.
 RATIOS = 1 + 0.4 * np.sin(np.arange(1, 109)).reshape(6, 6, 3)
 RATIOS[0, 2, 0], RATIOS[0, 3, 1] = 0.7, 1.35
+LONG_RATIOS = 1 + 0.4 * np.sin(np.arange(1, 73)).reshape(3, 6, 4)
 ABSENT = (0, 1)
 
 
@@ -85,7 +86,7 @@ def check_clip(
     **kwargs: further arguments of `worked_example.loss`.
   """
   p, s, t = example.tokens.mask.shape
-  ratios = RATIOS[:p, :s, :t]
+  ratios = RATIOS[:p, :s, :t] if t <= 3 else LONG_RATIOS[:p, :s, :t]
   old = kwargs.pop("old", old_log_probs(example))
   loss, slopes = worked_example.loss(
     m, example, old + np.log(ratios), old, **kwargs
