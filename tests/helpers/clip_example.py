@@ -14,6 +14,7 @@ LENGTHS = np.array([[3, 2, 1, 2, 1, 3], [1, 3, 2, 2, 3, 1], [2, 1, 3, 1, 2, 2]])
 RATIOS = 1 + 0.4 * np.sin(np.arange(1, 109)).reshape(6, 6, 3)
 RATIOS[0, 2, 0], RATIOS[0, 3, 1] = 0.7, 1.35
 LONG_RATIOS = 1 + 0.4 * np.sin(np.arange(1, 73)).reshape(3, 6, 4)
+LONG_RATIOS[0, 0, 1] = 0.7
 ABSENT = (0, 1)
 
 
