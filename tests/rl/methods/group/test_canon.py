@@ -47,6 +47,23 @@ def test_halves_by_entropy():
 
 
 @pytest.mark.worked_example("method:canon")
+def test_entropy_of_the_old_policy():
+  """The same halves, by log pi_old of two tokens; less even is lower."""
+  p = np.array([[0.25, 0.3, 0.1, 0.3], [0.2, 0.1, 0.22, 0.3]])[..., None]
+  # A mean over 7 samples of the sum over tokens / T, T = 3.
+  weights = clip_example.mask(rollout()) / 7 / 3
+  clip_example.check_clip(
+    methods.get("canon"),
+    rollout(),
+    [[0.8, 0, -0.6, 0.4], [0.05, 0.65, -0.1, -0.6]],
+    weights,
+    0.2,
+    0.28,
+    old=np.broadcast_to(np.log(p), (2, 4, 3)),
+  )
+
+
+@pytest.mark.worked_example("method:canon")
 def test_halves_by_length():
   """Lengths 3, -, 1, 2 and 1, 3, 2, 2: the long halves are discounted."""
   # Low halves: sample 2 (0.2), and samples 0 and 2 (mean 0.4). High halves
@@ -56,6 +73,3 @@ def test_halves_by_length():
   m = methods.get("canon", metric="length", mu=None, alpha=0.5)
   advantages = 2 / 3 * between + 1 / 3 * within
   clip_example.check_advantages(m, rollout(), advantages)
-  # A mean over 7 samples of the sum over tokens / T, T = 3.
-  weights = clip_example.mask(rollout()) / 7 / 3
-  clip_example.check_clip(m, rollout(), advantages, weights, 0.2, 0.28)

@@ -7,20 +7,22 @@ from helpers import clip_example
 from rl import methods
 
 # Five prompts of a bundle and one that is in none; the totals of the samples
-# are 1.5, 0.9, 3 and 2.4, without the sample that does not exist.
+# are 1, 2.3 and 1.703, without the sample that does not exist.
 SCORES = np.array(
   [
     [0.1, 0.0, 0.9, 0.2],
-    [0.2, 0.4, 0.7, 0.9],
-    [0.5, 0.3, 0.5, 0.5],
-    [0.6, 0.1, 0.8, 0.2],
+    [0.2, 0.4, 0.7, 0.3],
+    [0.0, 0.0, 0.0, 0.003],
+    [0.6, 0.6, 0.6, 0.6],
     [0.1, 0.1, 0.1, 0.6],
     [0.3, 0.2, 0.8, 0.1],
   ]
 )
-# Standard deviations (n - 1) of each prompt, over its samples that exist.
+# Standard deviations (n - 1) of each prompt, over its samples that exist: the
+# third, 0.0015, is above 0.001; the fourth, 0, is not, and counts as 1.
 STDS = [np.std([0.1, 0.9, 0.2], ddof=1), *np.std(SCORES[1:5], -1, ddof=1)]
-TOTALS = np.array([1.5, np.nan, 3, 2.4])
+STDS[3] = 1.0
+TOTALS = np.array([1, np.nan, 2.3, 1.703])
 
 
 def risk(low, high):
@@ -34,7 +36,7 @@ def risk(low, high):
   ]
   cvar = [-max(low - s, 0) / 0.2 for s in TOTALS]
   mixed = (1.5 * np.array(cvar) + np.array(rvar)) / 2.5
-  mixed /= np.std([1.5, 3, 2.4], ddof=1)
+  mixed /= np.std([1, 2.3, 1.703], ddof=1)
   mixed[1] = 0
   return np.append(mixed / np.array(STDS)[:, None], np.zeros((1, 4)), 0)
 
@@ -45,14 +47,14 @@ def rollout():
 
 @pytest.mark.worked_example("method:riskpo")
 def test_risk_of_a_bundle():
-  """Quantiles of 1.5, 2.4 and 3 at 0.2 and 0.8: positions 0.4 and 1.6."""
+  """Quantiles of 1, 1.703 and 2.3 at 0.2 and 0.8: positions 0.4 and 1.6."""
   m = methods.get("riskpo")
-  # 1.5 + 0.4 x 0.9 and 2.4 + 0.6 x 0.6.
-  low, high = 1.86, 2.76
+  # 1 + 0.4 x 0.703 and 1.703 + 0.6 x 0.597.
+  low, high = 1.2812, 2.0612
   actual, state = m.advantage.apply(None, rollout(), m.advantage.init())
   np.testing.assert_allclose(actual, risk(low, high), rtol=1e-5)
   # The second batch has the old quantiles, which then move by 0.1 (level -
-  # share below): 1 of 3 totals is below 1.86 and 2 of 3 are below 2.76.
+  # share below): 1 of 3 totals is below 1.2812 and 2 of 3 below 2.0612.
   actual, state = m.advantage.apply(None, rollout(), state)
   np.testing.assert_allclose(actual, risk(low, high), rtol=1e-5)
   low, high = low + 0.1 * (0.2 - 1 / 3), high + 0.1 * (0.8 - 2 / 3)
@@ -69,5 +71,5 @@ def test_clip():
   weights = mask / mask.sum()
   m = methods.get("riskpo")
   clip_example.check_clip(
-    m, example, risk(1.86, 2.76), weights, 0.2, 0.2, sides="below"
+    m, example, risk(1.2812, 2.0612), weights, 0.2, 0.2, sides="below"
   )

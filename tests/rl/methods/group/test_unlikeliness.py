@@ -45,15 +45,20 @@ def test_ranks_by_mean_log_prob():
 
 @pytest.mark.worked_example("method:unlikeliness")
 def test_most_likely_right_sample():
-  """Ranks 2, 0 and 1 of 3: the most likely right sample loses 1/6 of R."""
+  """Ranks 2, 0 and 1 of 3, and 3, 0, 1 and 2 of 4, by two groups."""
   rollout = clip_example.rollout(
-    [1, 0, 0.4, 0.7],
-    correct=[1, 1, 1, 0],
-    extras={"old/log_probs": np.full((1, 4, 3), [[-1], [-4], [-3], [-2]])},
+    [[1, 0, 0.4, 0.7], [1, 0.9, 0.4, 0.6]],
+    correct=[[1, 1, 1, 0], [1, 0, 1, 1]],
+    extras={"old/log_probs": np.full((2, 4, 3), [[-1], [-4], [-3], [-2]])},
   )
   # 1 - 0.25 x 2 / 3, 0.4, and 0.7 of the wrong sample.
   shaped = [5 / 6, 0, 0.4, 0.7]
   exists = np.array([True, False, True, True])
-  advantages = [clip_example.z_score(shaped, exists)]
+  # 1 - 0.25 x 3 / 4, and factors 1 - 0.25 x 1 / 4 and 1 - 0.25 x 2 / 4.
+  further = [0.8125, 0.9, 0.4 * 0.9375, 0.6 * 0.875]
+  advantages = [
+    clip_example.z_score(shaped, exists),
+    clip_example.z_score(further),
+  ]
   m = methods.get("unlikeliness")
   clip_example.check_advantages(m, rollout, advantages)

@@ -25,10 +25,13 @@ TURNS = {0: [2, 10], 2: [-6, 8], 3: [3, 12, -8], 4: [15]}
 
 @pytest.mark.worked_example("method:oprl")
 @pytest.mark.parametrize(
-  ("hyper", "beta", "weight"),
-  [({}, 0.05, 1), ({"beta": 0.1, "process_coef": 3.0}, 0.1, 3)],
+  ("hyper", "beta", "weight", "sides"),
+  [
+    ({}, 0.05, 1, "above, below"),
+    ({"beta": 0.1, "process_coef": 3.0}, 0.1, 3, "above"),
+  ],
 )
-def test_policy(hyper, beta, weight):
+def test_policy(hyper, beta, weight, sides):
   """Leave-one-out of scores, and of turns pooled over the other samples."""
   example = process_example.rollout()
   scores = {0: 1.0, 2: 0.2, 3: 0.5, 4: -0.3}
@@ -50,6 +53,7 @@ def test_policy(hyper, beta, weight):
     process_example.MASK / 12,
     0.2,
     0.2,
+    sides=sides,
     old=old,
     other={"prm": np.where(process_example.MASK > 0, old + GAP, -1)},
   )

@@ -55,7 +55,7 @@ def test_entropy_is_a_mean_over_tokens():
     for k in (1, 3)
   }
   # (5 x 0.2 + 5 x 0.6) / 10, (6 x 0.7 + 6 x 0.3) / 12, (6 x 0.65 + 5 x 0.54)
-  # / 11: the share 0.7 of 3 prompts is 2.
+  # / 11: the share 2/3 of 3 prompts is 2.
   advantages = np.stack([of_k[3][0], of_k[1][1], of_k[1][2]])
-  m = methods.get("pass_at_k_adaptive", k=3, exploit=0.7)
+  m = methods.get("pass_at_k_adaptive", k=3, exploit=2 / 3)
   clip_example.check_advantages(m, rollout, advantages)

@@ -15,9 +15,14 @@ def test_lead_of_the_best():
     [0.2, 0.7, 0.7, 0.4],
     [-0.9, -0.4, -0.8, -0.1],
     [0.1, 0.4, 1.2, 0.7],
+    [0.5, 0.6, 0.8, 0.2],
   ]
   rollout = clip_example.rollout(scores)
-  advantages = np.zeros((4, 4))
+  # The last group has a single sample.
+  rollout = rollout.replace(
+    sample_mask=rollout.sample_mask.at[4, 1:].set(False)
+  )
+  advantages = np.zeros((5, 4))
   advantages[0, 0], advantages[2, 3], advantages[3, 2] = 0.3, 0.3, 0.5
   m = methods.get("top_minus_second")
   clip_example.check_advantages(m, rollout, advantages)
@@ -27,8 +32,12 @@ def test_lead_of_the_best():
   scaled = methods.get("top_minus_second", scaled=True)
   wanted = advantages / (np.array(stds)[:, None] + 1e-6)
   clip_example.check_advantages(scaled, rollout, wanted)
-  # The sum over tokens of all samples, a mean over 4 prompts.
-  weights = clip_example.mask(rollout) / 4
+  # Small scores, where the 1e-6 matters.
+  small = rollout.replace(scores=rollout.scores * 1e-4)
+  wanted = advantages * 1e-4 / (np.array(stds)[:, None] * 1e-4 + 1e-6)
+  clip_example.check_advantages(scaled, small, wanted)
+  # The sum over tokens of all samples, a mean over 5 prompts.
+  weights = clip_example.mask(rollout) / 5
   clip_example.check_clip(
     m, rollout, advantages, weights, 0.2, 0.2, sides="above"
   )
