@@ -79,7 +79,7 @@ def check_clip(
   Args:
     m: the method.
     example: the rollout.
-    advantages: `[P, S]` or `[P, S, T]`, or a list of those of several terms.
+    advantages: `[P, S]` or `[P, S, T]`, or a tuple of those of several terms.
     weights: `[P, S, T]`, weight of each token in the loss.
     low, high: clip range.
     further: loss and slopes of other terms.
@@ -93,7 +93,7 @@ def check_clip(
     m, example, old + np.log(ratios), old, **kwargs
   )
   wanted, wanted_slopes = further
-  terms = advantages if isinstance(advantages, list) else [advantages]
+  terms = advantages if isinstance(advantages, tuple) else [advantages]
   for of_term in terms:
     values, d_values = clipped(
       per_token(of_term) * (weights > 0), ratios, low, high, sides

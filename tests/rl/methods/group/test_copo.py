@@ -50,5 +50,5 @@ def test_group_and_batch_weighed_by_disagreement():
   clip_example.check_advantages(m, rollout, w * group)
   # A mean over the tokens: 6 + 8 + 7 + 3.
   weights = clip_example.mask(rollout) / 24
-  terms = [w * group, (1 - w) * batch]
+  terms = (w * group, (1 - w) * batch)
   clip_example.check_clip(m, rollout, terms, weights, 0.2, 0.2)

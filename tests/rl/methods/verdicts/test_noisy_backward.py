@@ -1,4 +1,4 @@
-"""Worked examples of corrections of a verifier that errs."""
+"""Worked example of backward correction."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,14 +33,4 @@ def test_backward():
   weights = clip_example.mask(example) / 10
   advantages = np.array([[7.5, 0, -5, 7.5, -5, -5]]) / 7
   m = methods.get("noisy_backward")
-  clip_example.check_clip(m, example, advantages, weights, 0.2, 0.2)
-
-
-@pytest.mark.worked_example("method:noisy_forward")
-def test_forward():
-  """r1 = 0.2: the weights are 0.2 if accepted and -0.8 if rejected."""
-  example = rollout()
-  weights = clip_example.mask(example) / 10
-  advantages = np.array([[0.2, 0, -0.8, 0.2, -0.8, -0.8]])
-  m = methods.get("noisy_forward")
   clip_example.check_clip(m, example, advantages, weights, 0.2, 0.2)
