@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from helpers import clip_example
 
-from rl import methods
+from rl import methods, types
 
 NAN = np.nan
 SCORES = [[1, NAN, 0.2, 0.6], [0.3, 0.9, 0.5, 0]]
@@ -54,7 +54,7 @@ def test_entropy_of_the_old_policy():
   weights = clip_example.mask(rollout()) / 7 / 3
   clip_example.check_clip(
     methods.get("canon"),
-    rollout(),
+    rollout().replace(extras=types.Named()),
     [[0.8, 0, -0.6, 0.4], [0.05, 0.65, -0.1, -0.6]],
     weights,
     0.2,
