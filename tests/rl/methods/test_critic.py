@@ -36,6 +36,7 @@ def advantage(m, rollout):
   return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
 
 
+@pytest.mark.worked_example("method:ppo")
 @pytest.mark.parametrize(
   ("lam", "want"), [(1.0, [0.5, 0.4, 0.2]), (0.95, [0.4705, 0.39, 0.2])]
 )
@@ -127,6 +128,7 @@ def test_the_clipped_share_of_values_does_not_count_rounding(
   assert 100 * float(np.mean(clipped(value, old, signal))) == share
 
 
+@pytest.mark.worked_example("method:vapo")
 @pytest.mark.parametrize(
   ("length", "lam"), [(10, 0.0), (20, 0.0), (100, 0.8), (1000, 0.98)]
 )

@@ -152,6 +152,9 @@ STRICT = [
 ]
 
 
+@pytest.mark.worked_example(
+  "method:min_form", "method:strict_min_form", "method:pure_verl"
+)
 @pytest.mark.parametrize(
   ("name", "hyper", "want"),
   [
@@ -167,6 +170,7 @@ def test_the_worked_example_before_whitening(worked, name, hyper, want):
   close(advantages(name, worked, **hyper)[0], want)
 
 
+@pytest.mark.worked_example("method:pure_openrlhf")
 @pytest.mark.parametrize("baseline", ["token", "step"])
 def test_the_worked_example_with_the_baseline_in_the_reward(worked, baseline):
   """Tokens that end a step are left out of the whitening."""
@@ -441,6 +445,7 @@ def test_one_step_alone_is_left_to_the_success_reward():
   assert not step_rewards.delta_rewards(NINE_TWO_SEVEN, one).any()
 
 
+@pytest.mark.worked_example("method:clip_delta")
 @pytest.mark.parametrize(
   ("form", "dense"),
   [
