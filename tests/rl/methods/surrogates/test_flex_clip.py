@@ -1,0 +1,33 @@
+"""Worked example of flexible entropy control."""
+
+import jax.numpy as jnp
+import pytest
+from helpers import clip_example
+
+from rl import methods
+
+# The probability of the trained policy at each token.
+PI = clip_example.OLD * clip_example.RATIOS
+
+
+@pytest.mark.worked_example("method:flex_clip")
+@pytest.mark.parametrize(
+  ("schedule", "step", "upper", "lower"),
+  [
+    # lambda = 1 - 2 t / 1000: the weights of the two lines.
+    ("id", 300, 0.4, 0),
+    ("id", 850, 0, 0.3),
+    ("did", 300, 0.6, 0),
+    ("did", 850, 1, 0.3),
+  ],
+)
+def test_bounds_by_probability_and_time(schedule, step, upper, lower):
+  """e = weight * line + (1 - weight) * 0.2 above and below 1."""
+  high = 1 + upper * (-0.3 * PI + 0.4) + (1 - upper) * 0.2
+  low = 1 - lower * (-0.2 * PI + 0.3) - (1 - lower) * 0.2
+  expected = clip_example.objective(
+    clip_example.Z_SCORES, clip_example.TOKEN_MEAN, low, high
+  )
+  rollout = clip_example.group(step=jnp.int32(step))
+  m = methods.get("flex_clip", schedule=schedule)
+  clip_example.check_loss(m, rollout, expected)
