@@ -77,5 +77,5 @@ def check_loss(
     m, rollout, old + np.log(RATIOS) * MASK, old, **settings
   )
   loss, expected_slopes = expected
-  np.testing.assert_allclose(actual, loss, rtol=2e-5)
+  np.testing.assert_allclose(actual, loss, rtol=2e-5, atol=2e-6)
   np.testing.assert_allclose(slopes[0], expected_slopes, atol=2e-6)

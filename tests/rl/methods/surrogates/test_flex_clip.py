@@ -15,9 +15,9 @@ PI = clip_example.OLD * clip_example.RATIOS
   ("schedule", "step", "upper", "lower"),
   [
     # lambda = 1 - 2 t / 1000: the weights of the two lines.
-    ("id", 300, 0.4, 0),
+    ("id", 350, 0.3, 0),
     ("id", 850, 0, 0.3),
-    ("did", 300, 0.6, 0),
+    ("did", 350, 0.7, 0),
     ("did", 850, 1, 0.3),
   ],
 )
