@@ -8,8 +8,8 @@ from rl import methods
 
 
 @pytest.mark.worked_example("method:ucas")
-@pytest.mark.parametrize("reduce", ["mean", "sum"])
-def test_certainty_and_logits(reduce):
+@pytest.mark.parametrize(("reduce", "penalty"), [("mean", 3.0), ("sum", 2.0)])
+def test_certainty_and_logits(reduce, penalty):
   """With two tokens, logits log p and log(1 - p): their logsumexp is 0."""
   p, mask = clip_example.OLD, clip_example.MASK
   certainty = -(np.log(p) + np.log(1 - p)) / 2
@@ -31,9 +31,9 @@ def test_certainty_and_logits(reduce):
   m = methods.get("ucas", reduce=reduce)
   clip_example.check_loss(m, clip_example.group(), expected)
   # A larger penalty makes no advantage of a right sample negative.
-  a = (clip_example.Z_SCORES * [*w, 0])[:, None] - 2 * u
+  a = (clip_example.Z_SCORES * [*w, 0])[:, None] - penalty * u
   a[0] = np.maximum(a[0], 0)
   assert {*np.sign(a[0, :2])} == {0, 1}
   expected = clip_example.objective(a, clip_example.TOKEN_MEAN, 0.8, 1.2)
-  m = methods.get("ucas", reduce=reduce, penalty=2.0)
+  m = methods.get("ucas", reduce=reduce, penalty=penalty)
   clip_example.check_loss(m, clip_example.group(), expected)
