@@ -12,7 +12,7 @@ LENGTHS = np.array([[2, 1, 1, 2], [1, 2, 1, 1]])
 EXISTS = np.array([[True, True, True, False], [True, True, False, False]])
 MASK = (np.arange(2) < LENGTHS[..., None]) & EXISTS[..., None]
 # Log-ratios to pi_old of the samples: 1.3 is above the clip range, 0.7 below.
-RATIOS = np.array([[1.3, 0.7, 1.1, 1], [0.75, 1.4, 1, 1]])
+RATIOS = np.array([[1.3, 0.7, 1.1, 1], [1.4, 0.75, 1, 1]])
 # r = R - beta (log pi_old - log ref), beta = 0.1, of whole samples.
 SCORES = np.array([[0.3, 0.9, 0.1, 7.0], [0.6, 0.2, 7, 7]])
 TO_REF = np.array([[1.0, -2.0, 3.0, 5.0], [0.5, -1.0, 5, 5]])

@@ -9,10 +9,14 @@ from helpers import clip_example, worked_example
 from scipy import stats
 
 from rl import methods
+from rl.methods.sampling import coba
 
 
 class Batch:
-  """Three prompts, with these numbers of right samples among the first 4."""
+  """Three prompts, with these numbers of right samples among the first 4.
+
+  A number below 0 stands for unknown verdicts.
+  """
 
   samples, params, further = 40, None, None
 
@@ -23,6 +27,7 @@ class Batch:
     if active is not None:
       self.further = active.sum(-1)
     correct = np.arange(count) < self.right
+    correct = np.where(self.right < 0, -1, correct)
     return worked_example.rollout(np.zeros((3, count)), correct=correct)
 
 
@@ -74,6 +79,31 @@ def test_the_bounds_of_alpha():
     )
     budget = best_budget(np.array(right) / 4, alpha)
     np.testing.assert_array_equal(batch.further + 4, budget)
+
+
+def test_unknown_verdicts():
+  """A prompt of unknown verdicts is not in F; without any F stays."""
+  sampler = methods.get("coba").sampler
+  batch = Batch([1, 2, -1])
+  memory = sampler.run(batch, sampler.init()).memory
+  # F = 1 - (1/4 + 1/2) / 2 = 0.625.
+  budget = best_budget(np.array([1, 2, 0]) / 4, 1.5 + 8 * 0.625)
+  np.testing.assert_array_equal(batch.further + 4, budget)
+  np.testing.assert_allclose(memory["failure"], 0.0625, rtol=1e-5)
+  same = sampler.run(Batch([-1, -1, -1]), memory).memory
+  np.testing.assert_allclose(same["failure"], 0.0625, rtol=1e-5)
+  np.testing.assert_allclose(same["weight"], 0.1, rtol=1e-5)
+
+
+@pytest.mark.worked_example("method:coba")
+def test_values_at_the_ends():
+  """The densities 3 (1 - p)^2 and 3 p^2, times 1 - exp(-n p (1 - p) / 2)."""
+  p = jnp.array([0, 0.2, 1])
+  share = 1 - np.exp(-5 * 0.16 / 2)
+  value = coba.capability_value(5, p, 1.0, 3.0, 2.0)
+  np.testing.assert_allclose(value, [0, share * 1.92, 0], rtol=1e-5)
+  value = coba.capability_value(5, p, 3.0, 1.0, 2.0)
+  np.testing.assert_allclose(value, [0, share * 0.12, 0], rtol=1e-5)
 
 
 @pytest.mark.worked_example("method:coba")
