@@ -15,7 +15,7 @@ from rl.methods.sampling import coba
 class Batch:
   """Three prompts, with these numbers of right samples among the first 4.
 
-  A number below 0 stands for unknown verdicts.
+  -1 stands for unknown verdicts, and -2 for three wrong and an unknown one.
   """
 
   samples, params, further = 40, None, None
@@ -27,7 +27,9 @@ class Batch:
     if active is not None:
       self.further = active.sum(-1)
     correct = np.arange(count) < self.right
-    correct = np.where(self.right < 0, -1, correct)
+    # The last of the first four is unknown, too, if the number is -2.
+    is_unknown = (self.right == -2) & (np.arange(count) == 3)
+    correct = np.where((self.right == -1) | is_unknown, -1, correct)
     return worked_example.rollout(np.zeros((3, count)), correct=correct)
 
 
@@ -84,14 +86,14 @@ def test_the_bounds_of_alpha():
 def test_unknown_verdicts():
   """A prompt of unknown verdicts is not in F; without any F stays."""
   sampler = methods.get("coba").sampler
-  batch = Batch([1, 2, -1])
+  batch = Batch([1, -2, -1])
   memory = sampler.run(batch, sampler.init()).memory
-  # F = 1 - (1/4 + 1/2) / 2 = 0.625.
-  budget = best_budget(np.array([1, 2, 0]) / 4, 1.5 + 8 * 0.625)
+  # F = 1 - (1/4 + 0) / 2 = 0.875.
+  budget = best_budget(np.array([1, 0, 0]) / 4, 1.5 + 8 * 0.875)
   np.testing.assert_array_equal(batch.further + 4, budget)
-  np.testing.assert_allclose(memory["failure"], 0.0625, rtol=1e-5)
+  np.testing.assert_allclose(memory["failure"], 0.0875, rtol=1e-5)
   same = sampler.run(Batch([-1, -1, -1]), memory).memory
-  np.testing.assert_allclose(same["failure"], 0.0625, rtol=1e-5)
+  np.testing.assert_allclose(same["failure"], 0.0875, rtol=1e-5)
   np.testing.assert_allclose(same["weight"], 0.1, rtol=1e-5)
 
 
