@@ -58,7 +58,7 @@ def old_log_probs(example):
 
 
 def per_token(advantages):
-  """Returns advantages `[P, S]` or `[P, S, T]` as `[P, S, T]` or `[P, S, 1]`"""
+  """Adds an axis of size 1 for the tokens to advantages `[P, S]`."""
   advantages = np.asarray(advantages, float)
   return advantages if advantages.ndim == 3 else advantages[..., None]
 

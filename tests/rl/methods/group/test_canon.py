@@ -29,16 +29,19 @@ def rollout():
 @pytest.mark.worked_example("method:canon")
 def test_halves_by_entropy():
   """Low halves are sample 2, and samples 0 and 1, of the two groups."""
-  # mu = 1, the default: R - mean of the other half, of means 0.2 and 0.8 in
-  # the first group and 0.6 and 0.25 in the second.
+  # mu = 1: R - mean of the other half, of means 0.2 and 0.8 in the first group
+  # and 0.6 and 0.25 in the second.
+  between = np.array([[0.8, 0, -0.6, 0.4], [0.05, 0.65, -0.1, -0.6]])
   clip_example.check_advantages(
-    methods.get("canon"),
-    rollout(),
-    [[0.8, 0, -0.6, 0.4], [0.05, 0.65, -0.1, -0.6]],
+    methods.get("canon", mu=1.0), rollout(), between
+  )
+  # The default is mu = 1/2.
+  within = np.array([[0.2, 0, 0, -0.2], [-0.3, 0.3, 0.25, -0.25]])
+  clip_example.check_advantages(
+    methods.get("canon"), rollout(), (between + within) / 2
   )
   # Low halves times 0.5 in the first summand: means 0.1, 0.8; 0.3, 0.25.
   between = np.array([[0.9, 0, -0.7, 0.5], [-0.1, 0.2, 0.2, -0.3]])
-  within = np.array([[0.2, 0, 0, -0.2], [-0.3, 0.3, 0.25, -0.25]])
   clip_example.check_advantages(
     methods.get("canon", mu=None, alpha=0.5),
     rollout(),

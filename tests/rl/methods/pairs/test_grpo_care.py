@@ -1,0 +1,57 @@
+"""Worked example of GRPO-CARE."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import clipped_group, worked_example
+
+from rl import methods
+
+
+@pytest.mark.worked_example("method:grpo_care")
+def test_bonus_of_likely_right_answers():
+  """p of the right samples: 0.95 (capped), 0.7, 0.795; their mean is 0.815."""
+  steps = [[1, 1], [1, 2], [2, 1], [1, 1], [1, 1]]
+  ema = np.full((1, 5, 3), np.log(0.05))
+  ema[0, 0, 1] = np.log(0.99)
+  ema[0, 1, 1:] = np.log([0.35, 1.4])  # the geometric mean is 0.7
+  ema[0, 2, 2] = np.log(0.806)  # 0.8187 - 0.01 is the limit: no bonus
+  ema[0, 3, 1] = ema[0, 4, 1] = np.log(0.9)
+  rollout = worked_example.rollout(
+    [0.8, 0.9, 1, 0.2, 3],
+    steps=steps,
+    correct=[1, 1, 1, 0, 1],
+    sample_mask=np.array([[True, True, True, True, False]]),
+    extras={"ema/log_probs": ema},
+  )
+  m = methods.get("grpo_care")
+
+  def z_scores(scores):
+    scores = np.array(scores)
+    return (scores - scores.mean()) / (scores.std(ddof=1) + 1e-4)
+
+  # The mean of p is (0.95 + 0.7 + 0.806) / 3 = 0.8187.
+  actual = worked_example.advantages(m, rollout)
+  wanted = z_scores([1.3, 0.9, 1, 0.2])
+  np.testing.assert_allclose(actual, [[*wanted, 0]], atol=1e-6)
+  # With p = 0.82 the mean is 0.8233, and 0.82 is within the margin 0.01.
+  ema = np.where(np.isclose(ema, np.log(0.806)), np.log(0.82), ema)
+  rollout = rollout.replace(
+    extras=rollout.extras.update({"ema/log_probs": jnp.asarray(ema)})
+  )
+  actual = worked_example.advantages(m, rollout)
+  wanted = z_scores([1.3, 0.9, 1.5, 0.2])
+  np.testing.assert_allclose(actual, [[*wanted, 0]], atol=1e-6)
+
+
+@pytest.mark.worked_example("method:grpo_care")
+def test_clip_and_moving_average():
+  """Without steps the right sample has the score 1.5: deviation 3/4."""
+  a = [1.125 / 0.7501, *[-0.375 / 0.7501] * 3, 0]
+  expected = clipped_group.objective(a, clipped_group.SAMPLE_MEAN, 0.8, 1.2)
+  m = methods.get("grpo_care")
+  clipped_group.check_loss(m, clipped_group.group(), expected)
+  # 0.995 * old + 0.005 * new after every 10 training steps.
+  update = dict(m.parameter_sets)["ema"].update
+  averages = [update(jnp.ones(()), jnp.float32(3), i) for i in (8, 9, 10)]
+  np.testing.assert_allclose(averages, [1, 1.01, 1], rtol=1e-6)

@@ -1,0 +1,33 @@
+"""Worked example of GMPO."""
+
+import numpy as np
+import pytest
+from helpers import worked_example
+
+from rl import methods
+
+
+@pytest.mark.worked_example("method:gmpo")
+def test_geometric_mean_of_clipped_ratios():
+  """Log-ratios clipped at 0.4 where A > 0 and at -0.4 where A < 0."""
+  exists = np.array([[True, True, True, True, False]])
+  rollout = worked_example.rollout(
+    [1, 0, 0, 0, 9], [3, 3, 2, 1, 3], sample_mask=exists
+  )
+  log_ratios = np.array(
+    [[0.7, -0.6, 0.3], [0.7, -0.6, 0.3], [-0.1, -0.9, 0], [0.5, 0, 0], [0] * 3]
+  )
+  old = np.full((1, 5, 3), np.log(0.2))
+  loss, slopes = worked_example.loss(
+    methods.get("gmpo"), rollout, old + log_ratios, old
+  )
+  # A exp(mean_t l_t), with l = 0.4, -0.6, 0.3 where A = 3/2, and so on.
+  means = [0.1 / 3, (0.7 - 0.4 + 0.3) / 3, (-0.1 - 0.4) / 2, 0.5]
+  values = [1.5, -0.5, -0.5, -0.5] * np.exp(means)
+  np.testing.assert_allclose(loss, -np.mean(values), rtol=1e-5)
+  moves = np.array([[0, 1, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0]])
+  shares = moves / np.array([[3], [3], [2], [1]])
+  np.testing.assert_allclose(
+    slopes[0, :4], -values[:, None] * shares / 4, atol=1e-6
+  )
+  assert not slopes[0, 4].any()
