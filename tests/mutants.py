@@ -431,12 +431,15 @@ def _names_in_tests() -> dict[str, tuple[set[str], set[str]]]:
 # ------------------------------------------------------------------------------
 
 
-def run_mutant(mutant: Mutant, programs: str) -> dict[str, object]:
+def run_mutant(
+  mutant: Mutant, programs: str, source: str | None = None
+) -> dict[str, object]:
   """Runs the tests of a mutant's file; returns the entry for the results.
 
   Args:
     mutant: the mutant.
     programs: folder of compiled programs, which all mutants share.
+    source: source of the file in place of the mutant's.
   """
   start, tests = time.monotonic(), tests_of(mutant.file)
   entry = {
@@ -454,7 +457,7 @@ def run_mutant(mutant: Mutant, programs: str) -> dict[str, object]:
         shutil.copytree(path, repository / path.name)
       elif not path.name.startswith("."):
         (repository / path.name).symlink_to(path)
-    (repository / mutant.file).write_text(mutant.source)
+    (repository / mutant.file).write_text(source or mutant.source)
     outcome = _run_tests(repository, tests, programs)
   seconds = round(time.monotonic() - start, 1)
   return {**entry, "outcome": outcome, "tests": len(tests), "seconds": seconds}
@@ -463,12 +466,21 @@ def run_mutant(mutant: Mutant, programs: str) -> dict[str, object]:
 def _run_tests(
   repository: pathlib.Path, tests: Sequence[str], programs: str
 ) -> str:
-  """Returns "noticed" if a test fails in the repository, else "survived"."""
+  """Returns "noticed" if a test fails in the repository, else "survived".
+
+  Raises:
+    RuntimeError: pytest could not run the tests, for example because of an
+      unknown option.
+  """
   command = (
     *(sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long"),
-    *("-p", "no:cacheprovider", "-p", "no:randomly", *tests),
+    *("-p", "no:cacheprovider", "-n", "0", *tests),
   )
-  environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": programs}
+  # The copy comes first on the path, also before a PYTHONPATH of the user.
+  environment = os.environ | {
+    "JAX_COMPILATION_CACHE_DIR": programs,
+    "PYTHONPATH": os.pathsep.join([str(repository), *sys.path[1:]]),
+  }
   try:
     completed = subprocess.run(
       command,
@@ -481,8 +493,12 @@ def _run_tests(
     )
   except subprocess.TimeoutExpired:
     return "noticed"
-  # 5: no test was selected.
-  return "survived" if completed.returncode in (0, 5) else "noticed"
+  # Statuses of pytest: 0 if all pass, 1 if one fails, 2 if a file cannot be
+  # imported, 5 if no test is selected.
+  outcomes = {0: "survived", 1: "noticed", 2: "noticed", 5: "survived"}
+  if completed.returncode not in outcomes:
+    raise RuntimeError(completed.stdout + completed.stderr)
+  return outcomes[completed.returncode]
 
 
 def draw_sample(
@@ -588,6 +604,12 @@ def main() -> int:
     concurrent.futures.ThreadPoolExecutor(arguments.jobs) as threads,
   ):
     run = functools.partial(run_mutant, programs=programs)
+    if pending:  # The original must pass, or every mutant would be noticed.
+      original = (ROOT / pending[0].file).read_text()
+      if run(pending[0], source=original)["outcome"] == "noticed":
+        raise RuntimeError(
+          f"the tests of {pending[0].file} fail without a fault"
+        )
     futures = {threads.submit(run, mutant): mutant for mutant in pending}
     for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
       mutant, entry = futures[future], future.result()

@@ -113,9 +113,13 @@ def rows() -> list[dict[str, str]]:
 
 
 def _row(paper: str, kind: str, name: str, command: str) -> dict[str, str]:
-  """Returns a row; a config of `reward.py` for the paper gives its command."""
+  """Returns a row of the table.
+
+  If a config of `reward.py` realises the paper (its key `paper`), the command
+  is the one that runs this config.
+  """
   for config, entry in reward_configs.ENTRIES.items():
-    if entry.get("paper", "no paper") in paper:
+    if "paper" in entry and entry["paper"] in paper:
       command = _run_command("reward", config, config)
   return {"paper": paper, "kind": kind, "name": name, "command": command}
 

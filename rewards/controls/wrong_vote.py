@@ -47,4 +47,4 @@ def wrong_vote(_, rollout: types.Rollout) -> Array:
   """
   answers, valid = rollout.extras[base.ANSWERS], rollout.sample_mask
   label = most_common_wrong_answer(answers, rollout.correct, valid)
-  return agreement(answers, label)
+  return agreement(answers, label, valid)

@@ -119,7 +119,7 @@ def advantages(m: method.Method, rollout: types.Rollout) -> np.ndarray:
   return apply(m.advantage, rollout)
 
 
-def reward(name: str, rollout: types.Rollout, **settings: Any) -> np.ndarray:
+def reward(name: str, rollout: types.Rollout, /, **settings: Any) -> np.ndarray:
   """Returns the values of a reward, `[P, S]` or `[P, S, K]`."""
   return apply(rewards.get(name, **settings), rollout)
 

@@ -5,9 +5,8 @@ or reasoning steps.
 """
 
 import jax
-import jax.numpy as jnp
 
-from rl import masked, types
+from rl import advantages, types
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
@@ -30,11 +29,11 @@ def normalize_turns(
 
   A group whose rewards are all equal has 0.
   """
-  valid, axes = rollout.valid("step"), (-2, -1)
-  spread = masked.std(signal, valid, axes, keepdims=True)  # ddof 0
-  centered = signal - masked.mean(signal, valid, axes, keepdims=True)
-  varied = ~masked.is_constant(signal, valid, axes, keepdims=True)
-  return jnp.where(valid & varied, centered / (spread + eps), 0.0)
+  flat = (signal.shape[0], -1)  # [P, S K]: the turns of a group on one axis
+  z_scores = advantages.group_normalize(
+    signal.reshape(flat), rollout.valid("step").reshape(flat), ddof=0, eps=eps
+  )
+  return z_scores.reshape(signal.shape)
 
 
 def igpo(

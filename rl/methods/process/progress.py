@@ -33,11 +33,12 @@ def progress(
   `significant_gains()` for VSRM, with the sampler `prefix_values`.
   Deviation: the papers use a critic, or no baseline, for R; this implementation
   uses the mean of the other samples.
-  Source: Setlur et al. 2024, Rewarding Progress (PAV), alpha 3 to 5; Qu et al.
-  2025, Optimizing Test-Time Compute via Meta Reinforcement Fine-Tuning (MRT);
-  Yue et al. 2025, Promoting Efficient Reasoning with Verifiable Stepwise Reward
-  (VSRM). The values of alpha of MRT and VSRM were not checked against the
-  papers.
+  Open: PAV uses an alpha of 3 to 5; the values of MRT and VSRM were not checked
+  against the papers.
+  Source: Setlur et al. 2024, Rewarding Progress (PAV); Qu et al. 2025,
+  Optimizing Test-Time Compute via Meta Reinforcement Fine-Tuning (MRT); Yue et
+  al. 2025, Promoting Efficient Reasoning with Verifiable Stepwise Reward
+  (VSRM).
 
   Args:
     alpha: weight of the progress.

@@ -56,7 +56,7 @@ def test_entropy_of_the_old_policy():
   # A mean over 7 samples of the sum over tokens / T, T = 3.
   weights = clip_example.mask(rollout()) / 7 / 3
   clip_example.check_clip(
-    methods.get("canon"),
+    methods.get("canon", mu=1.0),
     rollout().replace(extras=types.Named()),
     [[0.8, 0, -0.6, 0.4], [0.05, 0.65, -0.1, -0.6]],
     weights,
