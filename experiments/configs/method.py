@@ -64,6 +64,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   # Its clip range moves over the whole run.
   "flex_clip": {"method": f"flex_clip(steps={STEPS})"},
   "gpg": {"plan.minibatches": 1},  # one update per rollout, as in the paper
+  "igpo": {"task": CHAIN},  # reads step scores
   "less": {"steps_per_dispatch": 1},  # looks for shared segments on the host
   # k = 8 (default: 4) of the 16 samples of a group, because the evaluation has
   # pass@8. The same holds for the methods pass_at_k...
@@ -79,6 +80,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   "pass_at_k_exceeding": {"method": "pass_at_k_exceeding(k=8)"},
   "prime": {"task": CHAIN},  # a process reward model, on a task with steps
   "prof": {"task": CHAIN},  # compares step scores with the outcome
+  "progress": {"task": CHAIN},  # reads step scores
   "pure_openrlhf": {"task": CHAIN},  # reads step scores
   "pure_verl": {"task": CHAIN},  # reads step scores
   "reinforce": {"plan.minibatches": 1},  # strictly on-policy

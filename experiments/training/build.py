@@ -23,6 +23,7 @@ from experiments.training.experiment import Experiment
 from models import policy
 from rewards import combine
 from rewards.process import prefix_values
+from rewards.shaping import reference_scores
 from rl import learners, methods, registry, transforms
 from rl.losses import importance, terms
 from rl.method import Method
@@ -33,7 +34,7 @@ from rl.sampling import generation, samplers
 SAMPLERS: Mapping[str, Callable[..., samplers.Sampler]] = {
   "greedy": samplers.greedy,
   "prefix_values": prefix_values.prefix_values,
-  "reference_scores": samplers.reference_scores,
+  "reference_scores": reference_scores.reference_scores,
 }
 # Name of a schedule -> function of the number of steps, which returns an Optax
 # schedule that falls from 1 to 0. The weight of a reward is

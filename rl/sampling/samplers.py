@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import registry, types
+from rl import types
 
 Array = jax.Array
 
@@ -115,43 +115,6 @@ def greedy() -> Sampler:
     )
 
   return Sampler("greedy()", run, gives=("sampler/greedy_scores",))
-
-
-def reference_scores(count: int = 8, params: str = "ref") -> Sampler:
-  """Also samples completions from a reference policy, for their scores.
-
-  The scores of the reference completions are the extra
-  "sampler/reference_scores" [P, count]; an entry is NaN if the task did not
-  score the completion. These completions are not part of the rollout.
-
-  Args:
-    count: number of reference completions per prompt.
-    params: name of the parameter set of the method that they are sampled from.
-
-  Raises:
-    ValueError: `count` is below 1; or, when the sampler runs, the method has no
-      such parameter set.
-  """
-  if count < 1:
-    raise ValueError(f"count = {count} must be at least 1")
-  name = f"reference_scores(count={count}, params={params})"
-
-  def run(batch: PromptBatch, memory: Any) -> types.Rollout:
-    rollout = once().run(batch, memory)
-    if params not in batch.parameter_sets:
-      problem = registry.describe_unknown(
-        "parameter set", params, batch.parameter_sets
-      )
-      raise ValueError(f"{name}: {problem}")
-    # Numbered after the samples of the rollout, so that they are independent.
-    references = batch.sample(
-      batch.parameter_sets[params], count, first=batch.samples
-    )
-    scores = jnp.where(references.sample_mask, references.scores, jnp.nan)
-    tokens = rollout.scored_lengths.sum() + references.scored_lengths.sum()
-    return add_extras(rollout, reference_scores=scores, tokens=tokens)
-
-  return Sampler(name, run, gives=("sampler/reference_scores",))
 
 
 def second_pass(

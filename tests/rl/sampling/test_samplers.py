@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small_run, tabular_policy
+from helpers import small_run
 
 from experiments.studies import multi_seed
 from experiments.training import rollouts
@@ -302,31 +302,3 @@ def test_rollouts_are_sampled_by_the_behavior_policy(experiment):
   )
   once = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4))
   assert_same(gather(stale), once(state.replace(params=other)))
-
-
-def test_reference_scores_are_those_of_the_reference_policy():
-  """The references are numbered after the samples and are not in the group."""
-  requested = []
-
-  def sample(params, count, first=0, active=None, temperature=None):
-    requested.append((params, count, first))
-    scores = jnp.arange(2 * count, dtype=jnp.float32).reshape(2, count) + first
-    rollout = tabular_policy.rollout(p=2, s=count, t=3, k=1, ragged=False)
-    exists = scores != 6.0  # a score that the task did not give
-    return rollout.replace(scores=scores, sample_mask=exists)
-
-  batch = samplers.PromptBatch(
-    *(None, "policy", {"ref": "base"}, 4, 1.0, sample, None)
-  )
-  sampler = samplers.reference_scores(count=3)
-  result = sampler.run(batch, ())
-  assert requested == [("policy", 4, 0), ("base", 3, 4)]
-  assert result.scores.shape == (2, 4)
-  np.testing.assert_array_equal(
-    result.extras["sampler/reference_scores"], [[4, 5, np.nan], [7, 8, 9]]
-  )
-  assert sampler.gives == ("sampler/reference_scores",)
-  with pytest.raises(ValueError, match="unknown parameter set 'ref'"):
-    sampler.run(dataclasses.replace(batch, parameter_sets={}), ())
-  with pytest.raises(ValueError, match="count = 0 must be at least 1"):
-    samplers.reference_scores(count=0)

@@ -52,7 +52,7 @@ def test_rewards_and_pairs(clipping):
         # A sg[rho_1 rho_2] (log pi_1 - log pi_2). In one order of the pair A is
         # positive, and the product is clipped above; in the other, below.
         product = RATIOS[p, i] * RATIOS[p, j]
-        orders = ((product <= 1.2) + (product >= 0.8)) / 2
+        orders = np.mean([product <= 1.2, product >= 0.8])
         weight = share * gain * product * orders
         value -= weight * np.log(RATIOS[p, i] / RATIOS[p, j])
         wanted[p, i] -= weight

@@ -32,8 +32,8 @@ def test_consistent_half_of_a_group():
     sample_mask=np.array([[True] * 8 + [False]]),
   )
   m = methods.get("prof")
-  kept = worked_example.apply(m.sample_filter, rollout)[0]
-  np.testing.assert_array_equal(np.flatnonzero(kept), [0, 2, 5, 6])
+  selected = worked_example.apply(m.sample_filter, rollout)[0]
+  np.testing.assert_array_equal(np.flatnonzero(selected), [0, 2, 5, 6])
   # Scores 3, 2, 1, -1 of the kept ones: the mean is 1.25.
   a = np.array([1.75, 0.75, -0.25, -2.25]) / np.sqrt(8.75 / 3)
   old = np.full((1, 9, 3), np.log(0.2))
@@ -57,5 +57,5 @@ def test_consistent_half_of_a_group():
     (-0.35, 2, [0, 2, 5, 6]),
   ):
     m = methods.get("prof", penalty=penalty, most_steps=most)
-    kept = worked_example.apply(m.sample_filter, rollout)[0]
-    np.testing.assert_array_equal(np.flatnonzero(kept), samples)
+    selected = worked_example.apply(m.sample_filter, rollout)[0]
+    np.testing.assert_array_equal(np.flatnonzero(selected), samples)
