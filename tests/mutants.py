@@ -39,23 +39,31 @@ import collections
 import concurrent.futures
 import copy
 import functools
+import importlib
 import itertools
 import json
+import multiprocessing
 import os
 import pathlib
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = ("rl", "rewards")
 # These files confine untrusted programs; a fault in them could let one out.
 EXCLUDED = ("contain.py", "libc.py")
+# Every mutant's tests run in a fork of a process that has imported these.
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(
+  ["chex", "flax.linen", "hypothesis", "jax", "optax", "pytest", "transformers"]
+)
 # Proofs that a mutant computes the same as the original, by `Mutant.key`.
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.json"
 TIMEOUT = 300.0  # seconds; a mutant that runs longer counts as noticed
@@ -80,6 +88,37 @@ BELONGING = {
     "rl/test_objectives_scale.py",
   ),
   "rl/credit.py": ("rl/test_credit.py", "rl/methods/test_pure.py"),
+  "rl/further_updates.py": ("rl/methods/test_fixpo.py",),
+  "rl/methods/pairs/contrast.py": (
+    "rl/methods/pairs/test_aco.py",
+    "rl/methods/pairs/test_advantage_model.py",
+    "rl/methods/pairs/test_superhf.py",
+    "rl/methods/test_labelled.py",
+    "rl/methods/test_pairs.py",
+  ),
+  "rl/methods/surrogates/top_tokens.py": (
+    "rl/methods/surrogates/test_simko.py",
+    "rl/methods/surrogates/test_fixpo.py",
+    "rl/methods/test_fixpo.py",
+    "rl/methods/test_entropy.py",
+  ),
+  "rl/methods/verdicts/signed.py": (
+    "rl/methods/verdicts/test_nsr.py",
+    "rl/methods/verdicts/test_psr.py",
+    "rl/methods/verdicts/test_w_reinforce.py",
+    "rl/methods/test_verdicts.py",
+  ),
+  "rewards/verifiers/__init__.py": ("rewards/verifiers/test_pool.py",),
+  "rewards/verifiers/ifbench.py": ("rewards/verifiers/test_constraints.py",),
+  "rewards/verifiers/ifeval.py": ("rewards/verifiers/test_constraints.py",),
+  "rewards/verifiers/text_units.py": ("rewards/verifiers/test_constraints.py",),
+  "rewards/verifiers/reading.py": ("rewards/verifiers/test_maths.py",),
+  "rewards/verifiers/symbolic.py": ("rewards/verifiers/test_maths.py",),
+  "rewards/verifiers/typography.py": ("rewards/verifiers/test_maths.py",),
+  "rewards/verifiers/sandbox/__init__.py": ("rewards/verifiers/test_code.py",),
+  "rewards/verifiers/sandbox/inside/filters.py": (
+    "rewards/verifiers/test_code.py",
+  ),
 }
 
 _BINARY = {
@@ -431,14 +470,11 @@ def _names_in_tests() -> dict[str, tuple[set[str], set[str]]]:
 # ------------------------------------------------------------------------------
 
 
-def run_mutant(
-  mutant: Mutant, programs: str, source: str | None = None
-) -> dict[str, object]:
+def run_mutant(mutant: Mutant, source: str | None = None) -> dict[str, object]:
   """Runs the tests of a mutant's file; returns the entry for the results.
 
   Args:
     mutant: the mutant.
-    programs: folder of compiled programs, which all mutants share.
     source: source of the file in place of the mutant's.
   """
   start, tests = time.monotonic(), tests_of(mutant.file)
@@ -458,47 +494,49 @@ def run_mutant(
       elif not path.name.startswith("."):
         (repository / path.name).symlink_to(path)
     (repository / mutant.file).write_text(source or mutant.source)
-    outcome = _run_tests(repository, tests, programs)
+    outcome = _run_tests(repository, tests)
   seconds = round(time.monotonic() - start, 1)
   return {**entry, "outcome": outcome, "tests": len(tests), "seconds": seconds}
 
 
-def _run_tests(
-  repository: pathlib.Path, tests: Sequence[str], programs: str
-) -> str:
+def _run_tests(repository: pathlib.Path, tests: Sequence[str]) -> str:
   """Returns "noticed" if a test fails in the repository, else "survived".
 
   Raises:
     RuntimeError: pytest could not run the tests, for example because of an
       unknown option.
   """
-  command = (
-    *(sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long"),
-    *("-p", "no:cacheprovider", "-n", "0", *tests),
-  )
-  # The copy comes first on the path, also before a PYTHONPATH of the user.
-  environment = os.environ | {
-    "JAX_COMPILATION_CACHE_DIR": programs,
-    "PYTHONPATH": os.pathsep.join([str(repository), *sys.path[1:]]),
-  }
-  try:
-    completed = subprocess.run(
-      command,
-      cwd=repository,
-      env=environment,
-      capture_output=True,
-      text=True,
-      check=False,
-      timeout=TIMEOUT,
-    )
-  except subprocess.TimeoutExpired:
+  output = repository / "output.txt"
+  process = _SERVER.Process(target=_call_pytest, args=(repository, tests))
+  process.start()
+  process.join(TIMEOUT)
+  if process.is_alive():
+    process.kill()
+    process.join()
     return "noticed"
   # Statuses of pytest: 0 if all pass, 1 if one fails, 2 if a file cannot be
-  # imported, 5 if no test is selected.
+  # imported, 5 if no test is selected. A negative status is the signal that
+  # ended the process.
   outcomes = {0: "survived", 1: "noticed", 2: "noticed", 5: "survived"}
-  if completed.returncode not in outcomes:
-    raise RuntimeError(completed.stdout + completed.stderr)
-  return outcomes[completed.returncode]
+  status = process.exitcode
+  if status >= 0 and status not in outcomes:
+    raise RuntimeError(output.read_text())
+  return outcomes.get(status, "noticed")
+
+
+def _call_pytest(repository: pathlib.Path, tests: Sequence[str]) -> None:
+  """Runs tests in this process and ends it with pytest's status."""
+  os.chdir(repository)
+  # The copy comes before the repository, here and in processes of the tests.
+  sys.path.insert(0, str(repository))
+  os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+  with open("output.txt", "w") as output:
+    os.dup2(output.fileno(), 1)
+    os.dup2(output.fileno(), 2)
+  options = ("-x", "-q", "-m", "not long", "-p", "no:cacheprovider", "-n", "0")
+  status = pytest.main([*options, *tests])
+  sys.stdout.flush()
+  os._exit(status)  # without waiting for threads that a fault has left
 
 
 def draw_sample(
@@ -603,14 +641,16 @@ def main() -> int:
     tempfile.TemporaryDirectory(prefix="programs") as programs,
     concurrent.futures.ThreadPoolExecutor(arguments.jobs) as threads,
   ):
-    run = functools.partial(run_mutant, programs=programs)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = programs
+    # Importing it sets the environment of the tests, which forks inherit.
+    importlib.import_module("conftest")
     if pending:  # The original must pass, or every mutant would be noticed.
       original = (ROOT / pending[0].file).read_text()
-      if run(pending[0], source=original)["outcome"] == "noticed":
+      if run_mutant(pending[0], source=original)["outcome"] == "noticed":
         raise RuntimeError(
           f"the tests of {pending[0].file} fail without a fault"
         )
-    futures = {threads.submit(run, mutant): mutant for mutant in pending}
+    futures = {threads.submit(run_mutant, mutant): mutant for mutant in pending}
     for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
       mutant, entry = futures[future], future.result()
       results[mutant.key] = entry
