@@ -11,7 +11,8 @@ A *mutant* is one source file with one fault. An *operator* is a kind of fault:
   extreme     minimum becomes maximum, any becomes all, argmin argmax, ...
   argument    the first two arguments of a call are swapped
   index       x[..., 1:] becomes x[..., :-1], an integer index moves by 1
-  constant    a number becomes another number, True becomes False
+  constant    a number becomes another number, one below 1e-4 becomes 0.01, and
+              True becomes False
   default     a default of a parameter becomes another number, or its opposite
   summand     the second operand of a sum is dropped
   mask        `a & b` becomes a, `~a` becomes a, `where(c, x, y)` becomes x
@@ -19,11 +20,13 @@ A *mutant* is one source file with one fault. An *operator* is a kind of fault:
 Error messages (everything inside `raise`), type annotations and docstrings have
 no mutants, and neither have the files in `EXCLUDED`.
 
-For each mutant, the tests that belong to its file (`tests_of`) run until one of
+For each mutant, the tests that belong to its file (`tests_of`), and then the
+cases of the general tests that reach the file (`contract_of`), run until one of
 them fails, in a copy of the repository that shares compiled programs with the
 copies of other mutants. The mutant is then *noticed*; otherwise it *survives*.
-A mutant of a file without tests survives. `--number` draws a sample, stratified
-by directory and operator, with the given seed; without it all mutants run.
+A mutant of a file without tests of its own survives. `--number` draws a sample,
+stratified by directory and operator, with the given seed; without it all
+mutants run.
 
 RESULTS.json keeps the outcome of each mutant, so that an interrupted command
 continues where it stopped. `--rerun` runs the survivors in it again. A mutant
@@ -68,8 +71,15 @@ _SERVER.set_forkserver_preload(
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.json"
 TIMEOUT = 300.0  # seconds; a mutant that runs longer counts as noticed
 MAX_TEST_FILES = 8
-# Tests that apply every method or reward, whatever it computes.
-CONTRACTS = ("test_contract.py", "test_contracts.py", "test_null_audit.py")
+# Tests of properties that every method or every reward function has.
+METHOD_CONTRACT = "tests/rl/methods/test_contract.py"
+REWARD_CONTRACTS = "tests/rewards/test_contracts.py"
+# Tests that go through all methods or rewards belong to no single file.
+GENERAL = (
+  pathlib.Path(METHOD_CONTRACT).name,
+  pathlib.Path(REWARD_CONTRACTS).name,
+  "test_null_audit.py",
+)
 # Tests of a module that other modules use more than its own tests do.
 BELONGING = {
   "rl/transforms/base.py": ("rl/transforms/test_transforms.py",),
@@ -147,7 +157,7 @@ _OPPOSITES = {a: b for pair in _EXTREMES for a, b in (pair, pair[::-1])}
 # Functions whose first two arguments commute, or are a value and its type.
 _SYMMETRIC = {
   *("maximum", "minimum", "max", "min", "logaddexp", "allclose", "isinstance"),
-  *("array_equal", "getattr", "hasattr", "cast", "zip", "gcd"),
+  *("array_equal", "atoms", "getattr", "hasattr", "cast", "zip", "gcd"),
 }
 
 
@@ -292,6 +302,8 @@ def _changes(node: ast.AST) -> list[tuple[str, Callable[[], None]]]:
     changes.extend(_index_changes(node))
   if isinstance(node, ast.arguments):
     changes.extend(_default_changes(node))
+  if isinstance(node, ast.keyword) and node.arg == "strict":
+    return changes  # zip(strict=True) only raises errors
   # Constants in these places have operators of their own.
   for field in ("value", "left", "test", "body", "orelse", "operand"):
     child = getattr(node, field, None)
@@ -340,6 +352,8 @@ def _other_constant(node: ast.AST | None) -> ast.expr | None:
   if not isinstance(node.value, int | float):
     return None
   value = sign * node.value
+  if 0 < abs(value) < 1e-4:  # twice as much would be within a tolerance
+    return ast.Constant(0.01)
   other = value + 1 if value in (0, 1, -1) else 2 * value
   return ast.Constant(type(node.value)(other))
 
@@ -444,13 +458,23 @@ def tests_of(file: str) -> list[str]:
   return list(dict.fromkeys(chosen + naming))[:MAX_TEST_FILES]
 
 
+def contract_of(file: str) -> list[str]:
+  """Returns arguments of pytest for the general tests that reach a file."""
+  path = pathlib.PurePath(file)
+  if path.parts[:2] == ("rl", "methods"):
+    return [METHOD_CONTRACT, "-k", path.stem]
+  if path.parts[0] == "rewards" and len(path.parts) == 3:
+    return [REWARD_CONTRACTS]
+  return []
+
+
 @functools.cache
 def _names_in_tests() -> dict[str, tuple[set[str], set[str]]]:
   """Returns the modules that each test imports, and the names in strings."""
   names = {}
   for package in PACKAGES:
     for path in sorted((ROOT / "tests" / package).rglob("test_*.py")):
-      if path.name in CONTRACTS:
+      if path.name in GENERAL:
         continue
       modules, strings = set(), set()
       for node in ast.walk(ast.parse(path.read_text())):
@@ -494,12 +518,12 @@ def run_mutant(mutant: Mutant, source: str | None = None) -> dict[str, object]:
       elif not path.name.startswith("."):
         (repository / path.name).symlink_to(path)
     (repository / mutant.file).write_text(source or mutant.source)
-    outcome = _run_tests(repository, tests)
+    outcome = _run_tests(repository, tests, contract_of(mutant.file))
   seconds = round(time.monotonic() - start, 1)
   return {**entry, "outcome": outcome, "tests": len(tests), "seconds": seconds}
 
 
-def _run_tests(repository: pathlib.Path, tests: Sequence[str]) -> str:
+def _run_tests(repository: pathlib.Path, *parts: Sequence[str]) -> str:
   """Returns "noticed" if a test fails in the repository, else "survived".
 
   Raises:
@@ -507,7 +531,7 @@ def _run_tests(repository: pathlib.Path, tests: Sequence[str]) -> str:
       unknown option.
   """
   output = repository / "output.txt"
-  process = _SERVER.Process(target=_call_pytest, args=(repository, tests))
+  process = _SERVER.Process(target=_call_pytest, args=(repository, parts))
   process.start()
   process.join(TIMEOUT)
   if process.is_alive():
@@ -524,8 +548,16 @@ def _run_tests(repository: pathlib.Path, tests: Sequence[str]) -> str:
   return outcomes.get(status, "noticed")
 
 
-def _call_pytest(repository: pathlib.Path, tests: Sequence[str]) -> None:
-  """Runs tests in this process and ends it with pytest's status."""
+def _call_pytest(
+  repository: pathlib.Path, parts: Sequence[Sequence[str]]
+) -> None:
+  """Runs tests in this process and ends it with pytest's status.
+
+  Args:
+    repository: folder that holds `rl`, `rewards` and the tests.
+    parts: arguments of pytest; each is a run of its own, up to the first one
+      that does not pass.
+  """
   os.chdir(repository)
   # The copy comes before the repository, here and in processes of the tests.
   sys.path.insert(0, str(repository))
@@ -534,7 +566,11 @@ def _call_pytest(repository: pathlib.Path, tests: Sequence[str]) -> None:
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
   options = ("-x", "-q", "-m", "not long", "-p", "no:cacheprovider", "-n", "0")
-  status = pytest.main([*options, *tests])
+  status = 0
+  for arguments in filter(None, parts):
+    status = pytest.main([*options, *arguments])
+    if status not in (0, 5):
+      break
   sys.stdout.flush()
   os._exit(status)  # without waiting for threads that a fault has left
 
@@ -641,7 +677,7 @@ def main() -> int:
     tempfile.TemporaryDirectory(prefix="programs") as programs,
     concurrent.futures.ThreadPoolExecutor(arguments.jobs) as threads,
   ):
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = programs
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", programs)
     # Importing it sets the environment of the tests, which forks inherit.
     importlib.import_module("conftest")
     if pending:  # The original must pass, or every mutant would be noticed.
