@@ -1,6 +1,6 @@
 """Mutation testing: how many small faults in `rl` and `rewards` tests notice.
 
-  python tests/mutants.py RESULTS.json [--seed S] [--number N] [--only PATH]
+  python tests/mutants.py RESULTS.json [--seed S] [--number N] [--only PATH ...]
     [--jobs 2] [--rerun] [--list]
 
 A *mutant* is one source file with one fault. An *operator* is a kind of fault:
@@ -636,7 +636,9 @@ def main() -> int:
   parser.add_argument("results", type=pathlib.Path, help="JSON of the outcomes")
   parser.add_argument("--seed", type=int, default=0, help="seed of the sample")
   parser.add_argument("--number", type=int, help="size of the sample")
-  parser.add_argument("--only", default="", help="beginning of a file's path")
+  parser.add_argument(
+    "--only", nargs="+", default=[""], help="beginnings of files' paths"
+  )
   parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
   parser.add_argument(
     "--rerun", action="store_true", help="run the survivors again"
@@ -649,7 +651,7 @@ def main() -> int:
   population = [
     mutant
     for file in source_files()
-    if file.startswith(arguments.only)
+    if file.startswith(tuple(arguments.only))
     for mutant in mutants(file)
   ]
   chosen = population
