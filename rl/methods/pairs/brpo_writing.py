@@ -10,14 +10,14 @@ from rl import masked, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.methods.pairs.pairwise import preferences
+from rl.methods.pairs import pairwise
 from rl.sampling import random_keys
 from rl.transforms import chain, transform
 
 
-@transform(takes="none", gives="sample")
+@transform(takes="none", gives="sample", needs=pairwise.needs_of_preferences)
 def against_random_member(
-  _, rollout: types.Rollout, *, limit: float
+  _, rollout: types.Rollout, *, limit: float, preferences: str = "scores"
 ) -> jax.Array:
   """Returns +1 for samples that beat a random sample of their group, else -1.
 
@@ -30,7 +30,7 @@ def against_random_member(
   keys = random_keys.keys(rollout.keys, "brpo_writing")
   reference = jax.vmap(jax.random.categorical)(keys, weights)[:, None]  # [P, 1]
   preferred = jnp.take_along_axis(
-    preferences(rollout), reference[..., None], -1
+    pairwise.preferred(rollout, preferences), reference[..., None], -1
   )
   # A tie (1/2) counts as a loss.
   sign = jnp.where(preferred[..., 0] == 1, 1.0, -1.0)
@@ -50,7 +50,9 @@ def informative_groups(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   return jnp.broadcast_to(has_signal, rollout.sample_mask.shape)
 
 
-def brpo_writing(limit: float = 0.6, clip: float = 0.2) -> Method:
+def brpo_writing(
+  limit: float = 0.6, clip: float = 0.2, preferences: str = "scores"
+) -> Method:
   """A_i = +1 if sample i beats a random sample of its group, else -1.
 
   A is [P, S]. The random sample, the reference, is drawn with the PRNG key of
@@ -58,10 +60,13 @@ def brpo_writing(limit: float = 0.6, clip: float = 0.2) -> Method:
   standard deviation. Sample i beats the reference if it is preferred in every
   order of presentation: a tie, or two contradicting judgements, count as a
   loss. Groups with |sum_i A_i| / n > `limit`, n the size of the group, are not
-  trained on, and neither are groups with one sample. Preferences are those of
-  the task ("task/preferences") if it provides them, or else the order of the
-  scores. The loss is PPO-clip, averaged over the tokens of all samples, without
-  a KL.
+  trained on, and neither are groups with one sample. The loss is PPO-clip,
+  averaged over the tokens of all samples, without a KL.
+
+  The paper's preferences are judgements of a reward model that compares two
+  texts. With `preferences="task"` they are read from the extra
+  "task/preferences"; with `preferences="scores"`, for tasks without judgements,
+  sample i is preferred to j if its score is higher.
   Open: the paper's surrogate was not at hand; PPO-clip is a choice of this
   implementation.
   Deviation: the paper samples until the batch is full of groups within the
@@ -72,8 +77,9 @@ def brpo_writing(limit: float = 0.6, clip: float = 0.2) -> Method:
   Args:
     limit: largest |sum A| / n of a group.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    preferences: "scores" or "task", see above.
   """
-  advantage = against_random_member(limit)
+  advantage = against_random_member(limit, preferences)
   return Method(
     advantage=advantage,
     loss_filter=chain(advantage, informative_groups()),

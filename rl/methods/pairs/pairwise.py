@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, scoring, types
+from rl import masked, registry, scoring, types
 
 Array = jax.Array
 # A need, which is an array that a forward pass computes: log-probs [P, S, T] of
@@ -19,8 +19,9 @@ OLD = scoring.Need("old", scoring.log_probs)
 # A need: log-probs [P, S, T] of the reference policy.
 REF = scoring.Need("ref", scoring.log_probs)
 # A need: the extra "task/preferences", provided by the task.
-# [P, S, S], as in `preferences`.
+# [P, S, S], as in `preferred`.
 PREFERENCES = scoring.provided("task", "preferences")
+_PREFERENCES = ("scores", "task")
 
 
 def members(rollout: types.Rollout) -> Array:
@@ -56,16 +57,31 @@ def differences(x: Array) -> Array:
   return x[..., :, None] - x[..., None, :]
 
 
-def preferences(rollout: types.Rollout) -> Array:
+def needs_of_preferences(preferences: str, **_: object) -> set[scoring.Need]:
+  """Returns what `preferred` reads; hyper-parameters of other names may follow.
+
+  Raises:
+    ValueError: `preferences` is neither "scores" nor "task".
+  """
+  if preferences not in _PREFERENCES:
+    raise ValueError(
+      registry.describe_unknown("preferences", preferences, _PREFERENCES)
+    )
+  return {PREFERENCES} if preferences == "task" else set()
+
+
+def preferred(rollout: types.Rollout, preferences: str) -> Array:
   """Returns 1 if sample i is preferred to j, 0 if j is, 1/2 if tied.
 
-  They are those of the task ("task/preferences") if it provides them, with NaN
-  for pairs that were not compared; otherwise they follow from the order of the
-  scores.
+  Args:
+    rollout: the rollout.
+    preferences: "scores" for the order of the scores; "task" for the judgements
+      in the extra "task/preferences", with NaN for pairs that were not
+      compared.
 
   Returns:
     `[P, S, S]`, with axes i and j.
   """
-  if PREFERENCES in rollout.extras:
+  if preferences == "task":
     return rollout.extras[PREFERENCES]
   return (jnp.sign(differences(rollout.scores)) + 1) / 2

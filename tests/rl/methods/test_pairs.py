@@ -11,7 +11,7 @@ from models import policy as policy_lib
 from models import transformer
 from models.config import ModelConfig
 from rl import methods, prepare, scoring, types
-from rl.methods.pairs import mah_dpo, pairwise
+from rl.methods.pairs import mah_dpo
 from rl.methods.pairs.brpo_writing import against_random_member
 from rl.methods.pairs.duration_aware import weighted_by_duration
 from rl.minibatches import Plan
@@ -364,8 +364,9 @@ def judged(preferred):
   )
 
 
-def win_rates(rollout):
-  (source, _) = (stage for _, stage in methods.get("pref_grpo").advantage.links)
+def win_rates(rollout, preferences="scores"):
+  m = methods.get("pref_grpo", preferences=preferences)
+  (source, _) = (stage for _, stage in m.advantage.links)
   return np.asarray(source.apply(None, rollout, ())[0])
 
 
@@ -392,20 +393,20 @@ def test_win_rates_average_one_half_and_read_only_the_order():
 def test_ties_and_cycles_teach_pref_grpo_nothing():
   cycle = [[0.5, 1, 0], [0, 0.5, 1], [1, 0, 0.5]]
   for preferred in (np.full((3, 3), 0.5), cycle):
-    assert not advantage(methods.get("pref_grpo"), judged(preferred)).any()
+    m = methods.get("pref_grpo", preferences="task")
+    assert not advantage(m, judged(preferred)).any()
 
 
 def test_win_rates_of_some_opponents_divide_by_their_number():
-  rates = win_rates(judged([[0.5, 1, 1], [0, 0.5, np.nan], [0, np.nan, 0.5]]))
+  preferred = [[0.5, 1, 1], [0, 0.5, np.nan], [0, np.nan, 0.5]]
+  rates = win_rates(judged(preferred), "task")
   np.testing.assert_allclose(rates, [[1, 0, 0]])
 
 
-def test_a_judge_is_asked_before_the_scores():
+def test_judgements_and_scores_may_contradict_each_other():
   rollout = judged([[0.5, 0], [1, 0.5]]).replace(scores=jnp.array([[9.0, 0.0]]))
-  np.testing.assert_allclose(win_rates(rollout), [[0, 1]])
-  assert (
-    pairwise.preferences(rollout.replace(extras=types.Named()))[0, 0, 1] == 1
-  )
+  np.testing.assert_allclose(win_rates(rollout, "task"), [[0, 1]])
+  np.testing.assert_allclose(win_rates(rollout, "scores"), [[1, 0]])
 
 
 MANY = 2000  # prompts, each with its own reference
@@ -446,6 +447,19 @@ def test_brpo_drops_a_group_of_one():
   m = methods.get("brpo_writing")
   assert not advantage(m, alone).any()
   assert not m.loss_filter.apply(None, alone, m.loss_filter.init())[0].any()
+
+
+def test_the_source_of_preferences_is_part_of_the_method():
+  """Judgements that a task does not provide are missed before a run."""
+  for name in ("pref_grpo", "brpo_writing"):
+    assert "(preferences=scores)" in str(methods.get(name)).replace(
+      "limit=0.6, ", ""
+    )
+    m = methods.get(name, preferences="task")
+    with pytest.raises(KeyError, match="rollout has no task/preferences"):
+      scoring.passes(None, {}, m.signal_needs, group([1.0, 0.0]))
+    with pytest.raises(ValueError, match="did you mean 'task'"):
+      methods.get(name, preferences="tasks")
 
 
 # GRPO-CARE.
@@ -635,15 +649,14 @@ def test_what_the_judge_did_not_compare_is_neither_won_nor_lost():
     [[0.5, 1, 1, nan], [0, 0.5, 0, nan], [0, 1, 0.5, nan], [nan] * 4]
   )
   rollout = judged(jnp.asarray(wins, jnp.float32))
-  rates = advantage(methods.get("pref_grpo"), rollout)
+  m = methods.get("pref_grpo", preferences="task")
+  rates = advantage(m, rollout)
   alone = judged(jnp.asarray(wins[:3, :3], jnp.float32))
-  np.testing.assert_allclose(
-    rates[0, :3], advantage(methods.get("pref_grpo"), alone)[0], atol=1e-6
-  )
+  np.testing.assert_allclose(rates[0, :3], advantage(m, alone)[0], atol=1e-6)
   assert rates[0, 3] == 0
   for seed in range(6):
     keys = jax.random.split(jax.random.key(seed), 1)
-    signs = against_random_member(1.0).apply(
+    signs = against_random_member(1.0, "task").apply(
       None, rollout.replace(keys=keys), ()
     )[0]
     assert signs[0, 3] == 0

@@ -29,7 +29,7 @@ def test_against_a_random_member():
     sample_mask=np.array([[True, True, True, True, False]] * 16),
     extras={"task/preferences": np.tile(preferred, (16, 1, 1))},
   )
-  m = methods.get("brpo_writing")
+  m = methods.get("brpo_writing", preferences="task")
   a = worked_example.advantages(m, rollout)
   rows = {tuple(row) for row in a}
   assert rows == {(0, 0, 0, 0, 0), (1, 0, -1, -1, 0), (1, -1, 0, -1, 0)}

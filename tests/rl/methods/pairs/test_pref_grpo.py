@@ -23,7 +23,7 @@ def test_win_rates():
     sample_mask=np.array([[True, True, True, True, False]]),
     extras={"task/preferences": [preferred]},
   )
-  m = methods.get("pref_grpo")
+  m = methods.get("pref_grpo", preferences="task")
   # R_i = the mean of pref[i, j] over the j that were compared with i.
   rewards = np.array([0.75, 0.25, 0.5])  # the deviation (n - 1) is 1/4
   np.testing.assert_allclose(
