@@ -1,8 +1,9 @@
 # Each target is enough on a fresh machine: it makes .venv and installs first.
 PYTHON ?= python3
 RUN := runs/demo
+OUT := runs/accelerator/results
 
-.PHONY: demo test long notebooks coverage
+.PHONY: demo test long notebooks coverage accelerator
 
 demo: .venv/installed
 	.venv/bin/python -m experiments.run \
@@ -21,6 +22,10 @@ coverage: .venv/installed
 
 notebooks: .venv/installed
 	.venv/bin/python -m pytest -n 2 --dist load tests/test_notebooks.py
+
+# Measures this machine's GPU or TPU; started again, it goes on.
+accelerator: .venv/installed
+	.venv/bin/python -m experiments.studies.benchmark accelerator --out $(OUT)
 
 .venv/installed: setup.py constraints.txt
 	$(PYTHON) -m venv .venv

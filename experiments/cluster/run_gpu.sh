@@ -4,10 +4,14 @@ set -euo pipefail
 # shellcheck source=experiments/cluster/launch.sh
 source "$(dirname "${BASH_SOURCE[0]}")/launch.sh"
 
-COMMANDS="setup run status stop slurm"
-VALUED="hosts port nodes gpus repo commit python"
+COMMANDS="setup run status stop slurm wheels check"
+VALUED="hosts port nodes gpus repo commit python wheels out"
 SWITCHES="dry-run"
 HOSTS=${HOSTS:-} PORT=${PORT:-8476} NODES=${NODES:-1} GPUS=${GPUS:-8}
+WHEELS=${WHEELS:-} OUT=${OUT:-}
+# What the benchmark `accelerator` imports besides JAX and its requirements.
+KIT=(absl-py etils flax fsspec importlib_resources markdown-it-py mdurl
+  ml-collections msgpack optax pygments pyyaml rich typing_extensions zipp)
 
 usage() {
   cat <<'END'
@@ -23,13 +27,18 @@ COMMAND
   status   the last lines of every host
   stop     ends the run on every host
   slurm    prints a batch script for sbatch, to be run from this checkout
+  wheels   downloads the packages that `check` needs besides JAX
+  check    runs the benchmark `accelerator` with the machine's own JAX and the
+           downloaded packages, without a network; writes its results to --out
 
 FLAGS, the same for every command; HOSTS=... in the environment is --hosts=...
   --hosts="a b c"       machines that ssh reaches; the others reach the first
   --port=8476           of the first, where they meet
   --nodes=1 --gpus=8    of slurm: how many, and how many GPUs each has
   --repo=URL --commit=REF   fetches these, instead of what is committed here
-  --python=3.11         of the environment
+  --python=3.11         of the environment; of wheels: that of the other machine
+  --wheels=DIR          of wheels and check: folder of the packages
+  --out=DIR             of check: folder for the results
   --dry-run             prints the commands and does nothing
 
 RUN is for experiments.run: --config FILE --workdir DIR --config.key=value ...
@@ -102,6 +111,26 @@ srun --kill-on-bad-exit=1 --cpu-bind=none \\
 END
 }
 
+gather_wheels() {
+  needs wheels
+  execute python3 -m pip download --quiet --dest "$WHEELS" --no-deps \
+    --only-binary=:all: --python-version="$PYTHON" \
+    --constraint="$ROOT/constraints.txt" "${KIT[@]}"
+}
+
+check_here() {
+  local packages=$ROOT/runs/wheels
+  needs wheels out
+  WHEELS=$(cd "$WHEELS" && pwd) # the benchmark is started in the checkout
+  mkdir -p "$OUT"
+  OUT=$(cd "$OUT" && pwd)
+  execute python3 -m pip install --quiet --no-index --no-deps --upgrade \
+    --target="$packages" "$WHEELS"/*.whl
+  execute cd "$ROOT"
+  execute env PYTHONPATH="$packages" \
+    python3 -m experiments.studies.benchmark accelerator --out "$OUT"
+}
+
 main() {
   read_command "$COMMANDS" "${1:-}"
   read_flags "$VALUED" "$SWITCHES" "${@:2}"
@@ -113,6 +142,8 @@ main() {
     status) everywhere "$(status_script)" ;;
     stop) everywhere "$(stop_script)" ;;
     slurm) slurm_script ;;
+    wheels) gather_wheels ;;
+    check) check_here ;;
   esac
 }
 

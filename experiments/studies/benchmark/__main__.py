@@ -3,6 +3,7 @@
   python -m experiments.studies.benchmark NAME [--peer PEER] [--json [FILE]]
   python -m experiments.studies.benchmark "objectives(largest=1024)"
   python -m experiments.studies.benchmark iteration --python tunix=PATH
+  python -m experiments.studies.benchmark accelerator --out DIR
   python -m experiments.studies.benchmark --list
 
 The command prints a table and PASS or FAIL. Its exit status is 1 when a limit
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,26 +25,21 @@ import rich.console
 
 from experiments.cli import errors, spec
 from experiments.logging import json_files
-from experiments.studies.benchmark.decode import decode
-from experiments.studies.benchmark.fused import fused
-from experiments.studies.benchmark.iteration import iteration
-from experiments.studies.benchmark.memory import memory
-from experiments.studies.benchmark.objective_costs import measure_objectives
 from experiments.studies.benchmark.outcome import Outcome
-from experiments.studies.benchmark.peer_comparison import NONE
 from experiments.studies.benchmark.peers import PEERS
-from experiments.studies.benchmark.scaling import scaling
-from experiments.studies.benchmark.update import update
 from rl import registry
 
-BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
-  "objectives": measure_objectives,
-  "decode": decode,
-  "update": update,
-  "iteration": iteration,
-  "fused": fused,
-  "memory": memory,
-  "scaling": scaling,
+# Name -> module and function. A module is imported when its benchmark is run,
+# because some need packages that a machine with an accelerator may not have.
+BENCHMARKS: Mapping[str, tuple[str, str]] = {
+  "objectives": ("objective_costs", "measure_objectives"),
+  "decode": ("decode", "decode"),
+  "update": ("update", "update"),
+  "iteration": ("iteration", "iteration"),
+  "fused": ("fused", "fused"),
+  "memory": ("memory", "memory"),
+  "scaling": ("scaling", "scaling"),
+  "accelerator": ("accelerator", "accelerator"),
 }
 STDOUT = "-"
 WIDTH = 400  # characters per line, so that no cell of a table is wrapped
@@ -62,12 +59,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = _parser().parse_args(argv)
   console = rich.console.Console(stderr=options.json == STDOUT)
   if options.list:
-    for name, benchmark in BENCHMARKS.items():
-      console.print(f"{name}: {benchmark.__doc__.splitlines()[0]}")
+    for name in BENCHMARKS:
+      console.print(f"{name}: {load(name).__doc__.splitlines()[0]}")
     return 0
   with errors.usage_errors():
     name, settings = _parse_benchmark(options.name, _flag_settings(options))
-  outcome = BENCHMARKS[name](console, **settings)
+  outcome = load(name)(console, **settings)
   wide = rich.console.Console(width=WIDTH, stderr=console.stderr)
   wide.print(outcome.table)
   word = "PASS" if outcome.limits_met else "FAIL"
@@ -79,6 +76,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     json_files.replace(options.json, text + "\n")
     console.print(f"wrote {options.json}", soft_wrap=True)
   return 0 if outcome.limits_met else 1
+
+
+def load(name: str) -> Callable[..., Outcome]:
+  """Imports a benchmark and returns its function."""
+  module_name, function_name = BENCHMARKS[name]
+  module = importlib.import_module(
+    f"experiments.studies.benchmark.{module_name}"
+  )
+  return getattr(module, function_name)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     default="",
     help="file for the results; without FILE they go to standard output",
   )
-  peers = ", ".join([*PEERS, NONE])
+  peers = ", ".join([*PEERS, "none"])
   add("--peer", default="", help=f"codebase to compare with, one of: {peers}")
   add(
     "--python",
@@ -115,6 +121,13 @@ def _parser() -> argparse.ArgumentParser:
     default=[],
     help="Python interpreter of a peer that is installed in an environment of "
     "its own",
+  )
+  add("--out", default="", help="folder for results of `accelerator`")
+  add(
+    "--profile",
+    metavar="PIECE",
+    default="",
+    help="piece of `accelerator` to run alone, with a profiler trace",
   )
   return parser
 
@@ -126,8 +139,9 @@ def _flag_settings(options: argparse.Namespace) -> dict[str, object]:
     ValueError: a value of --python is not of the form PEER=PATH.
   """
   settings: dict[str, object] = {}
-  if options.peer:
-    settings["peer"] = options.peer
+  for name in ("peer", "out", "profile"):
+    if getattr(options, name):
+      settings[name] = getattr(options, name)
   for text in options.python:
     peer, _, path = text.partition("=")
     if not path:
@@ -155,7 +169,7 @@ def _parse_benchmark(
   settings = {**settings, **overrides}
   if name not in BENCHMARKS:
     raise ValueError(registry.describe_unknown("benchmark", name, BENCHMARKS))
-  without_console = functools.partial(BENCHMARKS[name], None)
+  without_console = functools.partial(load(name), None)
   registry.check_settings("setting", name, without_console, settings)
   return name, settings
 

@@ -114,10 +114,10 @@ def fused(
     fused_experiment = unplaced.on_mesh(mesh)
     staged_experiment = build_experiment(1, prompts).on_mesh(mesh)
     start = fused_experiment.init()
-    advance = _make_dispatch(fused_experiment)
+    advance = make_dispatch(fused_experiment)
     fused_run = loop_one_by_one(fused_experiment, advance, 1)
     staged_run = loop_one_by_one(
-      staged_experiment, _make_dispatch(staged_experiment), steps
+      staged_experiment, make_dispatch(staged_experiment), steps
     )
     with console.status(f"{label}: fused and staged"):
       name, timed = time_against(
@@ -353,7 +353,8 @@ def check_same_end(
     )
 
 
-def _make_dispatch(e: Experiment) -> dispatch.Dispatch:
+def make_dispatch(e: Experiment) -> dispatch.Dispatch:
+  """Compiles the dispatch of an experiment that samples for itself."""
   return dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
 
 
