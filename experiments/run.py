@@ -2,7 +2,7 @@
 
   python -m experiments.run --config experiments/configs/smoke.py --workdir DIR
     [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
-    [--debug] [--explain]
+    [--debug] [--explain] [--nocache]
 
 In a multihost run (hosts of a TPU slice, nodes of GPUs) every process is
 started with the same arguments, with a workdir that all of them see, and with
@@ -14,7 +14,8 @@ started with the same arguments, with a workdir that all of them see, and with
 --profile writes a profiler trace of three dispatches (calls of the compiled
 training loop). --debug stops at the first operation that makes a NaN, with a
 traceback; every program runs slower with it. --explain prints how each array is
-split over the devices, and runs nothing.
+split over the devices, and runs nothing. --nocache compiles all programs again;
+otherwise those of earlier commands are used (`experiments.cli.devices`).
 
 A mistake in the config or in a flag is reported in one line, with exit status
 2, before anything is written. A run that cannot go on (a full disk, a loss that
@@ -27,6 +28,7 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
+import time
 from collections.abc import Sequence
 
 from absl import flags
@@ -81,6 +83,12 @@ def _define_flags(values: flags.FlagValues) -> None:
     flag_values=values,
   )
   flags.DEFINE_boolean(
+    "cache",
+    True,
+    "Keep compiled programs for later commands, and use those of earlier ones.",
+    flag_values=values,
+  )
+  flags.DEFINE_boolean(
     "distributed",
     False,
     "Ask the cluster for the other processes of the run.",
@@ -108,6 +116,7 @@ def main(argv: Sequence[str]) -> int:
     The exit status: 0; 143 if SIGTERM ended the run; 2 for a wrong config or
     flag and 1 for a run that cannot go on, each reported in one line.
   """
+  started = time.perf_counter()
   if {"--help", "-h"} & set(argv):
     print(__doc__)
     return 0
@@ -127,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
   from experiments.training import loop, multihost, preemption, validate
 
   with errors.usage_errors():
-    devices.configure(config.cpu_devices)
+    devices.configure(config.cpu_devices, keep_programs=options.cache)
     multihost.connect_processes(
       options.distributed,
       options.coordinator,
@@ -146,7 +155,7 @@ def main(argv: Sequence[str]) -> int:
   try:
     with errors.translate_disk_errors(workdir):
       with jax.debug_nans(options.debug):
-        loop.run(experiment, workdir, profile=options.profile)
+        loop.run(experiment, workdir, profile=options.profile, started=started)
       if jax.process_index() == 0 and experiment.is_rl:
         status = report.main([str(workdir)])
   except preemption.Preempted:

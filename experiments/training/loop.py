@@ -33,7 +33,11 @@ from models import checkpoint_reader
 
 
 def run(
-  experiment: Experiment, workdir: epath.PathLike, *, profile: bool = False
+  experiment: Experiment,
+  workdir: epath.PathLike,
+  *,
+  profile: bool = False,
+  started: float | None = None,
 ) -> None:
   """Runs an experiment to its last step, or resumes it in its workdir.
 
@@ -44,6 +48,8 @@ def run(
     experiment: the result of `validate.check_and_build`.
     workdir: folder of the run, local or in a bucket; created if missing.
     profile: whether to write a profiler trace of a few steps.
+    started: moment at which the command was started (`time.perf_counter`), from
+      which time/start_s counts; None logs no such time.
 
   Raises:
     UsageError: another run is using the workdir.
@@ -76,7 +82,7 @@ def run(
     if initial_state.has_base(config):
       # The supervised base is a run of its own, in a folder of this workdir.
       base = build.build(initial_state.base_config(config))
-      run(base, workdir / initial_state.BASE_FOLDER)
+      run(base, workdir / initial_state.BASE_FOLDER, started=started)
     preemption_watch = exit_stack.enter_context(preemption.Watch())
     checkpoints = exit_stack.enter_context(
       checkpointing.Checkpoints(
@@ -112,7 +118,9 @@ def run(
     guard = nan_guard.Guard(e.plan, config.stop_after_skips)
     trace = profiler.Trace(workdir) if profile else None
     # Starts the clock of the first step, which therefore includes compilation.
-    metrics_buffer = metric_buffer.MetricBuffer(e, logger, guard, state)
+    metrics_buffer = metric_buffer.MetricBuffer(
+      e, logger, guard, state, started
+    )
 
     def save() -> None:
       # The log is written first, because a run that resumes from the checkpoint

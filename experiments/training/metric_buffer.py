@@ -27,11 +27,13 @@ times of its own step, in seconds:
   time/checkpoint_s  saving after the previous step
   time/evaluation_s  evaluation before this step
   time/samples_s     the sample dump before this step
+  time/start_s       from the start of the command to the end of the first step
+                     that it makes; in one line per command
 
-The last three are not part of time/step_s. If every step is logged, the sum of
-time/step_s and the last three, over all lines, is the wall time from the start
-of the loop to the end of its last step. With `log_every` > 1, the last three
-are sums since the previous line.
+The three before time/start_s are not part of time/step_s. If every step is
+logged, the sum of time/step_s and those three, over all lines, is the wall time
+from the start of the loop to the end of its last step. With `log_every` > 1,
+they are sums since the previous line.
 """
 
 from __future__ import annotations
@@ -78,6 +80,8 @@ class MetricBuffer:
     logger: logger to which the metrics of a step are written.
     guard: NaN guard that checks the metrics of every step.
     state: the training state before the first step.
+    started: moment at which the command was started
+      (`time.perf_counter`); None logs no time/start_s.
   """
 
   def __init__(
@@ -86,7 +90,9 @@ class MetricBuffer:
     logger: run_logger.Logger,
     guard: nan_guard.Guard,
     state: step.State,
+    started: float | None = None,
   ) -> None:
+    self._started = started
     self._e, self._logger, self._guard = e, logger, guard
     # Updates of each learner that were not skipped, up to the latest flush.
     self._update_counts = _to_ints(_copy_update_counts(state))
@@ -163,6 +169,10 @@ class MetricBuffer:
     num_steps = self._e.config.steps_per_dispatch
     times = self._to_durations(times, end, num_steps)
     self._previous_end = end
+    if self._started is not None:
+      self._between["time/start_s"] = end - self._started
+      self._logger.print(f"first step after {end - self._started:.1f} s")
+      self._started = None
     for i in range(num_steps):
       step_number = done - num_steps + 1 + i  # counted from 1
       step_metrics = metrics

@@ -90,10 +90,10 @@ def run_loop(e, workdir, evaluation_seconds=0.0):
       super().flush()
 
   class MetricBuffer(metric_buffer.MetricBuffer):
-    def __init__(self, e, logger, guard, state):
+    def __init__(self, e, logger, guard, state, started):
       jax.block_until_ready(state)
       starts.append(time.perf_counter())
-      super().__init__(e, logger, guard, state)
+      super().__init__(e, logger, guard, state, started)
 
   def evaluate_once(*args):
     time.sleep(evaluation_seconds)
@@ -104,7 +104,8 @@ def run_loop(e, workdir, evaluation_seconds=0.0):
     patch.setattr(metric_buffer, "MetricBuffer", MetricBuffer)
     patch.setattr(checkpointing, "Checkpoints", SlowCheckpoints)
     patch.setattr(evaluator, "evaluate_once", evaluate_once)
-    loop.run(e, workdir)
+    # The command began 100 seconds ago.
+    loop.run(e, workdir, started=time.perf_counter() - 100.0)
   lines = json_files.read(workdir / "metrics.jsonl")
   by_step = {line["step"]: line for line in lines if "time/step_s" in line}
   return by_step, flushes[-1] - starts[0]
@@ -235,6 +236,11 @@ def test_several_steps_a_dispatch_share_its_time(tmp_path):
   middle = (SHORT + LONG) / 2
   assert seconds[3] == seconds[4] >= middle - 0.1
   assert SHORT - 0.1 <= seconds[5] == seconds[6] < middle
+  # The first line, of a dispatch of two steps, has the time since the start.
+  starts = [number for number in lines if "time/start_s" in lines[number]]
+  assert starts == [1]
+  assert lines[1]["time/start_s"] >= 100.0 + 2 * seconds[1]
+  assert lines[1]["time/start_s"] < 160.0
   assert_add_up(lines, wall)
 
 
