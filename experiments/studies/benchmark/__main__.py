@@ -39,6 +39,7 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
   "fused": ("fused", "fused"),
   "memory": ("memory", "memory"),
   "scaling": ("scaling", "scaling"),
+  "start": ("start", "start"),
   "accelerator": ("accelerator", "accelerator"),
 }
 STDOUT = "-"

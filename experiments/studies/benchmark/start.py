@@ -1,0 +1,109 @@
+"""Measures how much sooner a command trains if its programs are kept.
+
+Each round starts `experiments.run` twice: first with an empty folder of
+compiled programs (`experiments.cli.devices.program_folder`), then, in another
+workdir, with the programs of the first start. The time is `time/start_s` of
+`metrics.jsonl`, from the start of the command to the end of its first step. The
+median over rounds of its ratio has the limit `LEAST_RATIO`.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import rich.console
+
+from experiments.cli import errors
+from experiments.logging import json_files
+from experiments.studies.benchmark import outcome
+
+LEAST_RATIO = 3.0  # time of the first start over that of the second
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def start(
+  console: rich.console.Console,
+  *,
+  config: str = "experiments/configs/smoke.py",
+  steps: int = 10,
+  rounds: int = 5,
+) -> outcome.Outcome:
+  """Time from a command to its first training step: first and second start.
+
+  Args:
+    config: config of the run.
+    steps: number of training steps that are made, a multiple of
+      `config.steps_per_dispatch`. With several steps per dispatch the time ends
+      with the first dispatch.
+    rounds: number of pairs of starts.
+
+  Returns:
+    One row. The outcome passes if the second start reaches its first step in at
+    most a third of the time of the first start.
+
+  Raises:
+    UsageError: the config cannot be run.
+  """
+  pairs = []
+  for number in range(rounds):
+    with tempfile.TemporaryDirectory() as folder:
+      pair = tuple(
+        _seconds_to_first_step(config, steps, pathlib.Path(folder), name)
+        for name in ("first", "second")
+      )
+    pairs.append(pair)
+    console.print(
+      f"round {number + 1} of {rounds}: {pair[0]:.1f} s, then {pair[1]:.1f} s",
+      highlight=False,
+    )
+  first, second = (
+    statistics.median(column) for column in zip(*pairs, strict=True)
+  )
+  row = outcome.Row(
+    name="second start beside the first",
+    shape=config,
+    unit="s",
+    ours=second,
+    peer=first,
+    ratio=statistics.median(a / b for a, b in pairs),
+    limit=LEAST_RATIO,
+  )
+  return outcome.from_rows([row])
+
+
+def _seconds_to_first_step(
+  config: str, steps: int, folder: pathlib.Path, name: str
+) -> float:
+  """Runs one training step with the programs that `folder` has."""
+  workdir = folder / name
+  settings = {"steps": steps, "checkpoint_every": 0, "evaluate_every": 0}
+  command = [sys.executable, "-m", "experiments.run", f"--config={config}"]
+  command += [f"--workdir={workdir}"]
+  command += [f"--config.{key}={value}" for key, value in settings.items()]
+  environment = {
+    variable: value
+    for variable, value in os.environ.items()
+    if not variable.startswith("JAX_")
+  }
+  completed = subprocess.run(
+    command,
+    cwd=ROOT,
+    env=environment | {"XDG_CACHE_HOME": str(folder / "cache")},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  if completed.returncode:
+    raise errors.UsageError(completed.stderr.strip().removeprefix("error: "))
+  # A supervised base has a log of its own, and the first step.
+  return min(
+    line["time/start_s"]
+    for path in workdir.rglob("metrics.jsonl")
+    for line in json_files.read(path)
+    if "time/start_s" in line
+  )
