@@ -17,8 +17,8 @@ A *mutant* is one source file with one fault. An *operator* is a kind of fault:
   summand     the second operand of a sum is dropped
   mask        `a & b` becomes a, `~a` becomes a, `where(c, x, y)` becomes x
 
-Error messages (everything inside `raise`), type annotations and docstrings have
-no mutants, and neither have the files in `EXCLUDED`.
+Error messages (everything inside `raise` and f-strings), types and docstrings
+have no mutants, and neither have the files in `EXCLUDED`.
 
 For each mutant, the tests that belong to its file (`tests_of`), and then the
 cases of the general tests that reach the file (`contract_of`), run until one of
@@ -106,6 +106,12 @@ BELONGING = {
     "rl/methods/test_labelled.py",
     "rl/methods/test_pairs.py",
   ),
+  "rl/methods/pairs/pairwise.py": (
+    "rl/methods/pairs/test_pref_grpo.py",
+    "rl/methods/pairs/test_brpo_writing.py",
+    "rl/methods/pairs/test_aco.py",
+    "rl/methods/test_pairs.py",
+  ),
   "rl/methods/surrogates/top_tokens.py": (
     "rl/methods/surrogates/test_simko.py",
     "rl/methods/surrogates/test_fixpo.py",
@@ -157,6 +163,8 @@ _OPPOSITES = {a: b for pair in _EXTREMES for a, b in (pair, pair[::-1])}
 # Functions whose first two arguments commute, or are a value and its type.
 _SYMMETRIC = {
   *("maximum", "minimum", "max", "min", "logaddexp", "allclose", "isinstance"),
+  # clip(x, low, high) = min(max(x, low), high).
+  "clip",
   *("array_equal", "atoms", "getattr", "hasattr", "cast", "zip", "gcd"),
 }
 
@@ -242,11 +250,38 @@ def _mutable_nodes(tree: ast.AST) -> Iterator[tuple[int, ast.AST]]:
     for part in (annotation, getattr(node, "returns", None)):
       if part is not None:
         skipped |= {id(inner) for inner in ast.walk(part)}
-    if isinstance(node, ast.JoinedStr):  # text for people
+    if isinstance(node, ast.JoinedStr) or _is_type_alias(node):
       skipped |= {id(inner) for inner in ast.walk(node)}
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+      skipped.add(id(node.slice))  # its integers are indices, no constants
+    if _is_only_entry(node):
+      skipped.add(id(node))
   for position, node in enumerate(ast.walk(tree)):
     if id(node) not in skipped:
       yield position, node
+
+
+def _is_type_alias(node: ast.AST) -> bool:
+  """Returns whether a node is `Name = A | B`, which only annotations read."""
+  return (
+    isinstance(node, ast.Assign)
+    and node.col_offset == 0
+    and isinstance(node.value, ast.BinOp)
+    and isinstance(node.value.op, ast.BitOr)
+  )
+
+
+def _is_only_entry(node: ast.AST) -> bool:
+  """Returns whether a node is `take_along_axis(...)[..., 0]`.
+
+  The axis mostly has one entry, and JAX reads the last one beyond the end.
+  """
+  value = getattr(node, "value", None)
+  return (
+    isinstance(node, ast.Subscript)
+    and isinstance(value, ast.Call)
+    and getattr(value.func, "attr", "") == "take_along_axis"
+  )
 
 
 def _changes(node: ast.AST) -> list[tuple[str, Callable[[], None]]]:
