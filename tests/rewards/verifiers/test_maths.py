@@ -47,18 +47,18 @@ def test_the_cases_are_many_and_of_every_kind():
 
 
 @pytest.mark.worked_example("function:maths.verify")
-def test_nearly_all_cases_are_judged_rightly_and_none_accepted_falsely(pool):
+def test_all_cases_but_two_are_judged_rightly(pool):
   before = pool.statistics.copy()
   items = [Item(c.prompt, c.completion, c.reference) for c in maths_cases.CASES]
   outcomes = pool(items)
-  wrong, accepted = [], []
-  for case, outcome in zip(maths_cases.CASES, outcomes, strict=True):
-    if (outcome.verdict == 1) != case.right:
-      wrong.append(case)
-      if outcome.verdict == 1:
-        accepted.append(case)
-  assert not accepted
-  assert len(wrong) <= 0.03 * len(items), wrong
+  wrong = [
+    case
+    for case, outcome in zip(maths_cases.CASES, outcomes, strict=True)
+    if (outcome.verdict == 1) != case.right
+  ]
+  # Neither the function gcd nor an inequality about |x| is read.
+  assert [case.reference for case in wrong] == ["\\gcd(4,6)", "(-2,2)"]
+  assert all(case.right for case in wrong)  # none is accepted falsely
   assert (pool.statistics - before)["timeouts"] == 0
   assert pool.statistics["restarts"] == 0
 
