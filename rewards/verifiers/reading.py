@@ -357,7 +357,7 @@ def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
       raise ValueError("the signs of the chain have different directions")
     start, end = _parse_endpoint(parts[0]), _parse_endpoint(parts[2])
     return Region(
-      (_make_interval(start, end, "<" in signs[0], "<" in signs[1]),)
+      (_make_interval(start, end, signs[0] in "<>", signs[1] in "<>"),)
     )
   (left, right), (sign,) = parts, signs
   if sign in ">≥":

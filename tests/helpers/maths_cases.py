@@ -154,6 +154,8 @@ BOXES = {
     (r"x \leq -1", r"(-\infty, -1]", True),
     (r"x \leq -1", r"(-\infty, -1)", False),
     ("(1,5)", "1 < x < 5", True),
+    ("(1,5)", "5 > x > 1", True),
+    ("[1,5]", "5 > x > 1", False),
     ("[1,5)", r"1 \le x < 5", True),
     ("[1,5)", r"1 < x \le 5", False),
     ("[1,5]", "(1,5)", False),

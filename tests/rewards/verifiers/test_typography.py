@@ -2,7 +2,7 @@
 
 import pytest
 
-from rewards.verifiers.typography import normalize_latex
+from rewards.verifiers.typography import AND, OR, REALS, UNION, normalize_latex
 
 
 @pytest.mark.parametrize(
@@ -16,8 +16,8 @@ from rewards.verifiers.typography import normalize_latex
     (r"\dfrac12", r"\frac{1}{2}"),
     (r"\left( -\infty, 3 \right]", "( -∞, 3 ]"),
     (r"x \leq 3", "x ≤ 3"),
-    (r"\alpha \in \mathbb{R}", "\\alpha ∈ ℝ"),
-    (r"\{1\} \cup \emptyset", "⦃1⦄ ∪ ∅"),
+    (r"\alpha \in \mathbb{R}", f"\\alpha ∈ {REALS}"),
+    (r"\{1\} \cup \emptyset", f"⦃1⦄ {UNION} ∅"),
     (r"90^{\circ}", "90°"),
     (r"\overline{AB}", "AB"),
     (r"\overline{z}", r"\overline{z}"),
@@ -27,14 +27,14 @@ from rewards.verifiers.typography import normalize_latex
     ("√(x+1)", r"\sqrt{x+1}"),
     ("√12", r"\sqrt{12}"),
     (r"\sqrt2", r"\sqrt{2}"),
-    ("3, 5, and 7", "3, 5∧ 7"),
-    ("1 or 2", "1 ∨ 2"),
+    ("3, 5, and 7", f"3, 5{AND} 7"),
+    ("1 or 2", f"1 {OR} 2"),
     (r"\text{x}", "x"),
     (r"5\text{m}", "5 ⟦m⟧"),
     (r"\text{A}", "⟦A⟧"),
     (r"\text{ab}", "⟦ab⟧"),
     (r"\text{sin}x", r"\sin x"),
-    (r"1\text{ or }2", "1 ∨ 2"),
+    (r"1\text{ or }2", f"1 {OR} 2"),
     (r"\$5.", "5"),
     (r"1\\2", r"1\\2"),
     (r"5\,000", "5000"),
