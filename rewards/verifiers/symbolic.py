@@ -37,13 +37,18 @@ _COMMAND = re.compile(r"\\([A-Za-z]+|.)")
 _ALLOWED = re.compile(r"[-0-9A-Za-z+*/^_(){}\[\]|!.\\ ]+")
 _SMALL_BINOMIAL = re.compile(r"\\binom\s*\{\s*\d{1,3}\s*\}\s*\{\s*\d{1,3}\s*\}")
 _IMAGINARY = re.compile(r"(?<![A-Za-z\\])[iI](?![A-Za-z])")
-_SIDE_BY_SIDE = re.compile(r"[0-9!)}]\s+[0-9]|\)[0-9]")
+# Numbers without a sign between them, which the grammar would add or multiply.
+_SIDE_BY_SIDE = re.compile(
+  r"[0-9!)}]\s+[0-9]|\)[0-9]|[0-9]\s*\{\s*[0-9]"
+  r"|\\binom\s*\{[^{}]*\}\s*\{[^{}]*\}[0-9]"
+)
 _LOG_BASE = re.compile(r"\\log_(?:\{[^{}]*\}|[0-9A-Za-z])\s*")
 # The grammar would parse the products 2(3) and (2)(3) as mixed numbers.
+_FACTOR = r"\s*(?=[(\[]|\\frac|\\binom)"
 _PRODUCTS = (
-  re.compile(r"(?<![_\w])([0-9.]*[0-9])\s*(?=\(|\\frac)"),
-  re.compile(r"(\))\s*(?=\(|\\frac)"),
-  re.compile(r"(\})\s*(?=\(|\\frac)"),
+  re.compile(rf"(?<![_\w])([0-9.]*[0-9]){_FACTOR}"),
+  re.compile(rf"(\)){_FACTOR}"),
+  re.compile(rf"(\}}){_FACTOR}"),
 )
 _FUNCTIONS = (
   sympy.sin, sympy.cos, sympy.tan, sympy.cot, sympy.sec, sympy.csc, sympy.asin,
@@ -243,8 +248,9 @@ def _power(base: sympy.Expr, exponent: sympy.Expr, real: bool) -> sympy.Expr:
     bits = max(abs(base.p), base.q).bit_length() - 1
     if abs(exponent) * bits > _BITS or (exponent.q > 1 and bits > _ROOT_BITS):
       raise Refused("a large power, or the root of a large number")
-    if real and base < 0 and exponent.q % 2 and exponent.q > 1:
-      return (-1) ** exponent.p * _checked(sympy.Pow(-base, exponent))
+    if real and base < 0 and exponent.q % 2:
+      sign = 1 if exponent.p % 2 == 0 else -1
+      return sign * _checked(sympy.Pow(-base, exponent))
   elif exponent.is_number:
     if abs(exponent.evalf(5)) > (_EXPONENT if base.is_number else _BITS):
       raise Refused("a large power")
