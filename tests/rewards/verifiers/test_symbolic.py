@@ -72,7 +72,8 @@ def test_values(latex, value):
     ("(x+1)^{30}", "(x+1)^{31}"),
     ("(x+1)^{-30}", "(x+1)^{-31}"),
     ("100000^x", "100001^x"),
-    ("x^{x^{x^2}}", "x^{x^{x^{x}}}"),
+    ("2^{2^{x}}", "2^{2^{2^{x}}}"),
+    ("2^{2^{x^2}}", "2^{2^{2^{x+1}}}"),
     ("2000!", "2001!"),
   ],
 )
@@ -129,6 +130,12 @@ def test_a_factorial_of_a_fraction_is_refused():
     ((x + 100) ** 20, sympy.expand((x + 100) ** 20), True),
     (I * x, -I * x, False),
     (sympy.log(8), 3 * sympy.log(2), True),
+    # Neither expanding nor simplifying the difference gives 0.
+    (
+      sympy.cos(PI / 9),
+      sympy.cos(2 * PI / 9) + sympy.cos(4 * PI / 9),
+      True,
+    ),
     (sympy.sqrt(2) + sympy.Rational(1, 10**25), sympy.sqrt(2), False),
     (sympy.zoo, x, False),
   ],
@@ -204,6 +211,7 @@ def test_values_have_30_digits_and_no_rounding_error():
   assert symbolic.values(2 * I) == (sympy.Float(2, 30) * I,) * 3
   assert symbolic.values(sympy.zoo) == symbolic.values(sympy.nan)
   assert symbolic.values(sympy.zoo) == (None, None, None)
+  assert symbolic.values(sympy.oo) == (None, None, None)
 
 
 def test_keys_are_the_values_to_15_digits():
