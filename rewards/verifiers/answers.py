@@ -64,7 +64,7 @@ def final_answer(completion: str, prompt: str = "") -> str:
   for mark in reversed(list(_MARK.finditer(completion))[-_MAX_MARKS:]):
     if not _is_copied(completion, mark.start(), mark.end(), prompt):
       rest = completion[mark.end() :].lstrip(" \t*:")
-      return _SENTENCE_END.split(rest, maxsplit=1)[0].strip(" \t*")
+      return _SENTENCE_END.split(rest)[0].strip(" \t*")
   line = completion.strip()
   is_short_line = "\n" not in line and len(line) <= _MAX_LINE
   if not is_short_line or line == prompt.strip() or _ANY_BOX.search(line):

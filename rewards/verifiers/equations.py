@@ -87,8 +87,8 @@ def check(text: str) -> list[bool]:
   for expression, replacement in _REPLACEMENTS:
     text = expression.sub(replacement, text)
   results = []
-  # Start of an equation that follows the previous one and an `and`, else -1.
-  start_after_and = -1
+  # Start of an equation that follows the previous one and an `and`.
+  start_after_and: int | None = None
   for run in _ARITHMETIC.finditer(text):
     if "=" not in run[0]:
       continue
@@ -102,7 +102,7 @@ def check(text: str) -> list[bool]:
     ):
       values[0] = None
     start_after_and = _find_start_after_and(text, end)
-    if start_after_and < 0 and (
+    if start_after_and is None and (
       _PHRASE_AFTER.match(text, end)
       or (next_character and next_character in _ADJOINING)
       or (next_character.isalnum() and run[0][-1] not in " \t")
@@ -118,8 +118,8 @@ def check(text: str) -> list[bool]:
   return results
 
 
-def _find_start_after_and(text: str, end: int) -> int:
-  """Returns the start of an equation that follows an `and` at `end`, else -1.
+def _find_start_after_and(text: str, end: int) -> int | None:
+  """Returns the start of an equation that follows an `and` at `end`, if any.
 
   An equation whose first side is a fraction does not count, because the
   fraction may be part of a number: `17/2 = 8 and 1/2 = 8.5`.
@@ -127,9 +127,9 @@ def _find_start_after_and(text: str, end: int) -> int:
   conjunction = _AND.match(text, end)
   run = conjunction and _ARITHMETIC.match(text, conjunction.end())
   if not run or "=" not in run[0]:
-    return -1
+    return None
   side = run[0].partition("=")[0]
-  return -1 if _FRACTION.fullmatch(side) else run.start()
+  return None if _FRACTION.fullmatch(side) else run.start()
 
 
 def _belongs_to_text_before(text_before: str, side: str, first: str) -> bool:

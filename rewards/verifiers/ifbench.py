@@ -27,6 +27,7 @@ from __future__ import annotations
 import collections
 import datetime
 import itertools
+import math
 import re
 import string
 import unicodedata
@@ -239,7 +240,7 @@ def prime_lengths(text: str) -> bool:
   """Returns True if the length of every word is a prime number."""
   lengths = {len(word) for word in text_units.words(text)}
   return all(
-    n > 1 and all(n % d for d in range(2, int(n**0.5) + 1)) for n in lengths
+    n > 1 and all(n % d for d in range(2, math.isqrt(n) + 1)) for n in lengths
   )
 
 
@@ -454,9 +455,8 @@ def keyword_at(text: str, keyword: str, n: int, m: int) -> bool:
   sentences = text_units.sentences(text)
   if not 1 <= n <= len(sentences):
     return False
-  return (
-    _lower_words(sentences[n - 1])[m - 1 : m] == [keyword.lower()] and m > 0
-  )
+  words = _lower_words(sentences[n - 1])
+  return 1 <= m <= len(words) and words[m - 1] == keyword.lower()
 
 
 def second_words(text: str, keyword: str) -> bool:

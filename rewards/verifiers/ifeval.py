@@ -252,7 +252,7 @@ def repeat_prompt(text: str, prompt_to_repeat: str) -> bool:
   Case does not count.
   """
   text, prompt = text.strip().lower(), prompt_to_repeat.strip().lower()
-  return text.startswith(prompt) and bool(text[len(prompt) :].strip())
+  return text.startswith(prompt) and text != prompt
 
 
 def end_checker(text: str, end_phrase: str) -> bool:

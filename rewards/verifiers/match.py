@@ -74,7 +74,7 @@ def final_answer(text: str) -> str:
   if not marks:
     return text.strip()
   after_mark = text[marks[-1].end() :].strip()
-  return after_mark.split("\n", 1)[0].strip()
+  return after_mark.partition("\n")[0].strip()
 
 
 def normalize(text: str) -> str:

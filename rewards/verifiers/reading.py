@@ -246,8 +246,6 @@ def _parse_list(pieces: list[str], join: Callable | None = None) -> Form:
     join: class of sympy that combines regions, if the separator was `or`
       (`Union`) or `and` (`Intersection`); None for a comma or semicolon.
   """
-  if pieces[-1].strip() == "" or pieces[0].strip() == "":
-    raise ValueError("the list begins or ends with a separator")
   names = [piece.partition("=")[0].strip() for piece in pieces if "=" in piece]
   forms = [_parse(piece) for piece in pieces]
   if join and all(isinstance(form, Region) for form in forms):
@@ -312,8 +310,6 @@ def _parse_equation(parts: list[str]) -> Form:
   Args:
     parts: the sides of the equation, stripped.
   """
-  if not all(parts):
-    raise ValueError("a side of the equation is empty")
   sides = list(parts)
   while len(sides) > 1 and _NAME.fullmatch(sides[0]):
     sides.pop(0)
@@ -346,8 +342,8 @@ def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
     signs: the signs between the sides.
   """
   parts = [part.strip() for part in parts]
-  if not all(parts) or any("=" in part for part in parts):
-    raise ValueError("a side of the inequality is empty or has an equals sign")
+  if any("=" in part for part in parts):
+    raise ValueError("a side of the inequality has an equals sign")
   if len(parts) == 3:  # a chain such as 1 < x <= 3
     if _VARIABLE.fullmatch(parts[1]) is None:
       raise ValueError("the middle of the chain is not a variable")
@@ -357,7 +353,7 @@ def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
       raise ValueError("the signs of the chain have different directions")
     start, end = _parse_endpoint(parts[0]), _parse_endpoint(parts[2])
     return Region(
-      (_make_interval(start, end, "<" in signs[0], "<" in signs[1]),)
+      (_make_interval(start, end, signs[0] in "<>", signs[1] in "<>"),)
     )
   (left, right), (sign,) = parts, signs
   if sign in ">≥":
@@ -370,8 +366,8 @@ def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
   if slope == 0 or not slope.is_real or slope.free_symbols:
     return Relation(sign, difference)
   bound = -difference.subs(symbols.pop(), 0) / slope
-  numbers_below = sympy.Interval(-sympy.oo, bound, True, sign != "≤")
-  numbers_above = sympy.Interval(bound, sympy.oo, sign != "≤", True)
+  numbers_below = sympy.Interval(-sympy.oo, bound, right_open=sign != "≤")
+  numbers_above = sympy.Interval(bound, sympy.oo, left_open=sign != "≤")
   if sign == "≠":
     return Region((numbers_below, numbers_above))
   return Region((numbers_below if slope.is_positive else numbers_above,))

@@ -37,13 +37,18 @@ _COMMAND = re.compile(r"\\([A-Za-z]+|.)")
 _ALLOWED = re.compile(r"[-0-9A-Za-z+*/^_(){}\[\]|!.\\ ]+")
 _SMALL_BINOMIAL = re.compile(r"\\binom\s*\{\s*\d{1,3}\s*\}\s*\{\s*\d{1,3}\s*\}")
 _IMAGINARY = re.compile(r"(?<![A-Za-z\\])[iI](?![A-Za-z])")
-_SIDE_BY_SIDE = re.compile(r"[0-9!)}]\s+[0-9]|\)[0-9]")
+# Numbers without a sign between them, which the grammar would add or multiply.
+_SIDE_BY_SIDE = re.compile(
+  r"[0-9!)}]\s+[0-9]|\)[0-9]|[0-9]\s*\{\s*[0-9]"
+  r"|\\binom\s*\{[^{}]*\}\s*\{[^{}]*\}[0-9]"
+)
 _LOG_BASE = re.compile(r"\\log_(?:\{[^{}]*\}|[0-9A-Za-z])\s*")
 # The grammar would parse the products 2(3) and (2)(3) as mixed numbers.
+_FACTOR = r"\s*(?=[(\[]|\\frac|\\binom)"
 _PRODUCTS = (
-  re.compile(r"(?<![_\w])([0-9.]*[0-9])\s*(?=\(|\\frac)"),
-  re.compile(r"(\))\s*(?=\(|\\frac)"),
-  re.compile(r"(\})\s*(?=\(|\\frac)"),
+  re.compile(rf"(?<![_\w])([0-9.]*[0-9]){_FACTOR}"),
+  re.compile(rf"(\)){_FACTOR}"),
+  re.compile(rf"(\}}){_FACTOR}"),
 )
 _FUNCTIONS = (
   sympy.sin, sympy.cos, sympy.tan, sympy.cot, sympy.sec, sympy.csc, sympy.asin,
@@ -57,9 +62,10 @@ _BITS = 20_000  # bits of a number
 _ROOT_BITS = 512  # bits of a number under a root, which sympy tries to factor
 _TOWER = 2  # nested exponents with symbols
 _BARS = 4  # bars of absolute values; the grammar is slow for more
-_FACTORIAL = 2000  # argument of a factorial or binomial coefficient
+_FACTORIAL = 2000  # argument of a factorial
 _DEGREE = 30  # exponent of a sum
 _EXPONENT = 10**5  # exponent of e and other numbers that stay powers
+_INFINITE = (sympy.zoo, sympy.nan, sympy.S.Infinity, sympy.S.NegativeInfinity)
 _POINTS = 3  # number of points at which expressions are compared
 
 
@@ -104,7 +110,7 @@ def read(latex: str) -> sympy.Expr:
       text, is_real=real, normalization_config=None, conversion_config=config
     )
     value = _calculate(tree, real)
-    if value.has(sympy.zoo, sympy.oo, -sympy.oo, sympy.nan):
+    if value.has(*_INFINITE):
       raise Refused(latex)
   except MemoryError:
     raise
@@ -226,12 +232,10 @@ def _calculate(node: sympy.Basic, real: bool) -> sympy.Expr:
   parts = [_calculate(part, real) for part in node.args]
   if isinstance(node, sympy.Pow):
     return _power(*parts, real)
-  if isinstance(node, sympy.factorial | sympy.binomial):
+  if isinstance(node, sympy.factorial):
     for part in parts:
       if part.is_number and not (part.is_Integer and abs(part) <= _FACTORIAL):
         raise Refused(str(node.func))
-  elif isinstance(node, sympy.UnevaluatedExpr):
-    return parts[0]
   elif not isinstance(node, _FUNCTIONS):
     raise Refused(str(node.func))
   return _checked(node.func(*parts))
@@ -243,14 +247,15 @@ def _power(base: sympy.Expr, exponent: sympy.Expr, real: bool) -> sympy.Expr:
     bits = max(abs(base.p), base.q).bit_length() - 1
     if abs(exponent) * bits > _BITS or (exponent.q > 1 and bits > _ROOT_BITS):
       raise Refused("a large power, or the root of a large number")
-    if real and base < 0 and exponent.q % 2 and exponent.q > 1:
-      return (-1) ** exponent.p * _checked(sympy.Pow(-base, exponent))
+    if real and base < 0 and exponent.q % 2:
+      sign = 1 if exponent.p % 2 == 0 else -1
+      return sign * _checked(sympy.Pow(-base, exponent))
   elif exponent.is_number:
-    if abs(exponent.evalf(5)) > (_EXPONENT if base.is_number else _BITS):
+    if abs(exponent.evalf()) > (_EXPONENT if base.is_number else _BITS):
       raise Refused("a large power")
     if base.is_Add and base.free_symbols and abs(exponent) > _DEGREE:
       raise Refused("a power of a sum")
-  elif base.is_number and abs(base.evalf(5)) > _EXPONENT:
+  elif base.is_number and abs(base.evalf()) > _EXPONENT:
     raise Refused("a power of a large number")
   if _tower(exponent) > _TOWER:
     raise Refused("a tower of powers")

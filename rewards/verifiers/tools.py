@@ -110,21 +110,16 @@ def format_score(completion: str, reference: str) -> float:
     return float(bool(calls) if parse(reference) else calls == [])
   # Both texts have the same tags in the same order. A block reaches from an
   # opening tag to the next tag that closes it; tags inside of it are ignored.
-  outside = True
-  closing = ""
-  for i, piece in enumerate(_TAG.split(completion)):
-    if outside and piece.strip():
+  outside, closing = True, ""
+  *pieces, rest = _TAG.split(completion)
+  for piece, tag in zip(pieces, tags, strict=True):
+    if not outside:
+      outside = tag == closing
+    elif piece.strip():
       return 0.0
-    if i == len(tags):
-      return float(outside)
-    if outside:
-      closing = tags[i].replace("<", "</")
-      outside = False
-      if tags[i].startswith("</") or closing not in tags[i:]:
-        return 0.0
-    elif tags[i] == closing:
-      outside = True
-  return 0.0
+    else:  # nothing closes a block that begins with a closing tag
+      outside, closing = False, tag.replace("<", "</")
+  return float(outside and not rest.strip())
 
 
 def correctness(

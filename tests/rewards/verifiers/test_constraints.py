@@ -388,6 +388,16 @@ def test_score_is_the_share_and_the_verdict_all():
   assert [o.verdict for o in result] == [1, 0, 0, 0]
 
 
+def test_texts_vote_by_their_words_and_a_blank_one_does_not_vote():
+  texts = ["A fox.", " A fox.\n", "A cat.", " \n"]
+  comma = rule("punctuation:no_comma", {})
+  fox, same, cat, blank = constraints.verify([item(t, comma) for t in texts])
+  assert fox.answer == same.answer == "A fox."
+  assert fox.answer_id == same.answer_id != cat.answer_id
+  assert min(fox.answer_id, cat.answer_id) >= 0
+  assert (blank.answer, blank.answer_id) == ("", -1)
+
+
 def test_nones_are_not_arguments():
   inputs = {"name": "detectable_format:title", "num_words": None}
   assert constraints.verify([item("<<a>>", inputs)])[0].verdict == 1
@@ -561,10 +571,11 @@ def test_ifdecorator_is_a_chain_of_gates():
       constraints.ifdecorator_reward,
       obeyed=[True, obeyed],
       intent=intent,
-      checklist=[checked],
+      checklist=[True, checked],
     )
     assert reward(True) == float(obeyed and intent and checked)
     assert reward(False) == -1.0
+  assert constraints.ifdecorator_reward(True, [True], True) == 1.0
 
 
 def test_ifbench_mixes_in_the_preference():

@@ -53,6 +53,12 @@ def test_nothing_raises_and_nothing_takes_long(text):
     ("1 + 2 = 4 - 1 = 5", [True, False]),
     ("100/3=33.33", [False]),  # exact: rounding is not equality
     (r"\[ 3 \times 4 &= 12 \\ 12 \div 5 &= 2 \]", [True, False]),
+    ("8 - 4 - 2 = 2 = 16 / 4 / 2", [True, True]),  # from left to right
+    ("2 - 3 * 4 = -10", [True]),
+    ("(-2) + 5 = 3", [True]),
+    ("2 * (-3) = -6", [True]),
+    ("2 * -3 = -6", []),
+    ('"5+3=8"', [True]),
     ("- 5 + 3 = 8", [True]),  # an item of a list
     ("**5 + 3 = 8**", [True]),
     ("5 + 3 = 8. Then 8 - 1 = 7, so 7", [True, True]),
@@ -81,15 +87,20 @@ def test_nothing_raises_and_nothing_takes_long(text):
     ("34/2 = 17 = 16 + 1 = 1700 cents", [True, True]),
     # Part of something that this does not read.
     ("x = 5", []),
+    ("7 = 7", []),
+    ("5 = 2 + 3", []),
     ("x^2 + 3 = 7", []),
     ("2**3 + 1 = 9", []),
     ("3x + 2 + 5 = 7", []),
     ("20% of 50 = 10", []),
     ("60 minutes x 2/3 = 40", []),
     ("2 + 3 = 5x", []),
+    ("2 + 3 = 5x - y", []),
     ("1 + 1 = 2%", []),
+    ("1 + 1 = 2% of it", []),
     (r"\frac{1}{2} + 3 = 4", []),
     ("6:00+48=6:48", []),
+    ("6:00+48=48", []),
     ("1/0 = 1", []),
     ("((1) = 1", []),
     ("1 +* 2 = 3", []),
@@ -99,6 +110,11 @@ def test_nothing_raises_and_nothing_takes_long(text):
 )
 def test_equations_are_read_and_checked(text, truths):
   assert equations.check(text) == truths
+
+
+def test_a_side_has_at_most_200_characters():
+  assert equations.evaluate("0" * 199 + "7") == 7
+  assert equations.evaluate("0" * 200 + "7") is None
 
 
 def test_a_line_scores_by_its_equations():

@@ -126,13 +126,21 @@ def test_an_answer_over_which_the_scorer_raises_is_wrong(monkeypatch):
         {"nan": float("nan"), "much": 7.0, "less": -1.0}.get(answer, 0.25),
       )
 
-  monkeypatch.setattr(gym, "make", lambda *_: Library())
+  made = []
+
+  def make(*arguments):
+    made.append(arguments)
+    return Library()
+
+  monkeypatch.setattr(gym, "make", make)
   outcomes = [
     judge(gym.Scorer("chain_sum"), {"question": "", "answer": ""}, text)
     for text in ("raise", "nan", "much", "less", "other")
   ]
   assert [o.score for o in outcomes] == [0, 0, 1, 0, 0.25]
   assert [o.verdict for o in outcomes] == [0, 0, 1, 0, 0]
+  # A scorer needs one entry, whatever its seed is.
+  assert made == [("chain_sum", 0, 1, {})] * 5
   (unscored,) = gym.Scorer("chain_sum")([Item("", "<answer>1</answer>", "")])
   assert unscored.verdict == -1
   assert "entry" in unscored.reason

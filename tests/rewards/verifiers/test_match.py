@@ -40,6 +40,7 @@ def test_exact():
   assert verdict(match.exact, "Paris", " Paris ") == 1
   assert verdict(match.exact, "paris", "Paris") == 0
   assert verdict(match.exact, "Answer: NYC", "New York", answers=["NYC"]) == 1
+  assert verdict(match.exact, "NYC", "New York", answers=("NYC",)) == 1
   assert verdict(match.exact, "", "Paris") == 0
 
 
@@ -65,6 +66,7 @@ def test_pattern():
   assert verdict(match.pattern, "x", "(") == -1
   assert verdict(match.pattern, "x", "") == -1
   assert verdict(match.pattern, "x", "y", answers=["x"]) == 1
+  assert verdict(match.pattern, "x" * 1000, "x*") == 1
   assert verdict(match.pattern, "x" * 1001, "x*") == 0
 
 
@@ -133,6 +135,13 @@ def test_an_article_is_no_letter_but_a_verdict_is():
   assert match.letter("A because of it") == "A"
   assert match.letter("A dog saw B") == "B"
   assert match.letter("I believe B") == "B"
+  assert match.letter("or A dog") == "A"
+  assert match.letter("option A", letters="A") == "A"
+
+
+def test_an_answer_with_a_letter_has_at_most_1000_characters():
+  assert match.letter("B" + " " * 999) == "B"
+  assert match.letter("B" + " " * 1000) == ""
 
 
 def test_the_options_bound_the_letters():
@@ -142,6 +151,8 @@ def test_the_options_bound_the_letters():
   assert verdict(match.choice, "D", "B", choices=options) == 0
   assert verdict(match.choice, "B", "D", choices=options) == -1
   assert verdict(match.choice, "B", "(b)", choices=options) == 1
+  assert verdict(match.choice, "A", "A", choices=["Rome"]) == 1
+  assert verdict(match.choice, "B", "B", answers=["A or B"]) == -1
   assert verdict(match.choice, "Rome", "A", choices=["Rome", "Rome"]) == 0
   assert verdict(match.choice, "", "A", choices=["", "x"]) == 0
 
@@ -152,7 +163,8 @@ VERIFIERS = [match.exact, match.normalized, match.pattern, match.choice]
 @pytest.mark.parametrize("verify", VERIFIERS)
 def test_gold_scores_full_and_nulls_nothing(verify):
   prompt = "Which? A) Rome B) Paris C) Oslo D) Bern"
-  assert verify([Item(prompt, "Answer: B", "B")])[0].score == 1.0
+  gold = verify([Item(prompt, "Answer: B", "B")])[0]
+  assert (repr(gold.score), repr(gold.verdict)) == ("1.0", "1")
   nulls = ["", " ", "C", prompt, "####", "\n" * 9, "A B C D " * 99, "B" * 10**5]
   nulls += ["Answer: A, B, C, D", "B" + "\n.C" * 30_000]
   for text in nulls:
@@ -177,6 +189,30 @@ def test_never_raises_and_takes_a_short_time(verify):
     assert verify([Item("?", "B", "B", meta)])[0].verdict == 1
   assert verify([Item("?", "B", "")])[0].verdict == -1
   assert verify([]) == []
+
+
+@pytest.mark.parametrize(
+  ("verify", "reference", "reason"),
+  [
+    (match.exact, " ", "expected a nonempty reference, got []"),
+    (match.normalized, "a", "expected a nonempty reference, got ['a']"),
+    (
+      match.pattern,
+      "(",
+      "expected regular expressions as references, got ['(']",
+    ),
+    (
+      match.choice,
+      "Z",
+      "expected letters of ABCDEFGHIJ as references, got ['Z']",
+    ),
+  ],
+)
+def test_an_unusable_reference_is_named(verify, reference, reason):
+  outcome = verify([Item("?", "Answer: B", reference)])[0]
+  assert (outcome.reason, outcome.answer) == (reason, "B")
+  long = verify([Item("?", "B", "(" + "x" * 200)])[0].reason
+  assert not long or long.endswith("got ['(" + "x" * 97)
 
 
 @pytest.mark.parametrize("verify", VERIFIERS)

@@ -47,18 +47,18 @@ def test_the_cases_are_many_and_of_every_kind():
 
 
 @pytest.mark.worked_example("function:maths.verify")
-def test_nearly_all_cases_are_judged_rightly_and_none_accepted_falsely(pool):
+def test_all_cases_but_two_are_judged_rightly(pool):
   before = pool.statistics.copy()
   items = [Item(c.prompt, c.completion, c.reference) for c in maths_cases.CASES]
   outcomes = pool(items)
-  wrong, accepted = [], []
-  for case, outcome in zip(maths_cases.CASES, outcomes, strict=True):
-    if (outcome.verdict == 1) != case.right:
-      wrong.append(case)
-      if outcome.verdict == 1:
-        accepted.append(case)
-  assert not accepted
-  assert len(wrong) <= 0.03 * len(items), wrong
+  wrong = [
+    case
+    for case, outcome in zip(maths_cases.CASES, outcomes, strict=True)
+    if (outcome.verdict == 1) != case.right
+  ]
+  # Neither the function gcd nor an inequality about |x| is read.
+  assert [case.reference for case in wrong] == ["\\gcd(4,6)", "(-2,2)"]
+  assert all(case.right for case in wrong)  # none is accepted falsely
   assert (pool.statistics - before)["timeouts"] == 0
   assert pool.statistics["restarts"] == 0
 
@@ -153,12 +153,31 @@ def test_never_raises(junk):
   assert maths.verify([]) == []
 
 
+def test_an_error_is_named_in_at_most_200_characters():
+  class Broken:
+    def __str__(self):
+      raise ValueError("x" * 300)
+
+  outcome = maths.verify([Item("?", Broken(), "7")])[0]
+  assert outcome.verdict == -1
+  assert outcome.reason == "ValueError: " + "x" * 188
+
+
 def test_who_is_to_blame_for_what_cannot_be_read():
   assert judge("7", "").verdict == -1
+  assert judge("", "").answer_id == -1
   wrong = judge("7", "\\sum_{k=1}^n k")
   assert (wrong.verdict, wrong.score, wrong.reason) == (0, 0.0, "")
   assert judge("\\sum_{k=1}^n k", "\\sum_{k=1}^{n} k").verdict == 1
   assert judge("\\sum_{k=1}^n k", "7").verdict == 0
+
+
+def test_scores_are_floats_and_verdicts_integers():
+  for answer in ("7", "14/2", "x", ""):  # by its text, by its value, wrong
+    outcome = judge(answer, "7")
+    is_right = answer in ("7", "14/2")
+    assert repr(outcome.score) == ("1.0" if is_right else "0.0")
+    assert repr(outcome.verdict) == ("1" if is_right else "0")
 
 
 def test_exactness_survives_any_number_of_digits():

@@ -157,6 +157,7 @@ def test_no_float_equality():
 @pytest.mark.worked_example("function:numbers.verify")
 def test_the_answer_follows_the_last_mark():
   assert outcome("#### 7\nno, wait\n#### 18").verdict == 1
+  assert outcome("#### 7\nno, wait\n#### 18").score == 1.0
   assert outcome("#### 18\n#### 7").verdict == 0
   assert outcome("#### 18\nso 20").verdict == 1  # the line's, as it is marked
   assert outcome("#### \n18\nso 20").answer == "18"

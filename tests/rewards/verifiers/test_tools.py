@@ -1,5 +1,6 @@
 """Tool calls: the card's number, bounds, invariances, and what is no call."""
 
+import dataclasses
 import itertools
 import json
 import random
@@ -63,7 +64,12 @@ def test_format_and_correctness_are_named_and_bounded():
     "format": 1.0,
     "correctness": -3.0,
   }
-  for text in (right, bare, broken):
+  framed = "So: " + right
+  assert tools.toolrl_reward(framed, right) == {
+    "format": 0.0,
+    "correctness": 3.0,
+  }
+  for text in (right, bare, broken, framed):
     assert outcome(text, right).parts == tools.toolrl_reward(text, right)
   with pytest.raises(ValueError, match="without readable tool calls"):
     tools.toolrl_reward(right, broken)
@@ -100,6 +106,34 @@ def test_the_format_is_the_references(completion):
     tools.format_score("<think>\n</think> <tool_call>x</tool_call>", reference)
     == 1.0
   )
+
+
+@pytest.mark.parametrize(
+  "reference",
+  ["<think>a", "</think>a", "</think><think>", "<think><think>a</think>b"],
+)
+def test_a_reference_with_an_open_block_has_no_format(reference):
+  assert tools.format_score(reference, reference) == 0.0
+
+
+def test_without_tags_the_format_is_whether_there_is_a_call():
+  calls = ("Hi.", call("get", a=1), "{get a}")
+  assert [tools.format_score(text, "Hello.") for text in calls] == [1, 0, 0]
+  assert [tools.format_score(text, call("put")) for text in calls] == [0, 1, 0]
+  tagged_call = tagged(call("get", a=1))
+  assert tools.format_score(tagged_call, "Hello.") == 0.0
+  assert tools.format_score(tagged_call, call("put")) == 0.0
+
+
+def test_a_text_has_at_most_256_calls():
+  assert len(tools.parse(call("f") * 256)) == 256
+  assert tools.parse(call("f") * 257) is None
+
+
+def test_a_call_does_not_change():
+  (parsed,) = tools.parse(call("f"))
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    parsed.name = "g"
 
 
 def random_calls(generator, maximum=4):
