@@ -247,7 +247,6 @@ def _run_calls(
   )
   send({"tests": max(count, 1)})
   is_over = _start_alarm(job["seconds"])
-  all_passed = False
   try:
     for source in (job.get("prelude", ""), job["program"]):
       peer.ask("load", source=source)
@@ -282,7 +281,10 @@ def _run_calls(
   if not (all_passed or has_ended or is_late) and "test" in job and count > 1:
     test.graded = True
     with contextlib.suppress(Exception, Gone):
-      check(namespace[entry_point])
+      try:
+        check(namespace[entry_point])
+      finally:
+        test.close()
   signal.setitimer(signal.ITIMER_REAL, 0)
   if all_passed and not count:  # a test without assertions counts as one test
     record(0, True)
@@ -461,15 +463,16 @@ def _start_alarm(seconds: float) -> Callable[[], bool]:
   Returns:
     A function that returns True after the first alarm.
   """
-  alarms = []
+  is_over = False
 
   def raise_gone(*_: Any) -> None:
-    alarms.append(True)
+    nonlocal is_over
+    is_over = True
     raise Gone
 
   signal.signal(signal.SIGALRM, raise_gone)
   signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-  return lambda: bool(alarms)
+  return lambda: is_over
 
 
 def _processor_seconds(usage: Any) -> float:

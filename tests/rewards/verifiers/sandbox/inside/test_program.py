@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
+import pathlib
 
 import pytest
+from helpers import program_starter
 
 from rewards.verifiers.sandbox.inside import program
 
@@ -138,29 +138,21 @@ def test_requests_and_replies():
   ]
   requests, theirs = os.pipe()
   replies, ours = os.pipe()
-  # The pipes may have the descriptors 3 and 4 themselves, so both move away
-  # before one moves there.
-  start = (
-    "import fcntl, os, sys\n"
-    f"pipes = {requests}, {ours}\n"
-    "moved = [fcntl.fcntl(i, fcntl.F_DUPFD, 100) for i in pipes]\n"
-    "os.dup2(moved[0], 3), os.dup2(moved[1], 4)\n"
-    "exec(open(sys.argv[1]).read(), {'__name__': '__main__'})\n"
+  pid = program_starter.start(
+    ["-c", pathlib.Path(program.__file__).read_text()], {3: requests, 4: ours}
   )
-  with subprocess.Popen(
-    [sys.executable, "-I", "-S", "-c", start, program.__file__],
-    pass_fds=(requests, ours),
-  ):
-    os.close(requests)
-    os.close(ours)
-    with os.fdopen(theirs, "wb") as writer, os.fdopen(replies, "rb") as reader:
-      assert reader.readline() == b"ready\n"
-      for request, expected in dialogue:
-        writer.write(json.dumps(request).encode() + b"\n")
-        writer.flush()
-        reply = json.loads(reader.readline())
-        if "raises" in reply:
-          assert expected == [reply["raises"][0], reply["text"]], request
-          assert reply["raises"][-2:] == ["BaseException", "object"]
-        else:
-          assert reply == {"value": expected}, request
+  os.close(requests)
+  os.close(ours)
+  with os.fdopen(theirs, "wb") as writer, os.fdopen(replies, "rb") as reader:
+    assert reader.readline() == b"ready\n"
+    for request, expected in dialogue:
+      writer.write(json.dumps(request).encode() + b"\n")
+      writer.flush()
+      reply = json.loads(reader.readline())
+      if "raises" in reply:
+        assert expected == [reply["raises"][0], reply["text"]], request
+        assert reply["raises"][-2:] == ["BaseException", "object"]
+      else:
+        assert reply == {"value": expected}, request
+  # It ends when the judge closes the pipe.
+  assert os.waitpid(pid, 0)[1] == 0
