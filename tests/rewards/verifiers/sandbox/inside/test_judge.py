@@ -247,7 +247,7 @@ def test_what_cannot_be_judged(judged):
   reason = unscored(tests=["assert f"], setup="while True: pass", seconds=0.1)
   assert reason == "the tests take too long to load"
   assert "pass a function" in unscored(tests=["f(lambda: 1)"])
-  reason = unscored(tests=["assert f"], driver="pass")
+  reason = unscored(tests=["assert f"], driver="def main(): pass\n")
   assert reason == "the program's interpreter did not start"
 
 

@@ -138,9 +138,8 @@ def test_requests_and_replies():
   ]
   requests, theirs = os.pipe()
   replies, ours = os.pipe()
-  pid = program_starter.start(
-    ["-c", pathlib.Path(program.__file__).read_text()], {3: requests, 4: ours}
-  )
+  source = pathlib.Path(program.__file__).read_text() + "main()\n"
+  pid = program_starter.start(["-c", source], {3: requests, 4: ours})
   os.close(requests)
   os.close(ours)
   with os.fdopen(theirs, "wb") as writer, os.fdopen(replies, "rb") as reader:
