@@ -3,10 +3,10 @@
 `judge.py` starts an interpreter with the text of this file and a call of
 `main`. It sends requests over one pipe and reads replies from another; a
 message is one line of JSON. Values of plain types (`encode`) are copied and
-never pickled. Any other object stays
-in this process, and the judge gets a number for it, by which requests refer to
-the object; number 0 is the program's module. The program can replace everything
-in this process, but it can only change replies that its own functions make.
+never pickled. Any other object stays in this process, and the judge gets a
+number for it, by which requests refer to the object; number 0 is the program's
+module. The program can replace everything in this process, but it can only
+change replies that its own functions make.
 
   request {"do": "load", "source": text}
           {"do": "get", "of": number, "name": text}
