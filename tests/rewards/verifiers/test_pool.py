@@ -345,14 +345,17 @@ def work(monkeypatch, hard, is_ended=False):
   parent.send(of("a", "raise", "b"))
   with socket.socket(fileno=os.dup(parent.fileno())) as ours:
     ours.shutdown(socket.SHUT_WR)  # the end of the items
-  start, replies = time.monotonic(), []
-  pools._work(theirs.detach(), reader)
+  channel, start, replies = theirs.detach(), time.monotonic(), []
+  pools._work(channel, reader)
   assert time.monotonic() - start < 0.9
+  if is_ended:
+    os.close(channel)  # which the worker has not opened
+  else:
+    os.close(writer)
+  os.close(reader)
   with parent, contextlib.suppress(EOFError):
     while True:
       replies.append(parent.recv())
-  for descriptor in (reader, writer)[: 1 if is_ended else 2]:
-    os.close(descriptor)
   return replies, machine, reader
 
 
