@@ -353,7 +353,7 @@ def work(monkeypatch, hard, is_ended=False):
   else:
     os.close(writer)
   os.close(reader)
-  with parent, contextlib.suppress(EOFError):
+  with parent, contextlib.suppress(EOFError, ConnectionResetError):
     while True:
       replies.append(parent.recv())
   return replies, machine, reader
