@@ -265,10 +265,10 @@ def test_a_late_worker_does_not_wait_for_a_worker_that_starts(simulated):
 
 
 def test_a_pool_is_entered_when_all_of_its_workers_have_started(simulated):
-  pool = simulated("ready", None, workers=2, start_timeout=60.0)
+  pool = simulated("ready", None, workers=2, start_timeout=0.5)
   with pool:
     assert [worker.ready for worker in pool._workers] == [True, True]
-  assert (len(Worker.made), Worker.clock) == (3, 160.0)
+  assert (len(Worker.made), Worker.clock) == (3, 100.5)
 
 
 def test_workers_that_do_not_start_end_the_call(simulated):

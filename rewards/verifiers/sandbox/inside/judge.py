@@ -391,7 +391,7 @@ def _empty_folder(folder: str) -> None:
 
 def _run_case(
   job: dict, start: Callable, stdin: int
-) -> tuple[bytes, int, bool]:
+) -> tuple[bytes, int | None, bool]:
   """Runs the program once.
 
   Args:
@@ -401,16 +401,16 @@ def _run_case(
 
   Returns:
     The standard output, whose reading stops after `output_bytes`; the exit
-    status, or -1 if the program did not end by itself; and whether the run
+    status, or None if the program did not end by itself; and whether the run
     exceeded a limit of time.
   """
   read_end, write_end = os.pipe()
-  pid, output, status, cpu_seconds = -1, b"", -1, 0.0
+  pid, output, status, cpu_seconds = None, b"", None, 0.0
   is_over = _start_alarm(job["seconds"])
   try:
     pid = start(["program.py"], {0: stdin, 1: write_end})
     os.close(write_end)
-    write_end = -1
+    write_end = None
     while len(output) <= job["output_bytes"]:
       chunk = os.read(read_end, _CHUNK)
       if not chunk:
@@ -419,18 +419,18 @@ def _run_case(
           os.waitstatus_to_exitcode(wait_status),
           _processor_seconds(usage),
         )
-        pid = -1
+        pid = None
         break
       output += chunk
   except Gone:
-    status = -1
+    status = None
   signal.setitimer(signal.ITIMER_REAL, 0)
   for descriptor in (read_end, write_end):
-    if descriptor >= 0:
+    if descriptor is not None:
       os.close(descriptor)
   # As process 1 of a namespace, this process may kill all others of it with -1.
   has_namespace = os.getpid() == 1
-  if has_namespace or pid > 0:
+  if has_namespace or pid is not None:
     with contextlib.suppress(ProcessLookupError):
       os.kill(-1 if has_namespace else pid, signal.SIGKILL)
   with contextlib.suppress(ChildProcessError):

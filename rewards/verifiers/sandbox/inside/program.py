@@ -143,8 +143,7 @@ def main() -> None:
       *decode(request["args"], resolve), **decode(request["kwargs"], resolve)
     )
 
-  requests = os.fdopen(REQUESTS, "rb", closefd=False)
-  replies = os.fdopen(REPLIES, "wb", closefd=False)
+  requests, replies = os.fdopen(REQUESTS, "rb"), os.fdopen(REPLIES, "wb")
   # Processes that the program starts must not keep the judge's pipes open.
   os.set_inheritable(REQUESTS, False)
   os.set_inheritable(REPLIES, False)

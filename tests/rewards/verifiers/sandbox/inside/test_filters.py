@@ -86,13 +86,15 @@ class Filter:
     place, word = 0, None
     while True:
       code, if_true, if_false, operand = self._code[place]
+      place += 1
+      if code in compare:
+        place += if_true if compare[code](word, operand) else if_false
+        continue
+      assert (if_true, if_false) == (0, 0)  # as BPF_STMT makes it
       if code == 0x06:  # BPF_RET
         return operand
-      if code == 0x20:  # BPF_LD | BPF_W | BPF_ABS
-        word, skipped = data[operand], 0
-      else:
-        skipped = if_true if compare[code](word, operand) else if_false
-      place += 1 + skipped
+      assert code == 0x20  # BPF_LD | BPF_W | BPF_ABS
+      word = data[operand]
 
 
 def named(rows, column):
