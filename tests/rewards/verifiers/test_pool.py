@@ -74,7 +74,7 @@ class Worker:
   status = -9
 
   def __init__(self, verify, limits, start_timeout):
-    self.limits, self.given, self.times = limits, [], []
+    self.limits, self.sent, self.times = limits, [], []
     self.connection = self
     self.ready, self.pending = False, collections.deque()
     self.messages = collections.deque()
@@ -87,7 +87,7 @@ class Worker:
       self.messages.append(message)
 
   def give(self, indices, parcel, timeout):
-    self.given.append(list(indices))
+    self.sent.append(list(indices))
     self.pending.extend(indices)
     self.begin(timeout)
     for item in pickle.loads(parcel):
@@ -162,10 +162,10 @@ def test_items_are_sent_in_equal_batches(
   names = [f"item {i}" for i in range(items)]
   assert [o.answer for o in pool(of(*names))] == names
   assert len(Worker.made) == workers
-  given = [each for worker in Worker.made for each in worker.given]
-  assert sorted(map(len, given), reverse=True) == sizes
-  assert sorted(itertools.chain(*given)) == list(range(items))
-  assert all(each == list(range(each[0], each[-1] + 1)) for each in given)
+  batches = [each for worker in Worker.made for each in worker.sent]
+  assert sorted(map(len, batches), reverse=True) == sizes
+  assert sorted(itertools.chain(*batches)) == list(range(items))
+  assert all(each == list(range(each[0], each[-1] + 1)) for each in batches)
 
 
 def test_the_limits_and_times_of_a_worker(simulated):

@@ -155,10 +155,10 @@ def test_calls_by_their_arguments(monkeypatch, column, machine, processes):
 
 
 @pytest.mark.parametrize(
-  ("machine", "known"),
+  ("machine", "is_known"),
   [("x86_64", True), ("aarch64", True), ("riscv64", False)],
 )
-def test_machines_with_known_numbers(monkeypatch, machine, known):
+def test_machines_with_known_numbers(monkeypatch, machine, is_known):
   uname = types.SimpleNamespace(machine=machine)
   monkeypatch.setattr(filters.os, "uname", lambda: uname)
-  assert filters.has_known_numbers() == known
+  assert filters.has_known_numbers() == is_known

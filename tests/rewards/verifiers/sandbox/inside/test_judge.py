@@ -57,12 +57,12 @@ def judged(monkeypatch):
         os.waitpid(peer.pid, 0)
 
 
-def results(*passed, count=None, end=None):
+def results(*verdicts, count=None, end=None):
   """The messages of tests in turn."""
   return [
-    {"tests": len(passed) if count is None else count},
-    *({"test": i, "passed": each} for i, each in enumerate(passed)),
-    {"all": all(passed) if end is None else end},
+    {"tests": len(verdicts) if count is None else count},
+    *({"test": i, "passed": each} for i, each in enumerate(verdicts)),
+    {"all": all(verdicts) if end is None else end},
   ]
 
 
@@ -295,9 +295,9 @@ def test_cases(tmp_path):
   """Each entry has a program, its cases, and which of them pass."""
   folder = tmp_path / "folder"
   folder.mkdir()
-  kept = tmp_path / "kept"
-  kept.mkdir()
-  (kept / "file").touch()
+  outside = tmp_path / "outside"
+  outside.mkdir()
+  (outside / "file").touch()
   alone = "['program.py']"
   full = "x" * 99 + "\n"
   slow = "import time\nprint(1, flush=True)\ntime.sleep(20)"
@@ -308,7 +308,7 @@ def test_cases(tmp_path):
     ("", [("", "\n\n"), ("", " x")], ""),
     ("print(1)\nraise SystemExit(3)", [("", "1")], ""),
     ("print(1)\nraise ValueError", [("", "1")], ""),
-    (LEAVES.format(target=str(kept)), [("", alone), ("", alone)], ""),
+    (LEAVES.format(target=str(outside)), [("", alone), ("", alone)], ""),
     # Output up to the limit, and one byte more.
     (f"print({full[:-1]!r})", [("", full)], {"output_bytes": 100}),
     (
@@ -358,7 +358,7 @@ def test_cases(tmp_path):
     [{"tests": 1}, late, *results(False)[1:]],
   ]
   assert time.monotonic() - start < 15
-  assert (kept / "file").exists()
+  assert (outside / "file").exists()
 
 
 @pytest.mark.skipif(
