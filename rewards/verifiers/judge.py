@@ -469,7 +469,7 @@ def _apply(function: Callable[[Item], Outcome], item: Item) -> Outcome:
   try:
     return function(item)
   except Exception as error:  # a judge may raise any error
-    return unscored(str(error).split("\n", 1)[0] or type(error).__name__)
+    return unscored(str(error).partition("\n")[0] or type(error).__name__)
 
 
 def _compare(

@@ -135,7 +135,6 @@ class Pool:
     self.statistics = collections.Counter(
       items=0, timeouts=0, restarts=0, unscored=0
     )
-    self._failed_starts = 0
     self._size, self._closed = workers, False
     self._workers: list[_Worker] = []
     weakref.finalize(self, _end, self._workers, os.getpid())

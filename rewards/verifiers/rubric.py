@@ -86,7 +86,7 @@ def explicit_score(
   max_points = sum(weight for weight in weights if weight > 0)
   pairs = zip(satisfied, weights, strict=True)
   points = sum(weight for is_satisfied, weight in pairs if is_satisfied)
-  return min(max(points / max_points, 0.0), 1.0) if max_points else 0.0
+  return max(points / max_points, 0.0) if max_points else 0.0
 
 
 def implicit_score(grade: float) -> float:

@@ -360,7 +360,7 @@ def _outcome(
   try:
     named = parts(item, judge, limits)
   except Exception as error:  # a judge may raise anything
-    return unscored(str(error).split("\n", 1)[0], query, identity)
+    return unscored(str(error).partition("\n")[0], query, identity)
   total = sum(weight * named[name] for name, weight in weights.items())
   score = total / sum(weights.values())
   return Outcome(score, int(named["execution"]), query, identity, named)
@@ -429,11 +429,11 @@ def _copies(query: str, views: Sequence[str]) -> int:
   texts = [(tokens, span) for span in _definitions(tokens)]
   for view in views:
     words = _names_of(view)
-    start = words.index("as") if "as" in words else 0
+    start = words.index("as")
     name = words[start - 1] if words[start - 1] != ")" else ""
     if not name:  # a view with a list of columns
       name = words[words.index("(") - 1]
-    texts.append((words, (name, start + 1, len(words))))
+    texts.append((words, (name, start, len(words))))
   names = {name for _, (name, _, _) in texts}
   references: dict[str, collections.Counter[str]] = {}
   for words, (name, start, end) in texts:
@@ -543,7 +543,7 @@ def _tokens(query: str) -> list[str]:
 
 def _bigrams(query: str) -> set[tuple[str, str]]:
   tokens = ["", *_tokens(query), ""]
-  return set(itertools.pairwise(tokens)) - {("", "")}
+  return set(itertools.pairwise(tokens))
 
 
 def _orders(query: str) -> bool:

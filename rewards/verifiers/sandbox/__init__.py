@@ -59,20 +59,28 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+_SMALLEST = {  # smallest value of each integer in `Limits`
+  **dict.fromkeys(("cpu_seconds", "memory_bytes", "disk_bytes"), 1),
+  **dict.fromkeys(("output_bytes", "open_files"), 1),
+  **dict.fromkeys(("threads", "processes"), 0),
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
   """Resource limits of one program.
 
+  All but `seconds` are integers.
+
   Attributes:
     seconds: wall-clock seconds for loading the program and running all tests;
       for "cases", wall-clock seconds of each case.
-    cpu_seconds: CPU seconds of each process, an integer.
+    cpu_seconds: CPU seconds of each process.
     memory_bytes: maximum address space of each process, including the judge.
     disk_bytes: maximum size of all files together, which are in memory.
     output_bytes: maximum size of standard output, or of one returned value.
     open_files: maximum number of files that are open at a time.
-    threads: maximum number of threads at a time.
+    threads: number of threads that the program may start.
     processes: number of processes that the program may start. If the machine
       lacks a protection (see `missing_protections`), it may start none.
   """
@@ -87,10 +95,16 @@ class Limits:
   processes: int = 0
 
   def __post_init__(self):
-    for name in ("seconds", "cpu_seconds"):
+    if not 0 < self.seconds < math.inf:  # also False for NaN
+      raise ValueError(
+        f"seconds is {self.seconds!r}; it must be positive and finite"
+      )
+    for name, smallest in _SMALLEST.items():
       value = getattr(self, name)
-      if not 0 < value < math.inf:  # also False for NaN
-        raise ValueError(f"{name} is {value!r}; it must be positive and finite")
+      if not isinstance(value, int) or value < smallest:
+        raise ValueError(
+          f"{name} is {value!r}; it must be an integer of {smallest} or more"
+        )
 
 
 DEFAULT = Limits()
@@ -168,7 +182,6 @@ def run(
     "allow_unprotected": allow_unprotected,
     "patience": patience,
   }
-  report = Report(-1, 0, 0, "")
   for _ in range(_ATTEMPTS):
     with tempfile.TemporaryDirectory(prefix="extremum-") as folder:
       try:

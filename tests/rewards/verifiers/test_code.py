@@ -16,11 +16,19 @@ import sys
 import textwrap
 import time
 import uuid
+from concurrent import futures
 
 import numpy as np
 import pytest
 
-from rewards.verifiers import Item, code, sandbox
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  answer_id,
+  code,
+  sandbox,
+  unscored,
+)
 from rewards.verifiers.sandbox.inside import assertions
 
 MISSING = sandbox.missing_protections()
@@ -68,6 +76,121 @@ def wait_until(condition, seconds=10.0):
 def temporary_folders():
   folder = pathlib.Path(os.environ.get("TMPDIR", "/tmp"))
   return set(folder.glob("extremum-*"))
+
+
+def recorded(monkeypatch, report=None):
+  """Returns the list of (job, limits, settings) that the sandbox will get."""
+  jobs = []
+
+  def run(job, limits, **settings):
+    jobs.append((job, limits, settings))
+    return report or sandbox.Report(1, 4, 4)
+
+  monkeypatch.setattr(sandbox, "run", run)
+  return jobs
+
+
+def judged(completion, of_item="", **meta):
+  item = Item(of_item, completion, "", meta)
+  return code.verify([item], QUICK, allow_unprotected=True)[0]
+
+
+@pytest.mark.parametrize(
+  ("report", "outcome"),
+  [
+    (sandbox.Report(1, 4, 4), (1.0, 1, {}, "")),
+    (sandbox.Report(0, 1, 4), (0.25, 0, {}, "")),
+    (sandbox.Report(0, 0, 4, timeout=True), (0.0, 0, {"timeout": 1.0}, "")),
+    (sandbox.Report(-1, 0, 0, "no room"), (0.0, -1, {}, "no room")),
+  ],
+)
+def test_the_outcome_of_a_report(monkeypatch, report, outcome):
+  jobs = recorded(monkeypatch, report)
+  score, verdict, parts, reason = outcome
+  identity = answer_id("x = 1")
+  expected = Outcome(score, verdict, "x = 1", identity, parts, reason)
+  assert judged("```\nx = 1\n```", tests=["assert x"]) == expected
+  assert jobs[0][1:] == (QUICK, {"allow_unprotected": True})
+
+
+def test_what_is_not_run(monkeypatch):
+  jobs = recorded(monkeypatch)
+  assert judged(" ", tests=["assert x"]) == Outcome(0.0, 0, "", -1)
+  reason = "no tests: meta has none of test, tests, cases"
+  assert judged("x", a=1) == unscored(reason, "x", answer_id("x"))
+  assert judged("", a=1) == unscored(reason)
+  both = "no tests: meta has ['tests', 'cases'] of test, tests, cases"
+  assert judged("x", cases=[], tests=[]).reason == both
+  assert not jobs
+
+
+PROMPT = "import os\ndef near(a): pass\ndef f(x):\n  'Twice x.'\n"
+HELPERS = "import os\ndef near(a): pass\n"
+
+
+@pytest.mark.parametrize(
+  ("completion", "prelude", "program"),
+  [
+    ("  return 2 * x", "", PROMPT + "  return 2 * x"),
+    ("def f(x): pass", HELPERS, "def f(x): pass"),
+    ("async  def f(x): pass", HELPERS, "async  def f(x): pass"),
+    ("x = 1\nclass f: pass", HELPERS, "x = 1\nclass f: pass"),
+    ("f = abs", HELPERS, "f = abs"),
+    ("def f2(x): pass", "", PROMPT + "def f2(x): pass"),
+    ("  f = abs", "", PROMPT + "  f = abs"),
+  ],
+)
+def test_the_job_of_a_check(monkeypatch, completion, prelude, program):
+  jobs = recorded(monkeypatch)
+  judged(completion, PROMPT, test="check", entry_point="f")
+  meta = {"test": "check", "entry_point": "f", "prompt": PROMPT}
+  judged(completion, "other", **meta)
+  job = {
+    "prelude": prelude,
+    "program": program,
+    "test": "check",
+    "setup": HELPERS,
+    "entry_point": "f",
+  }
+  assert [each[0] for each in jobs] == [job, job]
+
+
+def test_the_jobs_of_assertions_and_cases(monkeypatch):
+  jobs = recorded(monkeypatch)
+  judged("x", cases=[("a", 1), [2, "b"]])
+  judged("x", tests=["assert x", "assert y"])
+  judged("x", tests=("assert x",), setup="y = 1", entry_point="z")
+  tests = ["assert x", "assert y"]
+  assert [job for job, _, _ in jobs] == [
+    {"program": "x", "cases": [("a", "1"), ("2", "b")]},
+    {"program": "x", "tests": tests, "setup": "", "entry_point": ""},
+    {
+      "program": "x",
+      "tests": ["assert x"],
+      "setup": "y = 1",
+      "entry_point": "z",
+    },
+  ]
+
+
+def test_as_many_programs_run_at_a_time_as_there_are_processors(monkeypatch):
+  numbers = []
+
+  class Pool(futures.ThreadPoolExecutor):
+    def __init__(self, workers):
+      numbers.append(workers)
+      super().__init__(workers)
+
+  def of_this_process(pid):
+    return {0: {3, 5, 8}}[pid]
+
+  monkeypatch.setattr(code.futures, "ThreadPoolExecutor", Pool)
+  for function in (of_this_process, None):
+    monkeypatch.setattr(code.os, "sched_getaffinity", function, raising=False)
+    monkeypatch.setattr(code.os, "cpu_count", lambda: 7)
+    code.verify([], allow_unprotected=True)
+    code.verify([], workers=5, allow_unprotected=True)
+  assert numbers == [3, 5, 7, 5]
 
 
 @contained
@@ -627,13 +750,6 @@ def test_what_ran_out_of_time_is_wrong_and_counted(form, body, late):
 )
 def test_the_code_of_a_text(text, expected):
   assert code.extract(text) == expected
-
-
-def test_time_limits_are_positive_and_finite():
-  for name in ("seconds", "cpu_seconds"):
-    for seconds in (0.0, -1.0, float("nan"), float("inf")):
-      with pytest.raises(ValueError, match=f"{name} is {seconds}.*finite"):
-        sandbox.Limits(**{name: seconds})
 
 
 def test_the_code_of_a_long_text_is_found_in_linear_time():

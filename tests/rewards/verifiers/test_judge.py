@@ -1,6 +1,7 @@
 """Judges and rubrics: the form of replies, the attacks, a server, the cards."""
 
 import contextlib
+import dataclasses
 import functools
 import http.server
 import json
@@ -9,11 +10,13 @@ import pickle
 import socket
 import threading
 import time
+import urllib.error
+from concurrent import futures
 
 import numpy as np
 import pytest
 
-from rewards.verifiers import Item, judge, rubric
+from rewards.verifiers import Item, Outcome, answer_id, judge, rubric
 
 
 def saying(reply):
@@ -252,6 +255,148 @@ def test_a_preference_is_read_strictly(reply, value):
   assert judge.read_better(reply) == value
 
 
+def test_the_documented_settings_and_their_bounds():
+  settings = dataclasses.asdict(judge.Endpoint("http://x", "m"))
+  assert settings == {
+    "url": "http://x",
+    "model": "m",
+    "key_variable": "",
+    "temperature": 0.0,
+    "max_tokens": 1024,
+    "timeout": 60.0,
+    "retries": 2,
+    "pause": 1.0,
+  }
+  for name, least in (("retries", 0), ("max_tokens", 1), ("pause", 0)):
+    assert getattr(endpoint("http://x", **{name: least}), name) == least
+    with pytest.raises(ValueError, match=f"must be {least} or more"):
+      endpoint("http://x", **{name: least - 1})
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    endpoint("http://x").retries = 3
+
+
+def test_the_number_of_requests_at_a_time(monkeypatch):
+  numbers = []
+
+  class Pool(futures.ThreadPoolExecutor):
+    def __init__(self, workers):
+      numbers.append(workers)
+      super().__init__(workers)
+
+  monkeypatch.setattr(judge.futures, "ThreadPoolExecutor", Pool)
+  judge.graded([], exact)
+  judge.preferences("?", [], exact)
+  for workers in (0, 1, 3):
+    judge.graded([], exact, workers=workers)
+    judge.preferences("?", [], exact, workers=workers)
+  assert numbers == [8, 8, 1, 1, 1, 1, 3, 3]
+
+
+@pytest.mark.parametrize("times", [0, 3])
+def test_which_problems_are_temporary(monkeypatch, times):
+  """The pauses are doubled."""
+  pauses, requests = [], []
+  monkeypatch.setattr(judge.time, "sleep", pauses.append)
+
+  def post(self, body):
+    requests.append(status)
+    raise urllib.error.HTTPError("http://x", status, "", {}, None)
+
+  monkeypatch.setattr(judge.Endpoint, "_post", post)
+  complete = judge.Endpoint("http://x", "m", retries=times, pause=1.5)
+  for status in range(400, 600):
+    with pytest.raises(judge.JudgeError, match=f"HTTP status {status}"):
+      complete([])
+  temporary = {408, 409, 425, 429, 500, 502, 503, 504}
+  repeated = {status for status in requests if requests.count(status) > 1}
+  assert repeated == (temporary if times else set())
+  assert len(requests) == 200 + len(temporary) * times
+  assert pauses == [1.5, 3.0, 6.0][:times] * len(temporary)
+
+
+def test_the_remaining_time_of_a_socket(monkeypatch):
+  limits = []
+
+  class Socket(judge._Deadline):
+    settimeout = limits.append
+
+  monkeypatch.setattr(judge.time, "monotonic", lambda: 10.0)
+  one = Socket()
+  one.limit()  # without a deadline
+  assert limits == []
+  one.deadline = 10.5
+  one.limit()
+  assert limits == [0.5]
+  for deadline in (10.0, 9.0):
+    one.deadline = deadline
+    with pytest.raises(TimeoutError):
+      one.limit()
+
+
+def test_what_is_sent_and_what_is_kept_of_a_reply():
+  requests = []
+
+  def complete(messages):
+    requests.append(messages)
+    return "Score: 11"
+
+  outcome = graded("réponse: Paris", complete)
+  reason = "judge: the reply has no single score from 0.0 to 10.0"
+  identity = answer_id("réponse: Paris")
+  assert outcome == Outcome(0.0, -1, "réponse: Paris", identity, reason=reason)
+  system, user = requests[0]
+  assert system["content"] == judge.GRADING.format(low=0.0, high=10.0)
+  # The text is not escaped.
+  assert '"answer": "réponse: Paris"' in user["content"]
+  assert graded("Paris", saying("Score: 5")) == Outcome(
+    0.5, 1, "Paris", answer_id("Paris")
+  )
+  assert graded("Paris", saying("Score: 4.9")).verdict == 0
+
+
+def test_pairs_that_need_no_request_and_those_that_do():
+  requests = []
+
+  def complete(messages):
+    inputs = fields(messages)
+    requests.append((inputs["question"], inputs["A"], inputs["B"]))
+    return '{"better": "A"}'
+
+  table = judge.preferences(
+    "?", ["a", "Solution", "a", ":", "b"], complete, swap=False
+  )
+  assert sorted(requests) == [("?", "a", "b"), ("?", "a", "b")]
+  h = 0.5
+  expected = [
+    [h, 1, h, 1, 1],
+    [0, h, 0, h, 0],
+    [h, 1, h, 1, 1],
+    [0, h, 0, h, 0],
+    [0, 1, 0, 1, h],
+  ]
+  np.testing.assert_array_equal(table, expected)
+  assert table.dtype == np.float32
+  # A preference that does not change with the order stays; no reply is NaN.
+  requests.clear()
+  judge.preferences("?", ["a", "b"], complete)
+  assert requests == [("?", "a", "b"), ("?", "b", "a")]
+  replies = iter(["Better: A", "Better: B", "Better: A", "no", "Better: tie"])
+  values = [
+    judge.preferences("?", ["a", "b"], lambda _: next(replies))[0, 1]
+    for _ in range(2)
+  ]
+  np.testing.assert_array_equal(values, [1, np.nan])
+
+
+def test_false_positive_rates_of_one_question_or_none():
+  rates = judge.false_positive_rates(
+    lambda item: item == Item("q", ".", "r"), [("q", "r")], [".", ":"]
+  )
+  assert rates == {".": 1.0, ":": 0.0}
+  assert judge.false_positive_rates(None, [], ["."]) == {".": 0.0}
+  assert list(judge.false_positive_rates(None, []))[:4] == [" ", ".", ",", ":"]
+
+
 class Server(http.server.BaseHTTPRequestHandler):
   """Answers from a list of (status, body, seconds); the last one for ever."""
 
@@ -316,6 +461,7 @@ def test_a_server_is_asked_in_its_own_form(serve, monkeypatch):
   assert headers["Content-Type"] == "application/json"
   sent = json.loads(body)
   assert (sent["model"], sent["temperature"]) == ("m", 0.5)
+  assert sent["max_tokens"] == 1024
   assert sent["messages"][0]["role"] == "system"
   assert "secret" not in repr(complete)
   assert pickle.loads(pickle.dumps(complete)) == complete
@@ -359,6 +505,13 @@ def test_a_reply_in_another_form_is_unscored(serve, body):
   assert outcome.verdict == -1
   assert outcome.reason.startswith("judge: ")
   assert len(requests) == 1
+
+
+def test_the_longest_reply_that_is_read(serve):
+  text = chat("Score: 8")
+  for size, verdict in ((2**20, 1), (2**20 + 1, -1)):
+    url, _ = serve((200, text.ljust(size), 0))
+    assert graded("Paris", endpoint(url)).verdict == verdict
 
 
 def test_a_server_that_hangs_or_is_not_there_is_unscored(serve):

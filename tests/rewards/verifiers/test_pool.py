@@ -1,10 +1,18 @@
 """Facts about workers that hang, die, eat memory, and about what is left."""
 
+import collections
+import contextlib
 import gc
+import inspect
+import io
+import itertools
 import logging
 import os
 import pathlib
+import pickle
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +21,8 @@ import types
 import pytest
 from helpers.acting_verifier import Broken, Unsendable, act, of, pids
 
-from rewards.verifiers import Item, numbers
+from rewards.verifiers import Item, Outcome, numbers, unscored
+from rewards.verifiers import pool as pools
 from rewards.verifiers.pool import Pool
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -32,6 +41,349 @@ def gone(pids, seconds=5.0):
   while any(map(alive, pids)) and time.monotonic() < end:
     time.sleep(0.02)
   return not any(map(alive, pids))
+
+
+def test_the_documented_defaults():
+  parameters = inspect.signature(Pool).parameters.values()
+  defaults = {each.name: each.default for each in parameters}
+  del defaults["verify"]
+  assert defaults == {
+    "workers": 2,
+    "timeout": 10.0,
+    "memory": 2**31,
+    "batch": 32,
+    "start_timeout": 120.0,
+    "wrong_if_slow": False,
+  }
+  assert Pool(act).statistics == dict.fromkeys(
+    ("items", "timeouts", "restarts", "unscored"), 0
+  )
+
+
+class Worker:
+  """A worker without a process, in a time of its own.
+
+  It says what `replies` yields for each start and each item: an exception is
+  its end, and None is silence.
+  """
+
+  made = ()
+  replies = iter(())
+  clock = 0.0
+  processor_seconds = 0.0
+  status = -9
+
+  def __init__(self, verify, limits, start_timeout):
+    self.limits, self.sent, self.times = limits, [], []
+    self.connection = self
+    self.ready, self.pending = False, collections.deque()
+    self.messages = collections.deque()
+    Worker.made.append(self)
+    self.begin(start_timeout)
+    self.say(next(Worker.replies, "ready"))
+
+  def say(self, message):
+    if message is not None:
+      self.messages.append(message)
+
+  def give(self, indices, parcel, timeout):
+    self.sent.append(list(indices))
+    self.pending.extend(indices)
+    self.begin(timeout)
+    for item in pickle.loads(parcel):
+      right = Outcome(1.0, 1, item.completion, 0)
+      self.say(next(Worker.replies, right))
+
+  def begin(self, timeout):
+    self.times.append(timeout)
+    self.deadline = Worker.clock + timeout
+
+  def computed(self):
+    return Worker.processor_seconds
+
+  def poll(self):
+    return bool(self.messages)
+
+  def recv(self):
+    message = self.messages.popleft()
+    if isinstance(message, Exception):
+      self.messages.appendleft(message)
+      raise message
+    return message
+
+  def kill(self):
+    return Worker.status
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+  """Makes pools of such workers; waiting moves their clock at once."""
+  waits = []
+
+  def wait(connections, seconds):
+    waits.append(seconds)
+    assert len(waits) < 1000, "it waits for nothing"
+    news = [each for each in connections if each.poll()]
+    if not news:
+      Worker.clock += seconds
+    return news
+
+  monkeypatch.setattr(pools, "_Worker", Worker)
+  monkeypatch.setattr(pools.connection, "wait", wait)
+  clock = types.SimpleNamespace(monotonic=lambda: Worker.clock)
+  monkeypatch.setattr(pools, "time", clock)
+
+  def make(*replies, status=-9, processor_seconds=0.0, **settings):
+    monkeypatch.setattr(Worker, "made", [])
+    monkeypatch.setattr(Worker, "replies", iter(replies))
+    monkeypatch.setattr(Worker, "status", status)
+    monkeypatch.setattr(Worker, "processor_seconds", processor_seconds)
+    monkeypatch.setattr(Worker, "clock", 100.0)
+    return Pool(act, **settings)
+
+  return make
+
+
+@pytest.mark.parametrize(
+  ("items", "workers", "batch", "sizes"),
+  [
+    # At least four batches per worker: 17 / 8 is rounded up.
+    (17, 2, 32, [3, 3, 3, 3, 3, 2]),
+    (17, 2, 2, [2] * 8 + [1]),
+    (3, 2, 32, [1, 1, 1]),
+    (24, 3, 32, [2] * 12),
+    (0, 2, 32, []),
+  ],
+)
+def test_items_are_sent_in_equal_batches(
+  simulated, items, workers, batch, sizes
+):
+  pool = simulated(workers=workers, batch=batch)
+  names = [f"item {i}" for i in range(items)]
+  assert [o.answer for o in pool(of(*names))] == names
+  assert len(Worker.made) == workers
+  batches = [each for worker in Worker.made for each in worker.sent]
+  assert sorted(map(len, batches), reverse=True) == sizes
+  assert sorted(itertools.chain(*batches)) == list(range(items))
+  assert all(each == list(range(each[0], each[-1] + 1)) for each in batches)
+
+
+def test_the_limits_and_times_of_a_worker(simulated):
+  pool = simulated(workers=1, timeout=4.0, memory=7, start_timeout=30.0)
+  pool(of("a", "b"))
+  (worker,) = Worker.made
+  assert worker.limits == (7, 5.0)
+  # Its start, its readiness, and each item as it is given and answered.
+  assert worker.times == [30.0, *[4.0] * 5]
+
+
+LATE = {"parts": {"timeout": 1.0}}
+NO_VERDICT = Outcome(0.0, -1, "", -1, reason="no verdict within 4 s", **LATE)
+WRONG = Outcome(0.0, 0, "", -1, **LATE)
+
+
+@pytest.mark.parametrize(
+  ("seconds", "wrong_if_slow", "outcome"),
+  [
+    (2.0, True, WRONG),  # half of the time limit
+    (1.9, True, NO_VERDICT),
+    (4.0, False, NO_VERDICT),
+  ],
+)
+def test_an_item_without_an_answer_in_time(
+  simulated, seconds, wrong_if_slow, outcome
+):
+  pool = simulated(
+    *("ready", None),
+    processor_seconds=seconds,
+    workers=1,
+    timeout=4.0,
+    wrong_if_slow=wrong_if_slow,
+  )
+  assert pool(of("a", "b"))[0] == outcome
+  assert Worker.clock == 104.0
+  statistics = {"items": 2, "timeouts": 1, "restarts": 1}
+  statistics["unscored"] = int(outcome is NO_VERDICT)
+  assert pool.statistics == statistics
+
+
+@pytest.mark.parametrize(
+  ("status", "wrong_if_slow", "outcome"),
+  [
+    # The limit of processor time ended it.
+    (-signal.SIGXCPU, True, WRONG),
+    (-signal.SIGXCPU, False, NO_VERDICT),
+    # The second try succeeds.
+    (-signal.SIGKILL, True, Outcome(1.0, 1, "a", 0)),
+  ],
+)
+def test_an_item_whose_worker_dies(simulated, status, wrong_if_slow, outcome):
+  pool = simulated(
+    *("ready", EOFError()),
+    status=status,
+    workers=1,
+    timeout=4.0,
+    wrong_if_slow=wrong_if_slow,
+  )
+  assert pool(of("a")) == [outcome]
+  is_late = status == -signal.SIGXCPU
+  assert pool.statistics["timeouts"] == is_late
+  assert pool.statistics["restarts"] == 1
+
+
+def test_an_item_whose_workers_die_twice(simulated, caplog):
+  dead, right = EOFError(), Outcome(1.0, 1, "x", 0)
+  pool = simulated("ready", right, dead, "ready", dead, workers=1, batch=2)
+  with caplog.at_level(logging.WARNING):
+    outcomes = pool(of(*"abcdefgh"))
+  assert outcomes[1] == unscored("two workers died of it (-9)")
+  assert [o.verdict for o in outcomes] == [1, -1, *[1] * 6]
+  assert pool.statistics["restarts"] == 2
+  (line,) = caplog.messages
+  name = "helpers.acting_verifier.act"
+  end = "1 of 8 items unscored; item 1: two workers died of it (-9)"
+  assert line == f"{name}: {end}"
+
+
+def test_the_first_unscored_item_is_logged(simulated, caplog):
+  right, wrong = (Outcome(float(v), v, "", 0) for v in (1, 0))
+  replies = ("ready", right, unscored(""), wrong, unscored("no"))
+  pool = simulated(*replies, workers=1)
+  with caplog.at_level(logging.WARNING):
+    pool(of(*"abcd"))
+  (line,) = caplog.messages
+  assert line.endswith("2 of 4 items unscored; item 1: no reason given")
+
+
+def test_a_late_worker_does_not_wait_for_a_worker_that_starts(simulated):
+  # One worker is silent. The other dies, and the next one never starts.
+  replies = ("ready", "ready", None, EOFError(), None)
+  pool = simulated(*replies, workers=2, timeout=4.0, start_timeout=60.0)
+  verdicts = [o.verdict for o in pool(of("a", "b", "c"))]
+  assert verdicts == [-1, 1, 1]
+  assert Worker.clock == 104.0
+
+
+def test_a_pool_is_entered_when_all_of_its_workers_have_started(simulated):
+  pool = simulated("ready", None, workers=2, start_timeout=0.5)
+  with pool:
+    assert [worker.ready for worker in pool._workers] == [True, True]
+  assert (len(Worker.made), Worker.clock) == (3, 100.5)
+
+
+def test_workers_that_do_not_start_end_the_call(simulated):
+  pool = simulated(*[EOFError()] * 9, workers=1, status=3)
+  with pytest.raises(RuntimeError, match=r"do not start.* 4 is dead \(3\)"):
+    pool(of("a"))
+  assert len(Worker.made) == 4
+  pool = simulated(*[None] * 9, workers=1, start_timeout=60.0)
+  with pytest.raises(RuntimeError, match=r"do not start.* 4 is too late"):
+    pool(of("a"))
+  assert Worker.clock == 100.0 + 4 * 60.0
+  # Three failures in a row, twice.
+  dead = EOFError()
+  pool = simulated(*[dead] * 3, "ready", *[dead] * 4, workers=1)
+  assert pool(of("a"))[0].verdict == 1
+  assert pool.statistics["restarts"] == 7
+
+
+def test_processor_seconds_are_those_since_the_item_began(monkeypatch):
+  """Fields 14 and 15 of the file are ticks in user and in kernel mode."""
+  ticks = iter([(1000, 50), (1300, 90)])
+
+  def show(path, mode):
+    assert (path, mode) == ("/proc/77/stat", "rb")
+    user, system = next(ticks)
+    fields = [*range(4, 14), user, system, *range(16, 30)]
+    return io.BytesIO(f"77 (a) b) S {' '.join(map(str, fields))}".encode())
+
+  monkeypatch.setattr(pools, "open", show, raising=False)
+  worker = pools._Worker.__new__(pools._Worker)
+  worker._process = types.SimpleNamespace(pid=77)
+  before = time.monotonic()
+  worker.begin(500.0)
+  assert before + 500.0 <= worker.deadline <= time.monotonic() + 500.0
+  assert worker.computed() == pytest.approx(340 / os.sysconf("SC_CLK_TCK"))
+
+
+class Machine:
+  """Stands for the modules `fcntl` and `resource` in a worker."""
+
+  F_SETOWN, F_GETFL, F_SETFL = "owner", "get", "set"
+  RLIM_INFINITY = resource.RLIM_INFINITY
+  RLIMIT_CORE, RLIMIT_AS, RLIMIT_CPU, RUSAGE_SELF = "core", "as", "cpu", "self"
+
+  def __init__(self, hard):
+    self.hard, self.limits, self.calls = hard, {}, []
+
+  def fcntl(self, descriptor, command, argument=None):
+    self.calls.append((descriptor, command, argument))
+    return 4
+
+  def getrusage(self, who):
+    assert who == "self"
+    return types.SimpleNamespace(ru_utime=2.25, ru_stime=1.5)
+
+  def getrlimit(self, kind):
+    return (-2, self.hard.get(kind, self.RLIM_INFINITY))
+
+  def setrlimit(self, kind, limits):
+    self.limits[kind] = limits
+
+
+def work(monkeypatch, hard, is_ended=False):
+  """Runs the main function of a worker here; returns its replies."""
+  machine = Machine(hard)
+  monkeypatch.setitem(sys.modules, "fcntl", machine)
+  monkeypatch.setitem(sys.modules, "resource", machine)
+  reader, writer = os.pipe()
+  if is_ended:
+    os.close(writer)
+  ours, theirs = socket.socketpair()
+  parent = pools.connection.Connection(ours.detach())
+  parent.send((pickle.dumps(act), 1000, 11.0))
+  parent.send(of("a", "raise", "b"))
+  with socket.socket(fileno=os.dup(parent.fileno())) as ours:
+    ours.shutdown(socket.SHUT_WR)  # the end of the items
+  channel, start, replies = theirs.detach(), time.monotonic(), []
+  pools._work(channel, reader)
+  assert time.monotonic() - start < 0.9
+  if is_ended:
+    os.close(channel)  # which the worker has not opened
+  else:
+    os.close(writer)
+  os.close(reader)
+  with parent, contextlib.suppress(EOFError, ConnectionResetError):
+    while True:
+      replies.append(parent.recv())
+  return replies, machine, reader
+
+
+@pytest.mark.parametrize(
+  ("hard", "limits"),
+  [
+    # int(2.25 + 1.5 + 11) + 1 seconds of the processor.
+    ({}, {"as": (1000, 1000), "cpu": (15, resource.RLIM_INFINITY)}),
+    ({"as": 2000, "cpu": 20}, {"as": (1000, 1000), "cpu": (15, 20)}),
+    ({"as": 900, "cpu": 14}, {"as": (900, 900), "cpu": (14, 14)}),
+  ],
+)
+def test_what_a_worker_does(monkeypatch, hard, limits):
+  replies, machine, lifeline = work(monkeypatch, hard)
+  assert replies[0] == "ready"
+  assert [each.verdict for each in replies[1:]] == [1, -1, 1]
+  assert replies[2] == unscored("ValueError: no")
+  assert machine.limits == {**limits, "core": (0, 0)}
+  assert machine.calls == [
+    (lifeline, "owner", -os.getpid()),
+    (lifeline, "get", None),
+    (lifeline, "set", 4 | os.O_ASYNC),
+  ]
+
+
+def test_a_worker_whose_pool_has_ended_does_nothing(monkeypatch):
+  replies, machine, _ = work(monkeypatch, {}, is_ended=True)
+  assert (replies, machine.limits) == ([], {})
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +466,29 @@ def test_other_failures_are_unscored_and_cost_no_worker(pool, what, reason):
   assert reason in outcomes[1].reason
   assert pids(pool) == old
   assert (pool.statistics - before)["unscored"] == 1
+
+
+@pytest.mark.parametrize(
+  ("what", "is_kept"),
+  [
+    ("score 0", True),
+    ("score -0.001", False),
+    ("score 1", True),
+    ("verdict 0", True),
+    ("verdict -2", False),
+    ("verdict 2", False),
+    ("identity -1", True),
+    ("identity -2", False),
+    ("identity 2147483647", True),
+    ("identity 2147483648", False),
+  ],
+)
+def test_an_outcome_has_to_fit_into_arrays(pool, what, is_kept):
+  (outcome,) = pool(of(what))
+  kind, number = what.split()
+  fields = {"score": "score", "verdict": "verdict", "identity": "answer_id"}
+  assert (getattr(outcome, fields[kind]) == float(number)) == is_kept
+  assert bool(outcome.reason) != is_kept
 
 
 def test_many_hostile_items_at_once(pool):

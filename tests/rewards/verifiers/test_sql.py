@@ -1,10 +1,13 @@
 """SQL: what equals what, what a query may do, and that parts cannot beat it."""
 
+import dataclasses
 import functools
+import math
 import os
 import random
 import sqlite3
 import time
+import types
 
 import pytest
 
@@ -156,6 +159,11 @@ def test_where_the_query_stands():
     ("<think>a</think><answer>SELECT 1</answer>", "SELECT 1", True),
     ("<answer>\n```sql\nSELECT 1\n```\n</answer>", "SELECT 1", True),
     ("<answer>SELECT 2</answer><answer>SELECT 1</answer>", "SELECT 1", False),
+    (
+      "<answer>```\nSELECT 2\n```\n```\nSELECT 1\n```</answer>",
+      "SELECT 1",
+      True,
+    ),
     ("", "", False),
   ):
     assert sql.extract(completion) == (query, formed)
@@ -301,6 +309,251 @@ def test_time_limits_are_positive_and_finite():
     for seconds in (0.0, -1.0, float("nan"), float("inf")):
       with pytest.raises(ValueError, match=f"{name} is {seconds}.*finite"):
         sql.Limits(**{name: seconds})
+
+
+def test_the_documented_limits():
+  assert dataclasses.asdict(sql.Limits()) == {
+    "steps": 50_000_000,
+    "processor": 3.0,
+    "clock": 60.0,
+    "rows": 10_000,
+    "size": 10_000_000,
+    "value": 100_000,
+    "query": 10_000,
+  }
+  assert sql.Limits(processor=0.5, clock=0.5) != sql.Limits()
+  refused = sql.run("SELECT 1\0", {"schema": ""})
+  problem = "query too long, or with a null"
+  assert refused == sql.Result(None, frozenset(), 0, problem, hung=False)
+  for value, name in ((sql.Limits(), "rows"), (refused, "error")):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+      setattr(value, name, 1)
+
+
+@pytest.mark.parametrize(
+  ("query", "limits", "runs"),
+  [
+    ("SELECT 1", {"query": 8}, True),
+    ("SELECT 11", {"query": 8}, False),
+    ("SELECT 1 UNION SELECT 2", {"rows": 2}, True),
+    ("SELECT 1 UNION SELECT 2 UNION SELECT 3", {"rows": 2}, False),
+    # 3 characters, 2 bytes, and 8 for each number, in two rows.
+    ("SELECT 'abc', 1 UNION ALL SELECT x'0102', 2.5", {"size": 21}, True),
+    ("SELECT 'abc', 1 UNION ALL SELECT x'0102', 2.5", {"size": 20}, False),
+    ("SELECT printf('%50d', 1)", {"value": 50}, True),
+    ("SELECT 'a' LIKE '" + "a" * 200 + "'", {}, True),
+    ("SELECT 'a' LIKE '" + "a" * 201 + "'", {}, False),
+    (" UNION ALL ".join(["SELECT 1"] * 50), {}, True),
+    (" UNION ALL ".join(["SELECT 1"] * 51), {}, False),
+    ("SELECT " + ", ".join("1" * 500), {}, True),
+    ("SELECT " + ", ".join("1" * 501), {}, False),
+    ("SELECT 1 AS", {}, False),
+  ],
+)
+def test_a_limit_that_is_just_reached(query, limits, runs):
+  result = sql.run(query, {"schema": ""}, sql.Limits(**limits))
+  assert (result.rows is not None) == runs
+  assert bool(result.error) != runs
+
+
+@pytest.mark.parametrize(
+  ("values", "width"),
+  [
+    ((), 0),
+    (("%d",), 0),
+    (("%51d", 1), 51),
+    (("%1d%51d", 1, 1), 51),
+    (("%51d%1d", 1, 1), 51),
+    (("%.51f", 1), 51),
+    (("%d%*d", 1, 51, 1), 51),
+    (("%d%*d", 1, -51, "x"), 51),
+    (("%*d", 1, b"x", None, math.inf, "51"), 51),
+    (("%d", 51), 0),  # no value is a width
+    (("%" + "9" * 25 + "d", 1), 10**20 - 1),
+  ],
+)
+def test_the_widest_width_of_a_format(values, width):
+  """SQLite would write so many characters before it refuses them."""
+  sql._check_widths(values, width)
+  if width:
+    with pytest.raises(ValueError, match=f"a width above {width - 1}"):
+      sql._check_widths(values, width - 1)
+
+
+class Connection(sqlite3.Connection):
+  """A connection that keeps its limits and its handler when it is closed."""
+
+  closed = ()
+  KINDS = types.SimpleNamespace(
+    length=sqlite3.SQLITE_LIMIT_LENGTH,
+    columns=sqlite3.SQLITE_LIMIT_COLUMN,
+    pattern=sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH,
+    depth=sqlite3.SQLITE_LIMIT_EXPR_DEPTH,
+    selects=sqlite3.SQLITE_LIMIT_COMPOUND_SELECT,
+    attached=sqlite3.SQLITE_LIMIT_ATTACHED,
+    threads=sqlite3.SQLITE_LIMIT_WORKER_THREADS,
+  )
+
+  def set_progress_handler(self, handler, steps):
+    self.handler = handler, steps
+    super().set_progress_handler(handler, steps)
+
+  def close(self):
+    kinds = vars(self.KINDS).items()
+    self.limits = {name: self.getlimit(kind) for name, kind in kinds}
+    Connection.closed.append(self)
+    super().close()
+
+
+@pytest.fixture
+def closed(monkeypatch):
+  """The connections that were closed."""
+  connections = []
+  monkeypatch.setattr(Connection, "closed", connections)
+  connect = functools.partial(sqlite3.connect, factory=Connection)
+  monkeypatch.setattr(sql.sqlite3, "connect", connect)
+  return connections
+
+
+def test_the_limits_of_a_connection(closed):
+  sql.run("SELECT 1", {"schema": ""}, sql.Limits(value=70))
+  connection, formatter = closed
+  assert connection.limits == {
+    "length": 70,
+    "columns": 500,
+    "pattern": 200,
+    "depth": 200,
+    "selects": 50,
+    "attached": 0,
+    "threads": 0,
+  }
+  assert formatter.limits["length"] == 70
+
+
+def test_steps_are_counted_by_the_hundred(closed):
+  limits = sql.Limits(steps=1000, processor=1e6, clock=1e6)
+  sql.run("SELECT 1", {"schema": ""}, limits)
+  handler, steps = closed[0].handler
+  assert steps == 100
+  assert [handler() for _ in range(11)] == [False] * 10 + [True]
+
+
+@pytest.fixture
+def clocks(monkeypatch):
+  """The time of the clock and of the processor, which stand still."""
+  values = types.SimpleNamespace(clock=500.0, processor=50.0)
+  times = types.SimpleNamespace(
+    monotonic=lambda: values.clock, thread_time=lambda: values.processor
+  )
+  monkeypatch.setattr(sql, "time", times)
+  return values
+
+
+TIMES = sql.Limits(processor=4.0, clock=16.0)
+
+
+def test_time_is_up_after_the_limit(closed, clocks):
+  sql.run("SELECT 1", {"schema": ""}, TIMES)
+  handler, _ = closed[0].handler
+  for clock, processor, is_over in (
+    (516.0, 54.0, False),
+    (516.1, 54.0, True),
+    (516.0, 54.1, True),
+  ):
+    clocks.clock, clocks.processor = clock, processor
+    assert handler() == is_over
+
+
+@pytest.mark.parametrize(
+  ("clock", "processor", "error", "hung"),
+  [
+    (516.0, 54.0, "", False),
+    (516.0, 54.1, "too slow", False),
+    # An error after the limit of the clock may be due to the machine.
+    (516.0, 54.0, "no such function: fail", False),
+    (516.1, 54.0, "no such function: fail", True),
+    (516.1, 54.1, "no such function: fail", False),
+  ],
+)
+def test_what_ended_a_query(clocks, monkeypatch, clock, processor, error, hung):
+  query = "SELECT fail()" if "function" in error else "SELECT 1"
+
+  class Late(sqlite3.Connection):
+    """A connection whose query takes until the given time."""
+
+    def execute(self, text, *arguments):
+      if text == query:
+        self.set_progress_handler(None, 0)
+        clocks.clock, clocks.processor = clock, processor
+      return super().execute(text, *arguments)
+
+  connect = functools.partial(sqlite3.connect, factory=Late)
+  monkeypatch.setattr(sql.sqlite3, "connect", connect)
+  result = sql.run(query, {"schema": ""}, TIMES)
+  assert (result.error, result.hung) == (error, hung)
+
+
+def copying(count, more=""):
+  """A query with `100 * count + 1` copies of common table expressions.
+
+  Names next to a point and the name's own recursion do not count.
+  """
+  a = "a(x) AS (SELECT 1 UNION ALL SELECT a.x FROM a WHERE 0)"
+  b = f"b AS MATERIALIZED (SELECT {'+'.join(['(SELECT x FROM a)'] * 99)})"
+  outside = "+".join(["(SELECT 1 FROM b)"] * count)
+  return f"WITH RECURSIVE {a}, {b} SELECT {outside} + c.b, b.c FROM a{more}"
+
+
+def test_copies_are_counted_by_hand(monkeypatch):
+  """Each of 7 references to `b` is a copy of it and of its 99 `a`."""
+  for limit, is_refused in ((702, False), (701, False), (700, True)):
+    monkeypatch.setattr(sql, "_MAX_COPIES", limit)
+    result = sql.run(copying(7), {"schema": ""})
+    assert ("refer to one another" in result.error) == is_refused
+  # A query may have 10 000 copies.
+  monkeypatch.undo()
+  for levels, is_refused in ((12, False), (13, True)):
+    result = sql.run(nested(levels), {"schema": ""})
+    assert ("refer to one another" in result.error) == is_refused
+
+
+def test_views_with_a_list_of_columns_are_copied_too():
+  views = "CREATE VIEW v0 (x) AS SELECT 1;"
+  for i in range(13):
+    views += f"CREATE VIEW v{i + 1} (x) AS SELECT a.x FROM v{i} a, v{i} b;"
+  assert (
+    "refer to one another"
+    in sql.run("SELECT * FROM v13", {"schema": views}).error
+  )
+  assert sql.run("SELECT * FROM v3", {"schema": views}).rows == [(1,)]
+
+
+def test_order_after_and_inside_of_parentheses():
+  rows = "SELECT name FROM city WHERE ((people > 0) AND (1))"
+  assert verdict(f"{rows} ORDER BY name DESC", f"{rows} ORDER BY name") == 0
+  ordered = "SELECT name FROM (SELECT name, (1) FROM city ORDER BY name)"
+  assert verdict("SELECT name FROM city ORDER BY name DESC", ordered) == 1
+
+
+def test_weights_at_their_bounds():
+  wrong = item("SELECT name FROM city")
+  named = parts("SELECT name FROM city")
+  weights = {"execution": 1.0, "syntax": 0.0, "schema": 0.5, "ngram": 0.25}
+  (outcome,) = sql.verify([wrong], weights=weights)
+  sum_ = 0.5 * named["schema"] + 0.25 * named["ngram"]
+  assert outcome.score == pytest.approx(sum_ / 1.75)
+  for refused in ({}, {"syntax": 0.5}, {"execution": 1.0, "syntax": 1.0}):
+    with pytest.raises(ValueError, match="it must be more than"):
+      sql.verify([], weights=refused)
+
+
+@pytest.mark.parametrize(
+  ("value", "score"), [(9, 1.0), (1, 1.0), (0.25, 0.25), (0, 0.0), (-3, 0.0)]
+)
+def test_the_score_of_a_judge_is_clipped(value, score):
+  wrong = item("SELECT name FROM city")
+  assert sql.parts(wrong, judge=lambda _: value)["judge"] == score
+  assert sql.parts(item(REFERENCE), judge=lambda _: value)["judge"] == 1.0
 
 
 def test_formats_and_common_table_expressions_are_those_of_sqlite():
@@ -474,6 +727,8 @@ def test_equal_queries_vote_together():
     ("SELECT 0.1 + 0.2", "SELECT 0.3", True),
     ("SELECT 0.3001", "SELECT 0.3", False),
     ("SELECT 1e300", "SELECT 1e300", True),
+    # Above 2^53 a float is no integer, and ten digits count.
+    ("SELECT 1e16", "SELECT 10000000000000002.0", True),
     ("SELECT 9e999", "SELECT 9e999", True),
     ("SELECT 9e999", "SELECT -9e999", False),
   ],

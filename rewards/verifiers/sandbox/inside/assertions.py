@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -376,12 +377,10 @@ class Test:
     return value
 
   def _classes(self, number: int, classes: Any) -> Any:
-    try:
-      is_broad = issubclass(AssertionError, classes)
-    except TypeError:  # not classes; the `except` clause will raise, too
-      is_broad = True
-    if is_broad:
-      self._log.broad.add(number)
+    # If they are not classes, the `except` clause will raise a TypeError, too.
+    with contextlib.suppress(TypeError):
+      if issubclass(AssertionError, classes):
+        self._log.broad.add(number)
     return classes
 
   def _entered(self, number: int, is_bare: bool) -> None:
@@ -502,7 +501,7 @@ class Test:
           names[inner.id] = True
         elif isinstance(inner, ast.Attribute):
           names[inner.attr] = True
-        elif isinstance(inner, _FUNCTIONS) and inner is not node:
+        elif isinstance(inner, _FUNCTIONS):
           is_implicit = inner in self._methods and inner.name.startswith(
             ("__", "test")
           )

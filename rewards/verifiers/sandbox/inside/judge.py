@@ -242,12 +242,10 @@ def _run_calls(
     raise Unscored("the tests take too long to load") from error
   signal.setitimer(signal.ITIMER_REAL, 0)
 
-  peer = Peer(
-    lambda files: start(["-c", job["driver"]], files), job["output_bytes"]
-  )
+  driver = job["driver"] + "main()\n"
+  peer = Peer(lambda files: start(["-c", driver], files), job["output_bytes"])
   send({"tests": max(count, 1)})
   is_over = _start_alarm(job["seconds"])
-  all_passed = False
   try:
     for source in (job.get("prelude", ""), job["program"]):
       peer.ask("load", source=source)
@@ -282,7 +280,10 @@ def _run_calls(
   if not (all_passed or has_ended or is_late) and "test" in job and count > 1:
     test.graded = True
     with contextlib.suppress(Exception, Gone):
-      check(namespace[entry_point])
+      try:
+        check(namespace[entry_point])
+      finally:
+        test.close()
   signal.setitimer(signal.ITIMER_REAL, 0)
   if all_passed and not count:  # a test without assertions counts as one test
     record(0, True)
@@ -390,7 +391,7 @@ def _empty_folder(folder: str) -> None:
 
 def _run_case(
   job: dict, start: Callable, stdin: int
-) -> tuple[bytes, int, bool]:
+) -> tuple[bytes, int | None, bool]:
   """Runs the program once.
 
   Args:
@@ -400,16 +401,16 @@ def _run_case(
 
   Returns:
     The standard output, whose reading stops after `output_bytes`; the exit
-    status, or -1 if the program did not end by itself; and whether the run
+    status, or None if the program did not end by itself; and whether the run
     exceeded a limit of time.
   """
   read_end, write_end = os.pipe()
-  pid, output, status, cpu_seconds = -1, b"", -1, 0.0
+  pid, output, status, cpu_seconds = None, b"", None, 0.0
   is_over = _start_alarm(job["seconds"])
   try:
     pid = start(["program.py"], {0: stdin, 1: write_end})
     os.close(write_end)
-    write_end = -1
+    write_end = None
     while len(output) <= job["output_bytes"]:
       chunk = os.read(read_end, _CHUNK)
       if not chunk:
@@ -418,18 +419,18 @@ def _run_case(
           os.waitstatus_to_exitcode(wait_status),
           _processor_seconds(usage),
         )
-        pid = -1
+        pid = None
         break
       output += chunk
   except Gone:
-    status = -1
+    status = None
   signal.setitimer(signal.ITIMER_REAL, 0)
   for descriptor in (read_end, write_end):
-    if descriptor >= 0:
+    if descriptor is not None:
       os.close(descriptor)
   # As process 1 of a namespace, this process may kill all others of it with -1.
   has_namespace = os.getpid() == 1
-  if has_namespace or pid > 0:
+  if has_namespace or pid is not None:
     with contextlib.suppress(ProcessLookupError):
       os.kill(-1 if has_namespace else pid, signal.SIGKILL)
   with contextlib.suppress(ChildProcessError):
@@ -461,15 +462,16 @@ def _start_alarm(seconds: float) -> Callable[[], bool]:
   Returns:
     A function that returns True after the first alarm.
   """
-  alarms = []
+  is_over = False
 
   def raise_gone(*_: Any) -> None:
-    alarms.append(True)
+    nonlocal is_over
+    is_over = True
     raise Gone
 
   signal.signal(signal.SIGALRM, raise_gone)
   signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
-  return lambda: bool(alarms)
+  return lambda: is_over
 
 
 def _processor_seconds(usage: Any) -> float:

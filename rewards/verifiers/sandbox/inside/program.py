@@ -1,11 +1,12 @@
 """The untrusted process: loads a program and calls its functions on request.
 
-`judge.py` starts an interpreter with the text of this file, sends requests over
-one pipe and reads replies from another; a message is one line of JSON. Values
-of plain types (`encode`) are copied and never pickled. Any other object stays
-in this process, and the judge gets a number for it, by which requests refer to
-the object; number 0 is the program's module. The program can replace everything
-in this process, but it can only change replies that its own functions make.
+`judge.py` starts an interpreter with the text of this file and a call of
+`main`. It sends requests over one pipe and reads replies from another; a
+message is one line of JSON. Values of plain types (`encode`) are copied and
+never pickled. Any other object stays in this process, and the judge gets a
+number for it, by which requests refer to the object; number 0 is the program's
+module. The program can replace everything in this process, but it can only
+change replies that its own functions make.
 
   request {"do": "load", "source": text}
           {"do": "get", "of": number, "name": text}
@@ -142,8 +143,7 @@ def main() -> None:
       *decode(request["args"], resolve), **decode(request["kwargs"], resolve)
     )
 
-  requests = os.fdopen(REQUESTS, "rb", closefd=False)
-  replies = os.fdopen(REPLIES, "wb", closefd=False)
+  requests, replies = os.fdopen(REQUESTS, "rb"), os.fdopen(REPLIES, "wb")
   # Processes that the program starts must not keep the judge's pipes open.
   os.set_inheritable(REQUESTS, False)
   os.set_inheritable(REPLIES, False)
@@ -161,7 +161,3 @@ def main() -> None:
       reply = json.dumps({"raises": names, "text": text})
     replies.write(reply.encode() + b"\n")
     replies.flush()
-
-
-if __name__ == "__main__":
-  main()
