@@ -112,8 +112,8 @@ def attach(
   size = tokens.completions.shape[-1]
   prefix = tokens.completions.reshape(-1, size)[rows][:, None]
   t, prefix_lengths = jnp.arange(size), prefix_lengths[:, None]  # [T], [N, 1]
-  last = continued.completions.shape[-1] - 1
-  after = jnp.clip(t - prefix_lengths, 0, last)[:, None]  # [N, 1, T]
+  # Positions before and after the continuation are replaced below.
+  after = jnp.maximum(t - prefix_lengths, 0)[:, None]  # [N, 1, T]
   added = jnp.take_along_axis(continued.completions, after, -1)
   lengths = prefix_lengths + continued.lengths
   joined = jnp.where(t < prefix_lengths[..., None], prefix, added)

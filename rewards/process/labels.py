@@ -44,7 +44,7 @@ def from_checker(step_scores: Array, step_mask: Array) -> Labels:
   Returns:
     The labels, including those of steps after an error.
   """
-  return _labels((step_scores > 0) & step_mask, step_mask)
+  return _labels(step_scores > 0, step_mask)
 
 
 def monte_carlo(evaluate: Evaluate, step_mask: Array) -> np.ndarray:

@@ -114,9 +114,10 @@ def prefix_values(
       prefix = jnp.where(inside, 1 + jnp.arange(inside.shape[-1]), 0).max(-1)
       active = rollout.sample_mask & (k < last)  # [P, S]
       continued = extend(prefix, active)
-      # [P S, continuations]
-      valid = continued.sample_mask & active.reshape(-1, 1)
-      means = _mean_verdict(continued.correct, valid, value.reshape(-1))
+      # Means over [P S, continuations]; value is that of the step before.
+      means = _mean_verdict(
+        continued.correct, continued.sample_mask, value.reshape(-1)
+      )
       tokens += continued.extras["sampler/drawn"].sum()
       value = jnp.where(active, means.reshape(active.shape), value)
       values.append(with_verdict(k, value))
@@ -147,13 +148,13 @@ def _append_cue(
     The rollout with the changed completions, and the lengths of the prefixes
     with the cue.
   """
-  positions = jnp.arange(rollout.completions.shape[-1])  # [T]
-  start = jnp.minimum(prefix_lengths, positions.size - len(cue))[..., None]
-  index = jnp.clip(positions - start, 0, len(cue) - 1)  # [P, S, T]
-  in_cue = (positions >= start) & (positions < start + len(cue))
-  completions = jnp.where(in_cue, jnp.asarray(cue)[index], rollout.completions)
+  size = rollout.completions.shape[-1]  # T
+  start = jnp.minimum(prefix_lengths, size - len(cue))  # [P, S]
+  nth = jnp.arange(size) - start[..., None]  # 0 for the first token of the cue
+  in_cue = (nth >= 0) & (nth < len(cue))
+  completions = jnp.where(in_cue, jnp.asarray(cue)[nth], rollout.completions)
   tokens = rollout.tokens.replace(completions=completions)
-  return rollout.replace(tokens=tokens), start[..., 0] + len(cue)
+  return rollout.replace(tokens=tokens), start + len(cue)
 
 
 def _mean_verdict(

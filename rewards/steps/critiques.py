@@ -75,7 +75,7 @@ def outcome_minus_errors(
     `[..., T]` float32, 0 outside of steps.
   """
   inside = step_ids >= 0
-  indices = jnp.clip(step_ids, 0, errors.shape[-1] - 1)
+  indices = jnp.maximum(step_ids, 0)
   token_errors = jnp.take_along_axis(errors, indices, -1)  # [..., T]
   token_errors = base.zero_outside(token_errors, inside)
   outcome = outcome_weight * base.is_right(correct).astype(jnp.float32)

@@ -73,5 +73,5 @@ def information_gain(_, rollout: types.Rollout) -> Array:
   after = after.reshape(p, s, -1)  # [P, S, M]
   before = jnp.concatenate([first, after], -1)  # [P, S, M + 1]
   # Entry k of the result is the probability before step k.
-  indices = jnp.minimum(jnp.arange(k), before.shape[-1] - 1)
+  indices = jnp.minimum(jnp.arange(k), after.shape[-1])
   return information_gains(before[..., indices], mask, rollout.scores)

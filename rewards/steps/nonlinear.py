@@ -65,7 +65,7 @@ def nonlinear_shape(quality: Array, steps: Array) -> Array:
     0.1,
     jnp.where(quality < 0.2, -0.1, 0.1 * (quality - 0.21159) / 0.88433),
   )
-  switch = jnp.where(beyond > 0, jax.nn.sigmoid(10.0 * beyond), 0.0)
+  switch = jax.nn.sigmoid(10.0 * beyond)  # without effect where beyond is 0
   return growth * (1.0 - switch + switch * jnp.exp(rate * beyond))
 
 

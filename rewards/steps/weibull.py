@@ -39,7 +39,7 @@ def weibull_shape(
     `[...]` float32; 0 without steps.
   """
   steps = jnp.asarray(steps, jnp.float32)
-  x = jnp.where(steps > 0, steps, 1.0) / scale
+  x = steps / scale
   power = x ** (shape - 1.0)  # x^k is x * power, which saves a second power
   density = shape / scale * power * jnp.exp(-x * power)
   return jnp.where(steps > 0, height * density, 0.0)

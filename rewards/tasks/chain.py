@@ -122,15 +122,14 @@ def read(
   size = completions.shape[-1]  # T
   batch = completions.shape[:-1]
   truth = jnp.broadcast_to(result(start, operators, operands), batch)
-  # One more operation, -1, that no token can match: none follows the last.
+  # One more operator, -1, that no token can match: none follows the last.
   pad = [(0, 0)] * (operators.ndim - 1) + [(0, 1)]
   next_operators = jnp.pad(operators, pad, constant_values=-1)
-  next_operands = jnp.pad(operands, pad, constant_values=-1)
+  next_operands = jnp.pad(operands, pad)
 
   positions = jnp.arange(size)
   real = positions < lengths[..., None]
-  tokens = jnp.where(real, completions, PAD)
-  separator = (tokens == END) | (tokens == EOS)
+  separator = (completions == END) | (completions == EOS)
   ends = real & (separator | (positions == lengths[..., None] - 1))
   # The step of a token is the number of ends before it.
   ids = jnp.where(real, jnp.cumsum(ends, -1) - ends, -1)
@@ -145,17 +144,17 @@ def read(
   def earlier(distance: int) -> Array:
     """Returns, at position t, the token at position t - `distance`."""
     # Wraps around only where `nth` is too small for a match.
-    return jnp.roll(tokens, distance, -1)
+    return jnp.roll(completions, distance, -1)
 
   operator, operand = earlier(3) - PLUS, earlier(2) - DIGIT
   digit = earlier(1) - DIGIT
   is_digit = (digit >= 0) & (digit < 10)
   arithmetic = (
-    (ends & (tokens == END) & (nth == 4) & is_digit)
+    (ends & (completions == END) & (nth == 4) & is_digit)
     & ((operator >= 0) & (operator <= TIMES - PLUS))
     & ((operand >= 0) & (operand < 10))
   )
-  answers = (ends & (tokens == EOS) & (nth == 3) & is_digit) & (
+  answers = (ends & (completions == EOS) & (nth == 3) & is_digit) & (
     earlier(2) == ANSWER
   )
 
@@ -181,10 +180,10 @@ def read(
 
   # The sorted positions of ends are the last tokens of steps 0, 1, ...
   last = jnp.sort(jnp.where(ends, positions, size), -1)
-  exists, indices = last < size, jnp.minimum(last, size - 1)
+  exists = last < size
   # In the order of the attributes of `Steps`, from `exists` to `complete`.
   by_step = [
-    exists & jnp.take_along_axis(x, indices, -1)
+    exists & jnp.take_along_axis(x, last, -1)
     for x in (
       ends,
       sound,

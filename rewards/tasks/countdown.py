@@ -73,8 +73,7 @@ def expression_value(
   count = numbers.shape[-1]
   size = 2 * count
   # Completions that are too short are padded, which makes them illegal.
-  missing = max(0, size - completions.shape[-1])
-  widths = [(0, 0)] * (completions.ndim - 1) + [(0, missing)]
+  widths = [(0, 0)] * (completions.ndim - 1) + [(0, size)]
   tokens = jnp.pad(completions, widths, constant_values=PAD)[..., :size]
   used = tokens[..., 0::2] - NUMBER
   operators = tokens[..., 1:-1:2] - PLUS

@@ -13,6 +13,118 @@ from rl import types
 from rl.sampling import generation
 
 
+@pytest.mark.parametrize(
+  ("settings", "values"), [((), [1, 0, 1]), ((2,), [0, 0, 1])]
+)
+def test_one_success_is_enough_by_default(settings, values):
+  successes = jnp.array([[[[1, 0], [0, 0], [1, 1]]]], bool)
+  mask = jnp.ones((1, 1, 3), bool)
+  result = labels.hard_labels(successes, mask, *settings)
+  np.testing.assert_array_equal(result.values[0, 0], values)
+  with pytest.raises(ValueError, match=r"least = 0.*nearest valid value is 1"):
+    labels.hard_labels(successes, mask, 0)
+
+
+@pytest.mark.parametrize(
+  ("settings", "errors", "prefixes"),
+  [
+    ((), [[2, -1], [-1, 0]], [[2, 1], [1, 2]]),
+    ((2,), [[1, 2], [0, 0]], [[3, 2], [1, 2]]),
+  ],
+)
+def test_a_step_with_just_enough_successes_is_not_hopeless(
+  settings, errors, prefixes
+):
+  """Successes of two continuations, after 3, 3, 1 and 2 steps."""
+  counts = np.array([[2, 1, 0], [2, 2, 1], [1, 0, 0], [0, 0, 0]])
+  mask = np.arange(3) < np.array([[[3], [3]], [[1], [2]]])
+  looks = []
+
+  def evaluate(rows, steps):
+    looks.append(len(rows))
+    assert len(looks) < 9
+    return np.arange(2) < counts[rows, steps][:, None]
+
+  first, evaluated = labels.first_error_by_binary_search(
+    evaluate, mask, *settings
+  )
+  np.testing.assert_array_equal(first, errors)
+  np.testing.assert_array_equal(evaluated, prefixes)
+  with pytest.raises(ValueError, match=r"least = 3.*between 1 and 2"):
+    labels.first_error_by_binary_search(evaluate, mask, 3)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 7, 8])
+def test_binary_search_finds_what_a_scan_finds(capacity):
+  """Every monotone sequence of every length, in 1 + ceil(log2 n) looks."""
+  cases = [(n, e) for n in range(capacity + 1) for e in range(n + 1)]
+  lengths, errors = np.array(cases).T
+  mask = np.arange(capacity) < lengths[:, None]
+  looks = []
+
+  def evaluate(rows, steps):
+    assert mask[rows, steps].all()
+    looks.append(len(rows))
+    return np.repeat((steps < errors[rows])[:, None], 3, -1)
+
+  first, requested = labels.first_error_by_binary_search(evaluate, mask[None])
+  want = np.where(errors < lengths, errors, -1)
+  np.testing.assert_array_equal(first[0], want)
+  bound = 1 + np.ceil(np.log2(np.maximum(lengths, 1)))
+  assert (requested[0] <= np.where(lengths, bound, 0)).all()
+  assert (requested[0][(want < 0) & (lengths > 0)] == 1).all()
+  assert len(looks) <= 1 + math.ceil(math.log2(capacity))
+  assert sum(looks) == requested.sum()
+
+
+def test_labels_up_to_the_first_error():
+  """An error in step 0, 2 and 1 of 3, 4 and 2 steps, and one of none in 2."""
+  mask = np.arange(4) < np.array([[[3], [4]], [[2], [2]]])
+  result = labels.from_first_error(jnp.array([[0, 2], [-1, 1]]), mask)
+  values = [[[0, 0, 0, 0], [1, 1, 0, 0]], [[1, 1, 0, 0], [1, 0, 0, 0]]]
+  weights = [[[1, 0, 0, 0], [1, 1, 1, 0]], [[1, 1, 0, 0], [1, 1, 0, 0]]]
+  np.testing.assert_array_equal(result.values, values)
+  np.testing.assert_array_equal(result.weights, weights)
+
+
+def test_a_step_without_a_label_is_no_error():
+  """The first label of 0 is that of step 3; step 1 has no label."""
+  given = labels.Labels(
+    values=jnp.array([[[1, 0, 1, 0, 1, 1.0]]]),
+    weights=jnp.array([[[0.5, 0, 0.25, 0.75, 3, 0]]]),
+  )
+  result = labels.drop_after_error(given)
+  np.testing.assert_array_equal(result.values, given.values)
+  np.testing.assert_array_equal(result.weights, [[[0.5, 0, 0.25, 0.75, 0, 0]]])
+
+
+def test_exact_labels_and_what_follows_an_error():
+  scores = jnp.array([[[1.0, -1.0, 1.0, 9.0], [0.5, 0.0, jnp.nan, jnp.nan]]])
+  mask = jnp.array([[[True, True, True, False], [True, True, False, False]]])
+  result = labels.from_checker(scores, mask)
+  np.testing.assert_array_equal(result.values[0], [[1, 0, 1, 0], [1, 0, 0, 0]])
+  np.testing.assert_array_equal(result.weights, mask)
+  remaining = labels.drop_after_error(result)
+  np.testing.assert_array_equal(
+    remaining.weights[0], [[1, 1, 0, 0], [1, 1, 0, 0]]
+  )
+
+
+def test_a_hard_label_asks_for_its_successes():
+  """P(label = 1) over all outcomes of M fair continuations is binomial."""
+  M = 5
+  outcomes = np.array(list(itertools.product([False, True], repeat=M)))
+  mask = np.ones((1, 1, 2**M), bool)
+  for minimum in range(1, M + 1):
+    result = labels.hard_labels(outcomes[None, None], mask, minimum)
+    tail = sum(math.comb(M, i) for i in range(minimum, M + 1)) / 2**M
+    assert result.values.mean() == pytest.approx(tail)
+  with pytest.raises(
+    ValueError, match=r"least = 6.*between 1 and 5.*nearest valid value is 5"
+  ):
+    labels.hard_labels(outcomes[None, None], mask, 6)
+
+
 class Table:
   """A Markov policy on {0 pad, 1 EOS, 2 lost, 3 well}; success: never lost.
 
@@ -162,53 +274,3 @@ def test_search_and_count_agree_on_the_same_continuations(counts):
   result = labels.from_first_error(first, mask)
   np.testing.assert_array_equal(result.values, hard.values)
   np.testing.assert_array_equal(result.weights, hard.weights)
-
-
-@pytest.mark.parametrize("capacity", [1, 2, 7, 8])
-def test_binary_search_finds_what_a_scan_finds(capacity):
-  """Every monotone sequence of every length, in 1 + ceil(log2 n) looks."""
-  cases = [(n, e) for n in range(capacity + 1) for e in range(n + 1)]
-  lengths, errors = np.array(cases).T
-  mask = np.arange(capacity) < lengths[:, None]
-  looks = []
-
-  def evaluate(rows, steps):
-    assert mask[rows, steps].all()
-    looks.append(len(rows))
-    return np.repeat((steps < errors[rows])[:, None], 3, -1)
-
-  first, requested = labels.first_error_by_binary_search(evaluate, mask[None])
-  want = np.where(errors < lengths, errors, -1)
-  np.testing.assert_array_equal(first[0], want)
-  bound = 1 + np.ceil(np.log2(np.maximum(lengths, 1)))
-  assert (requested[0] <= np.where(lengths, bound, 0)).all()
-  assert (requested[0][(want < 0) & (lengths > 0)] == 1).all()
-  assert len(looks) <= 1 + math.ceil(math.log2(capacity))
-  assert sum(looks) == requested.sum()
-
-
-def test_a_hard_label_asks_for_its_successes():
-  """P(label = 1) over all outcomes of M fair continuations is binomial."""
-  M = 5
-  outcomes = np.array(list(itertools.product([False, True], repeat=M)))
-  mask = np.ones((1, 1, 2**M), bool)
-  for minimum in range(1, M + 1):
-    result = labels.hard_labels(outcomes[None, None], mask, minimum)
-    tail = sum(math.comb(M, i) for i in range(minimum, M + 1)) / 2**M
-    assert result.values.mean() == pytest.approx(tail)
-  with pytest.raises(
-    ValueError, match=r"least = 6.*between 1 and 5.*nearest valid value is 5"
-  ):
-    labels.hard_labels(outcomes[None, None], mask, 6)
-
-
-def test_exact_labels_and_what_follows_an_error():
-  scores = jnp.array([[[1.0, -1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]])
-  mask = jnp.array([[[True, True, True, False], [True, True, False, False]]])
-  result = labels.from_checker(scores, mask)
-  np.testing.assert_array_equal(result.values[0], [[1, 0, 1, 0], [1, 1, 0, 0]])
-  np.testing.assert_array_equal(result.weights, mask)
-  remaining = labels.drop_after_error(result)
-  np.testing.assert_array_equal(
-    remaining.weights[0], [[1, 1, 0, 0], [1, 1, 0, 0]]
-  )

@@ -167,8 +167,9 @@ def test_cross_entropy_of_chances_of_three_quarters_and_one_fifth():
 def test_cross_entropy_of_two_logits():
   """Chances 3/4 and 1/5 of "good", which is the second class."""
   logits = jnp.log(jnp.array([[1.0, 3], [8, 2]]))
+  # Weights in the proportion 3 to 1, whose sum is below 1.
   result = losses.two_class_cross_entropy(
-    logits, jnp.array([0.875, 0.5]), jnp.array([3.0, 1])
+    logits, jnp.array([0.875, 0.5]), jnp.array([0.375, 0.125])
   )
   first = 0.875 * math.log(0.75) + 0.125 * math.log(0.25)
   second = 0.5 * math.log(0.2) + 0.5 * math.log(0.8)

@@ -73,6 +73,11 @@ def test_a_threshold_between_errors_and_the_rest_finds_every_error():
   assert 0.4 < result <= 0.7
   one_kind = step_metrics.best_threshold(scores, mask, jnp.full((1, 3), -1))
   assert one_kind == scores.min()  # F1 is not defined: names no error
+  # The thresholds 0, 0.01, ... 1 are tried; 0.01 is the lowest above 0.
+  between = step_metrics.best_threshold(
+    jnp.array([[[0.0], [1.0]]]), mask[:, :2, :1], jnp.array([[0, -1]])
+  )
+  np.testing.assert_allclose(between, 0.01, rtol=1e-6)
 
 
 def test_the_interval_has_the_width_of_the_standard_error():
@@ -89,8 +94,38 @@ def test_the_interval_has_the_width_of_the_standard_error():
     error = math.sqrt(share * (1 - share) / 800)
     assert float(b - a) == pytest.approx(2 * 1.96 * error, rel=0.1)
   assert low.f1 < mean.f1 < high.f1
-  with pytest.raises(ValueError, match=r"level = 1\.5"):
-    step_metrics.first_error_interval(named, truth, key, level=1.5)
+  # By default, 1000 resamples and a coverage of 95 %.
+  few = named[:40], truth[:40], key
+  np.testing.assert_array_equal(
+    step_metrics.first_error_interval(*few),
+    step_metrics.first_error_interval(*few, None, 0.95, 1000),
+  )
+
+
+@pytest.mark.parametrize(
+  ("level", "interval"), [(0.4, (0.5, 0.5)), (0.6, (0.0, 1.0))]
+)
+def test_the_interval_of_two_problems(level, interval):
+  """The predictions are wrong for one problem and right for the other.
+
+  Resamples have the shares 0, 1/2 and 1 with chances 1/4, 1/2 and 1/4.
+  """
+  truth = jnp.array([[2, -1, 7], [1, -1, 7]])
+  named = jnp.array([[3, 0, 7], [1, -1, 6]])
+  valid = jnp.array([[True, True, False]] * 2)
+  low, high = step_metrics.first_error_interval(
+    named, truth, jax.random.key(0), valid, level
+  )
+  np.testing.assert_array_equal(low, [interval[0]] * 3)
+  np.testing.assert_array_equal(high, [interval[1]] * 3)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 1.5])
+def test_a_coverage_outside_of_0_to_1_is_refused(level):
+  with pytest.raises(ValueError, match=f"level = {level} must be above 0"):
+    step_metrics.first_error_interval(
+      jnp.zeros((1, 1)), jnp.zeros((1, 1)), jax.random.key(0), level=level
+    )
 
 
 def test_auc_counts_pairs():

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from models import heads, transformer
 from models import policy as policies
@@ -144,3 +145,46 @@ def test_features_of_two_steps_and_of_one_that_does_not_exist():
   wanted = [[2, 12, 2, 3], [5, 15, 4, 7]]
   np.testing.assert_array_equal(result[0, 0, :2], wanted)
   np.testing.assert_array_equal(result[0, 0, 2, 2:], [0, 0])
+
+
+def test_the_scores_of_a_rollout_are_those_of_its_steps():
+  """Two, one and two steps; the features have factors 1, 10, 100 and 1000."""
+  nan = jnp.nan
+  rollout = worked_example.rollout(
+    [1, 2, 3], steps=[[2, 1], [1], [1, 1]], step_scores=[[7, 7], [7], [7, 7]]
+  )
+  # The hidden states are the log-prob of the next token and a value.
+  decoder = {
+    "log_probs": jnp.array(
+      [[[-1, -2, -0.5, -8], [-4, -0.25, nan, nan], [-1.5, -0.5, -3, nan]]]
+    ),
+    "values": jnp.array([[[1.0, 2, 3, 4], [5, 6, nan, nan], [7, 8, 9, nan]]]),
+  }
+  scorer = model.ProcessModel(
+    worked_example.POLICY,
+    head=lambda params, features: params * features,
+    read=lambda outputs: outputs.sum(-1),
+  )
+  params = {"decoder": decoder, "head": jnp.array([1.0, 10, 100, 1000])}
+  result = model.score_rollout(scorer, params, rollout)
+  # State -0.5, 3 and surprises 1, 2; state -8, 4 and surprise 0.5; and so on.
+  wanted = [
+    [-0.5 + 30 + 200 + 3000, -8 + 40 + 50 + 500],
+    [-0.25 + 60 + 400 + 4000, 0],
+    [-0.5 + 80 + 150 + 1500, -3 + 90 + 50 + 500],
+  ]
+  np.testing.assert_allclose(result.step_scores[0], wanted, rtol=1e-6)
+  slope = jax.grad(
+    lambda head: model.score_rollout(
+      scorer, {**params, "head": head}, rollout
+    ).step_scores.sum()
+  )(params["head"])
+  np.testing.assert_array_equal(slope, 0)
+  for field in ("step_ids", "step_mask"):
+    with pytest.raises(ValueError, match="a process reward model needs steps"):
+      model.score_rollout(scorer, params, rollout.replace(**{field: None}))
+
+
+def test_equal_models_are_equal_as_static_arguments():
+  scorer = model.ProcessModel(worked_example.POLICY, heads.linear, jnp.sum)
+  assert hash(scorer) == hash(dataclasses.replace(scorer))

@@ -23,6 +23,11 @@ def test_levels_count_behind_those_above_them():
   np.testing.assert_array_equal(run(1, 1, 0), [100, 200])
   np.testing.assert_array_equal(run(1, 0, 1), [110, 220])
   np.testing.assert_array_equal(run(1, 1, jnp.nan), [100, 200])
+  # A single level is the last one.
+  alone = gated_accumulation.gated_accumulation(
+    rewards[2:], jnp.zeros(1), thresholds[2:], mask
+  )
+  np.testing.assert_array_equal(alone, [100, 200])
 
 
 def test_a_higher_threshold_never_adds():

@@ -77,3 +77,39 @@ def test_the_entry_after_the_last_is_0():
   np.testing.assert_array_equal(
     information_gain.next_entry(jnp.array([[2.0, 3.0, 5.0]])), [[3, 5, 0]]
   )
+  alone = information_gain.next_entry(jnp.array([[2.0], [3.0]]))
+  np.testing.assert_array_equal(alone, [[0], [0]])
+
+
+@pytest.mark.worked_example("reward:information_gain")
+def test_gains_of_two_prompts_with_one_sample_each():
+  """p is .1, .3, .6 before the three steps of one, and .5, .1 of the other."""
+  one = jnp.ones((2, 2, 1), bool)
+  texts = types.Tokens(
+    prompts=jnp.zeros((2, 1), jnp.int32),
+    prompt_mask=jnp.ones((2, 1), bool),
+    completions=jnp.zeros(one.shape, jnp.int32),
+    lengths=jnp.ones((2, 2), jnp.int32),
+    mask=one,
+  )
+  first = texts.replace(
+    completions=texts.completions[:, :1],
+    lengths=texts.lengths[:, :1],
+    mask=one[:, :1],
+  )
+  rollout = worked_example.rollout(
+    [[0.75], [0.25]],
+    [[3], [3]],
+    step_mask=jnp.array([[[True] * 3], [[True, True, False]]]),
+    extras={
+      str(base.BARE_REFERENCE_LOG_PROBS): np.log([[[0.1]], [[0.5]]]),
+      str(base.STEP_REFERENCE_LOG_PROBS): np.log(
+        [[[0.3], [0.6]], [[0.1], [0.9]]]
+      ),
+    },
+    views={"bare_reference": first, "step_references": texts},
+  ).replace(step_scores=jnp.zeros((2, 1, 3)))
+  got = worked_example.reward("information_gain", rollout)
+  np.testing.assert_allclose(
+    got, [[[0.2, 0.3, 0.75]], [[-0.4, 0.25, 0]]], atol=1e-6
+  )

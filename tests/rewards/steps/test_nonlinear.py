@@ -1,5 +1,6 @@
 """Tests of `rewards.steps.nonlinear`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -30,6 +31,16 @@ def test_mean_of_the_steps_and_no_reward_for_one():
     assert reward(p, jnp.zeros((3, 3), bool)).sum() == 0
 
 
+def test_slopes_of_the_geometric_mean():
+  """m / (n p_k); 0 for steps that do not exist, and if another p_k is 0."""
+  p = jnp.array([[0.5, 0.25, jnp.nan], [0.5, 0.0, 1.0]])
+  mask = jnp.array([[True, True, False], [True] * 3])
+  slope = jax.grad(lambda p: nonlinear.geometric_mean(p, mask).sum())(p)
+  m = np.sqrt(0.5 * 0.25)
+  wanted = [[m / (2 * 0.5), m / (2 * 0.25), 0], [0, 0, 0]]
+  np.testing.assert_allclose(slope, wanted, rtol=1e-6)
+
+
 def test_the_nonlinear_reward_counts_the_mean_twice():
   p = jnp.array([[0.9] * 6, [0.5] * 6, [0.1] * 6, [0.9] * 6])
   mask = jnp.array([[True] * 6] * 3 + [[True] * 4 + [False] * 2])
@@ -53,12 +64,12 @@ def test_the_weakness_of_the_nonlinear_shape_is_padding():
 @pytest.mark.worked_example("function:nonlinear.nonlinear_shape")
 def test_shape_before_and_beyond_four_steps():
   """All branches of the paper, with its numbers."""
-  m = np.array([0.9, 0.9, 0.88433, 0.3, 0.2, 0.1, 0.5])
-  n = np.array([3, 6, 7, 6, 8, 6, 4])
+  m = np.array([0.9, 0.9, 0.88433, 0.3, 0.2, 0.1, 0.5, 0.95, 0.1])
+  n = np.array([3, 6, 7, 6, 8, 6, 4, 4.25, 4.5])
   growth = m * np.exp(0.5 * np.minimum(n, 4))
   rate = [0.1, 0.1, 0.1 * (0.88433 - 0.21159) / 0.88433]
   rate += [0.1 * (0.3 - 0.21159) / 0.88433, 0.1 * (0.2 - 0.21159) / 0.88433]
-  rate += [-0.1, 0]
+  rate += [-0.1, 0, 0.1, -0.1]
   beyond = np.maximum(n - 4, 0)
   s = np.where(n > 4, 1 / (1 + np.exp(-10.0 * beyond)), 0)
   wanted = growth * ((1 - s) + s * np.exp(np.array(rate) * beyond))

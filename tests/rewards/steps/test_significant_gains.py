@@ -21,6 +21,11 @@ def test_clear_gains_reach_back_to_the_steps_before():
     jnp.zeros(8), mask, idle=-0.01
   )
   np.testing.assert_allclose(idle, -0.01)
+  # By default, gains above 0.1 reach back 3 steps, with decay 0.9.
+  gain = jnp.array([0.05, 0.2, 0.1, 0.0, 0.0, 0.0, 0.5])
+  result = significant_gains.significant_step_gains(gain, mask[:7])
+  expected = [0.18, 0.2, 0, 0.729 * 0.5, 0.81 * 0.5, 0.9 * 0.5, 0.5]
+  np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 @pytest.mark.worked_example(

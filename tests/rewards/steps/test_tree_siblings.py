@@ -1,5 +1,6 @@
 """Tests of `rewards.steps.tree_siblings`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -25,6 +26,12 @@ def test_a_tree_of_two_levels():
   )
   missing = tree_siblings.sibling_advantages(leaves, here.at[0, 1].set(False))
   np.testing.assert_array_equal(missing, 0)
+  # Equal siblings have no slope.
+  slope = jax.grad(
+    lambda leaves: tree_siblings.sibling_advantages(leaves, here)[:, 0].sum()
+  )(leaves)
+  np.testing.assert_array_equal(slope[1], 0)
+  assert (jnp.abs(slope[0]) > 0).all()
 
 
 @pytest.mark.worked_example(

@@ -25,6 +25,12 @@ def test_density_of_the_paper_and_of_other_constants():
   np.testing.assert_allclose(
     weibull.weibull_shape(jnp.asarray(n)), wanted, rtol=1e-6
   )
+  # k = 1, l = 2, C = 5, with the density 1/2 at 0 steps, which have no reward
+  np.testing.assert_allclose(
+    weibull.weibull_shape(jnp.array([0, 1]), 1.0, 2.0, 5.0),
+    [0, 5 / 2 * np.exp(-1 / 2)],
+    rtol=1e-6,
+  )
   # k = 3, l = 2, C = 5, at n = 3
   np.testing.assert_allclose(
     weibull.weibull_shape(jnp.array(3), 3.0, 2.0, 5.0),

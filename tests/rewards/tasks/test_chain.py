@@ -87,21 +87,20 @@ def test_chain_agrees_with_a_reader_of_text(chains, prm):
   assert len(observed) > 3  # all good, all bad and mixed, right and wrong
 
 
-def scored(prompt, text, prm):
-  """Step scores and verdict of one line of text."""
+def steps_of(prompt, text):
+  """The steps of one line of text, in which ? is no token of the task."""
   symbols = ["<pad>", "<eos>", "=", ";", "ANS", "+", "-", "*", *"0123456789"]
-  ids = [symbols.index(word) for word in text.split()]
+  assert len(symbols) == chain.VOCAB_SIZE
+  ids = [[*symbols, "?"].index(word) for word in text.split()]
   words = prompt.split()
   operations = "+-*"
-  steps = read(
-    jnp.array(ids + [0] * (16 - len(ids))),
+  return read(
+    jnp.array(ids + [chain.END] * (16 - len(ids))),  # ends that do not count
     jnp.array(len(ids)),
     start=jnp.array(int(words[0])),
     operators=jnp.array([operations.index(w) for w in words[1:-1:2]]),
     operands=jnp.array([int(w) for w in words[2:-1:2]]),
   )
-  scores = chain.step_scores(steps, chain.PRMS[prm])
-  return scores[steps.exists].tolist(), bool(steps.correct)
 
 
 @pytest.mark.parametrize(
@@ -118,16 +117,45 @@ def scored(prompt, text, prm):
     ("+ 3 7 ; * 2", "+-", "+-", "+-", False),
     ("+ 3 7 ; * 2 4 ; ANS 4", "++-", "++-", "++-", False),
     ("; <eos>", "--", "--", "--", False),
+    # 4 + 6 = 10, 0 - 1 = -1, 9 * 0 = 0
+    ("+ 6 0 ; - 1 9 ; * 0 0 ;", "---", "+++", "+++", False),
+    # No operation follows the last one of the prompt.
+    ("+ 3 7 ; * 2 4 ; + 0 4 ; ANS 4 <eos>", "++-+", "++++", "++++", True),
+    ("ANS 4 <eos> + 3 7 ;", "-+", "++", "++", False),  # not the last step
+    # Steps of other lengths, or with other tokens in these places.
+    ("+ 3 7 <eos>", "-", "-", "-", False),
+    ("+ 3 7 ; * 2 4 ; ANS 4 ;", "++-", "++-", "++-", False),
+    ("ANS ANS 4 <eos>", "-", "-", "-", False),
+    ("+ 4 <eos>", "-", "-", "-", False),
+    ("4 + 3 7 ;", "-", "-", "-", False),
+    ("0 3 2 ;", "-", "-", "-", False),  # 4 * 3 = 12
+    ("+ 3 + ; + 3 7 ; * 2 4 ;", "-++", "-++", "-++", False),
+    ("+ ? 4 ; ANS ? <eos>", "--", "--", "--", False),
+    ("+ 3 ? ; + 3 7 ; ANS + <eos>", "-+-", "-+-", "-+-", False),
+    # The step of the last token of T tokens.
+    (
+      "+ 3 7 ; * 2 4 ; + 0 4 ; - 0 4 ;",
+      *("++--", "++++", "++++"),
+      False,
+    ),
   ],
 )
 def test_what_each_process_reward_model_overlooks(
   text, clean, filler, local, correct
 ):
   signs = {"+": 1.0, "-": -1.0}
+  steps = steps_of("4 + 3 * 2 =", text)
   for prm, expected in (("clean", clean), ("filler", filler), ("local", local)):
-    scores, verdict = scored("4 + 3 * 2 =", text, prm)
-    assert scores == [signs[sign] for sign in expected]
-    assert verdict == correct
+    scores = chain.step_scores(steps, chain.PRMS[prm])
+    padding = [0.0] * (16 - len(expected))
+    assert scores.tolist() == [signs[sign] for sign in expected] + padding
+  assert steps.correct == correct
+  words, last = text.split(), text.split(";")[-1].split()
+  answered = last[:1] == ["ANS"] and last[2:] == ["<eos>"] and last[1].isdigit()
+  assert steps.answer == (int(last[1]) if answered else -1)
+  ends = np.array([word in (";", "<eos>") for word in words])
+  ids = np.cumsum(ends) - ends
+  assert steps.ids.tolist() == [*ids.tolist(), *[-1] * (16 - len(words))]
 
 
 def test_chain_demonstrations_err_at_the_documented_rates():
