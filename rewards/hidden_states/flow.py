@@ -32,6 +32,8 @@ layers with normalization; this implementation has three layers without.
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 
@@ -54,11 +56,12 @@ def init(key: Array, size: int, width: int = 256) -> Params:
     width: width of the hidden layers.
   """
   sizes = (2 * size + 1, width, width, size)
+  shapes = list(itertools.pairwise(sizes))
   kernel = jax.nn.initializers.lecun_normal()
-  keys = jax.random.split(key, len(sizes) - 1)
+  keys = jax.random.split(key, len(shapes))
   return [
     {"kernel": kernel(k, (a, b)), "bias": jnp.zeros(b)}
-    for k, a, b in zip(keys, sizes, sizes[1:], strict=False)
+    for k, (a, b) in zip(keys, shapes, strict=True)
   ]
 
 
@@ -170,7 +173,7 @@ def token_rewards(
     `[..., T]` float32 in [-coef, 0].
   """
   unit = stretched(scores, mask)
-  order = jnp.argsort(jnp.where(mask, -unit, jnp.inf), -1, stable=True)
-  rank = jnp.argsort(order, -1, stable=True)
+  order = jnp.argsort(-unit, -1, stable=True)
+  rank = jnp.argsort(order, -1)
   charged = mask & (unit > threshold) & (rank < max_tokens)
   return jnp.where(charged, -coef * unit, 0.0)

@@ -35,6 +35,7 @@ sample, and there is one score without a value head.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -105,10 +106,11 @@ def init(key: Array, size: int, width: int = 64, outputs: int = 32) -> Novelty:
 def _init_layers(key: Array, sizes: tuple[int, ...]) -> Params:
   """Returns orthogonal kernels of gain sqrt(2), as in the released code."""
   kernel = jax.nn.initializers.orthogonal(2**0.5)
-  keys = jax.random.split(key, len(sizes) - 1)
+  shapes = list(itertools.pairwise(sizes))
+  keys = jax.random.split(key, len(shapes))
   return [
     {"kernel": kernel(k, (a, b)), "bias": jnp.zeros(b)}
-    for k, a, b in zip(keys, sizes, sizes[1:], strict=False)
+    for k, (a, b) in zip(keys, shapes, strict=True)
   ]
 
 
@@ -209,8 +211,7 @@ def next_bonus(
     (updated, adam),
     (state.predictor, state.adam),
   )
-  bonus = jnp.where(mask, error / scale, 0.0)
-  return bonus, Novelty(
+  return error / scale, Novelty(
     target=state.target,
     predictor=predictor,
     adam=adam,

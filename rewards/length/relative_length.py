@@ -51,7 +51,7 @@ def relative_length_scores(
   lengths = base.zero_outside(lengths, right)
   spread = masked.std(lengths, right, keepdims=True)
   centered = lengths - masked.mean(lengths, right, keepdims=True)
-  z = jnp.where(spread > 0, centered / jnp.where(spread > 0, spread, 1.0), 0.0)
+  z = centered / jnp.where(spread > 0, spread, 1.0)
   return jnp.where(right, 1.0 - alpha * jax.nn.sigmoid(z), 0.0)
 
 

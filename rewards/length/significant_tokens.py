@@ -111,12 +111,8 @@ def reward(
     positive = positive & (jnp.asarray(count) > 0)
 
   def ratio(count: Array, reference: Array) -> Array:
-    count, reference = (
-      base.zero_outside(count, positive),
-      base.zero_outside(reference, positive),
-    )
-    quotient = count / jnp.where(positive, reference, 1.0)
-    return jnp.where(positive, quotient, 0.0)
+    count = base.zero_outside(count, positive)
+    return count / jnp.where(positive, reference, 1.0)
 
   u, v = (ratio(*pair) for pair in zip(sample_counts, references, strict=True))
   brevity = jnp.cos(jnp.clip(u, 0.0, _QUARTER_PERIOD))

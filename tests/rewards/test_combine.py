@@ -3,7 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
+import rewards
 from rewards import combine
 from rewards.combine import Term
 from rl import advantages
@@ -11,6 +13,11 @@ from rl import advantages
 OK = jnp.array([1.0, 0.0, 1.0, 0.0])
 STYLE = jnp.array([0.2, 0.9, 0.4, 0.1])
 VALUES = {"ok": OK, "style": STYLE}
+
+
+def falling(step):
+  """Returns the weights 1, 1/2, 1/3, ... of the steps 0, 1, 2, ..."""
+  return 1.0 / (1.0 + step)
 
 
 @pytest.mark.parametrize("rule", combine.RULES)
@@ -37,9 +44,6 @@ def test_rules_by_hand():
 
 @pytest.mark.parametrize("rule", combine.RULES)
 def test_the_total_can_be_made_again_from_the_log(rule):
-  def falling(step):
-    return 1.0 / (1.0 + step)
-
   terms = (Term("ok", 0.7), Term("style", falling, gates=("ok",)))
   result = combine.combine(VALUES, terms, rule, step=3)
   assert result.weights["style"] == 0.25
@@ -72,6 +76,105 @@ def test_z_scores_do_not_see_the_scale_of_a_term():
     assert close == same
 
 
+def test_z_scores_of_two_groups_by_hand():
+  """Weights 2 and 1/2; the last sample of the first group does not exist."""
+  ok = np.array([[1, 0, 1, np.nan], [0, 0, 1, 0]])
+  style = np.array([[0.2, 0.9, 0.4, np.nan], [0.5, 0.5, 0.5, 0.5]])
+  terms = (Term("ok", 2.0), Term("style", 0.5))
+  result = combine.combine(
+    {"ok": jnp.asarray(ok), "style": jnp.asarray(style)},
+    terms,
+    "z_scores",
+    valid=jnp.asarray(~np.isnan(ok)),
+  ).total
+
+  def z(x):
+    return (x - x.mean()) / (x.std(ddof=1) + 1e-6)
+
+  first = 2 * z(ok[0, :3]) + 0.5 * z(style[0, :3])
+  np.testing.assert_allclose(result[0], [*first, 0], rtol=1e-4)
+  # A term that is constant in the group adds 0.
+  np.testing.assert_allclose(result[1], 2 * z(ok[1]), rtol=1e-4)
+
+
+def test_what_is_not_positive_has_no_power():
+  """A factor of 0 or below makes the product 0, unless its weight is 0."""
+  values = {
+    "a": jnp.array([0.0, -2.0, 0.25, 0.25]),
+    "b": jnp.array([3.0, 4.0, 4.0, 0.0]),
+  }
+  for weights, product, mean in (
+    ((0.5, 2.0), [0, 0, 8, 0], [0, 0, 8 ** (1 / 2.5), 0]),
+    ((0.0, 2.0), [9, 16, 16, 0], [3, 4, 4, 0]),
+    # Weights that sum to 0 are not divided by their sum.
+    ((0.5, -0.5), [0, 0, 0.25, 0], [0, 0, 0.25, 0]),
+  ):
+    terms = (Term("a", weights[0]), Term("b", weights[1]))
+    for rule, expected in (("product", product), ("geometric_mean", mean)):
+      result = combine.combine(values, terms, rule).total
+      np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
+def test_terms_without_a_weight_leave_nothing():
+  """No factor has the product 1, of samples that exist."""
+  terms = (Term("ok", 0.0), Term("style", 0.0))
+  valid = jnp.array([True, True, True, False])
+  for rule, expected in (
+    *(("sum", 0), ("z_scores", 0), ("min", 0)),
+    *(("product", 1), ("geometric_mean", 1)),
+  ):
+    result = combine.combine(VALUES, terms, rule, valid=valid).total
+    np.testing.assert_array_equal(result, [*[expected] * 3, 0])
+
+
+def test_a_gate_opens_above_its_threshold():
+  """By default above 1/2, whether or not the gate is a term of its own."""
+  values = {"gate": jnp.array([0.5, 0.625, 0.75, 0.875]), "style": STYLE}
+  gated = Term("style", gates=("gate",))
+  for terms, expected in (
+    ((gated,), [0, 0.9, 0.4, 0.1]),
+    ((gated, Term("gate")), [0, 0.9, 0.4, 0.1]),
+    ((gated, Term("gate", threshold=0.75)), [0, 0, 0, 0.1]),
+  ):
+    result = combine.combine(values, terms)
+    np.testing.assert_allclose(result.values["style"], expected)
+
+
+def test_schedules_start_at_step_0():
+  result = combine.combine(VALUES, (Term("style", falling),))
+  np.testing.assert_array_equal(result.total, STYLE)
+
+
+def test_a_reward_of_a_component_and_of_another_reward():
+  """At step 3: 1/4 style + 2 (-0.1 length), of two samples."""
+  rollout = worked_example.rollout(
+    [0.9, 0.2, 0.4],
+    [1, 2, 4],
+    sample_mask=jnp.array([[True, True, False]]),
+    components={"style": [0.8, 0.4, np.nan]},
+    step=jnp.int32(3),
+  )
+  priced = {"length_charge": rewards.get("length_charge", free=0, price=0.1)}
+  terms = (Term("style", falling), Term("length_charge", 2.0))
+  reward = combine.make_reward(priced, terms)
+  assert [name for name, _ in reward.terms] == ["length_charge"]
+  assert reward.steps is None
+  assert reward.name == "sum of style, length_charge"
+  assert reward.weights(jnp.int32(3)) == {"style": 0.25, "length_charge": 2}
+  charges = jnp.array([[-0.1, -0.2, -0.4]])
+  components = {**rollout.components, "length_charge": charges}
+  total, after = reward.total(components, rollout)
+  np.testing.assert_allclose(total, [[0, -0.3, 0]], atol=1e-6)
+  np.testing.assert_allclose(after["style"], [[0.8, 0.4, 0]], rtol=1e-6)
+  # Without terms it is the score of the task.
+  total, after = combine.make_reward(priced).total(components, rollout)
+  np.testing.assert_array_equal(total, rollout.scores)
+  assert after is components
+  missing = combine.make_reward(priced, (Term("stile"),))
+  with pytest.raises(ValueError, match="did you mean 'style'"):
+    missing.total(components, rollout)
+
+
 def test_what_is_invalid_does_not_count():
   valid = jnp.array([True, True, True, False])
   terms = (Term("ok"), Term("style"))
@@ -100,6 +203,10 @@ def test_mistakes_are_named():
     combine.combine(VALUES, (Term("styl"),))
   with pytest.raises(KeyError, match="unknown reward 'format'"):
     combine.combine(VALUES, (Term("ok", gates=("format",)),))
+  with pytest.raises(ValueError, match="did you mean 'product'"):
+    combine.make_reward({}, (Term("ok"),), "produkt")
+  with pytest.raises(ValueError, match="distinct names"):
+    combine.make_reward({}, (Term("ok"), Term("ok")))
 
 
 def test_the_weakness_of_a_sum_is_its_cheapest_term():

@@ -32,6 +32,9 @@ def test_shares_and_their_gates():
   )
   np.testing.assert_array_equal(reward(jnp.array([4, 4, 1, 1]), high=0.5), 0)
   np.testing.assert_array_equal(reward(jnp.array([4, 4, 4, 4]), low=0.1), 0)
+  # The answer of the only sample occurs once.
+  only = jnp.array([[True, False], [False, False]])
+  np.testing.assert_array_equal(reward(jnp.array([[4, 4]] * 2), only), 0)
 
 
 @pytest.mark.worked_example(

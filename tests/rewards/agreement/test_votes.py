@@ -81,8 +81,23 @@ def test_votes_of_five_of_eight_samples():
   np.testing.assert_array_equal(votes_rewards.vote(ties).share, [0.5, 0])
   agreement = votes_rewards.agreement(answers, jnp.array(2), exists)
   np.testing.assert_array_equal(agreement, [1, 0, 0, 0, 0, 0, 0, 0])
+  agreement = votes_rewards.agreement(answers, jnp.array(0), exists)
+  np.testing.assert_array_equal(agreement, [0, 1, 0, 1, 0, 0, 0, 0])
   assert not votes_rewards.agreement(answers, jnp.array(-1)).any()
   # -mean log share, with 1 / 5 for the sample without an answer.
   entropy = votes_rewards.answer_entropy(answers, exists)
   expected = -(2 * np.log(0.4) + 3 * np.log(0.2)) / 5
   np.testing.assert_allclose(entropy, expected, rtol=1e-6)
+
+
+def test_groups_of_one_sample_and_of_none():
+  """The answer 4, no answer, and an answer of a sample that does not exist."""
+  answers = jnp.array([[4], [-1], [6]])
+  exists = jnp.array([[True], [True], [False]])
+  shares = votes_rewards.answer_shares(answers, exists)
+  np.testing.assert_array_equal(shares, [[1], [0], [0]])
+  vote = votes_rewards.vote(answers, exists)
+  np.testing.assert_array_equal(vote.label, [4, -1, -1])
+  np.testing.assert_array_equal(vote.share, [1, 0, 0])
+  entropy = votes_rewards.answer_entropy(answers, exists)
+  np.testing.assert_array_equal(entropy, 0)

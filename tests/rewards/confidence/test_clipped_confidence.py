@@ -23,9 +23,15 @@ def test_confident_errors_cost_most():
     jnp.zeros(4), logs, mask, wrong_weight=0.0
   )
   np.testing.assert_array_equal(unsigned, 0)
-  with pytest.raises(ValueError, match=r"low = 0.9 and high = 0.1"):
+
+
+@pytest.mark.parametrize(
+  ("low", "high"), [(0.9, 0.1), (0.0, 0.9), (-0.1, 0.9), (0.1, 1.1)]
+)
+def test_bounds_of_the_confidence_lie_between_0_and_1(low, high):
+  with pytest.raises(ValueError, match=f"low = {low:g} and high = {high:g}"):
     clipped_confidence.clipped_confidence_scores(
-      jnp.ones(4), logs, mask, 0.9, 0.1
+      jnp.ones(1), jnp.zeros((1, 1)), jnp.ones((1, 1), bool), low, high
     )
 
 

@@ -62,8 +62,18 @@ def test_borda_votes_with_the_power_of_the_paper():
   zero, five = 1 + (1 / 3) ** 0.5, (2 / 3) ** 0.5
   expected = [[zero, zero, five, 0, 0, five]] * 2
   np.testing.assert_allclose(votes, expected, rtol=1e-6)
-  # Of equally sure samples the first has the higher rank.
-  votes = self_certainty.borda_votes(
-    jnp.array([0.4, 0.4]), jnp.array([1, 2]), 1.0
-  )
-  np.testing.assert_allclose(votes, [1, 0.5])
+
+
+def test_mean_log_probabilities_as_confidence():
+  """Ranks 2, 0 and 1 below 0, where samples without a vote have no rank."""
+  sure = jnp.array([-3.0, -1.0, -0.5, -2.0, jnp.nan])
+  answers = jnp.array([0, 1, -1, 2, 2])
+  votes = self_certainty.borda_votes(sure, answers, 1.0, jnp.arange(5) < 4)
+  np.testing.assert_allclose(votes, [1 / 3, 1, 0, 2 / 3, 0], rtol=1e-6)
+  # The vote of a single sample.
+  votes = self_certainty.borda_votes(sure, answers, valid=jnp.arange(5) < 1)
+  np.testing.assert_array_equal(votes, [1, 0, 0, 0, 0])
+  # Of equally sure samples the first has the highest rank.
+  n = 100
+  votes = self_certainty.borda_votes(jnp.full(n, 0.4), jnp.arange(n), 1.0)
+  np.testing.assert_allclose(votes, 1 - np.arange(n) / n, rtol=1e-6)

@@ -40,8 +40,10 @@ def test_coins_are_fair_independent_and_blind():
     coins_rewards.draw_coins(keys(n)[5:7], 2, p), result[5:7, :2]
   )
   assert (coins_rewards.draw_coins(keys(4), 3, 1.0) == 1).all()
-  with pytest.raises(ValueError, match="nearest valid value is 1"):
-    coins_rewards.draw_coins(keys(1), 1, 1.5)
+  assert (coins_rewards.draw_coins(keys(4), 3, 0.0) == 0).all()
+  for p, nearest in ((1.5, 1), (-0.5, 0)):
+    with pytest.raises(ValueError, match=f"nearest valid value is {nearest}"):
+      coins_rewards.draw_coins(keys(1), 1, p)
 
 
 @pytest.mark.parametrize(

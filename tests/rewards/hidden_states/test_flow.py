@@ -86,6 +86,16 @@ def test_a_field_is_told_what_came_before_whoever_wrote_it():
   np.testing.assert_array_equal(reference[0] != other[0], [0, 1, 0, 0])
 
 
+def test_a_field_reads_two_states_and_a_time():
+  field = flow.init(jax.random.key(0), 3)
+  shapes = [(layer["kernel"].shape, layer["bias"].shape) for layer in field]
+  assert shapes == [
+    ((7, 256), (256,)),
+    ((256, 256), (256,)),
+    ((256, 3), (3,)),
+  ]
+
+
 FIELD = [
   {"kernel": jnp.array([[1.0], [-2.0], [3.0]]), "bias": jnp.array([0.5])},
   {"kernel": jnp.array([[4.0]]), "bias": jnp.array([-1.0])},
@@ -148,6 +158,10 @@ def test_rewards_of_twenty_tokens():
   scores = jnp.array([0.0, 1.0, 2.0, 3.0, 4.0])
   value = flow.token_rewards(scores, mask[:5], 0.2, 0.5, 4)
   np.testing.assert_allclose(value, [0, 0, 0, -0.15, -0.2], rtol=1e-6)
+  # Of tokens with equal errors the first ones are charged.
+  equal = jnp.ones(100).at[0].set(0.0)
+  value = flow.token_rewards(equal, jnp.ones(100, bool), max_tokens=3)
+  np.testing.assert_allclose(value, [0, *[-0.01] * 3, *[0] * 96], rtol=1e-6)
   few = jnp.array([0.0, 5.8, 6.2, 10.0])
   value = flow.token_rewards(few, mask[:4])
   np.testing.assert_allclose(value, [0, 0, -0.0062, -0.01], rtol=1e-5)

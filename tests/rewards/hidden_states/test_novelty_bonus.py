@@ -1,5 +1,7 @@
 """Tests of `rewards.hidden_states.novelty_bonus`."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -144,6 +146,21 @@ def test_discounted_sums_and_errors_by_hand():
   )
   value = novelty_bonus.errors(state, jnp.array([1.0]))
   np.testing.assert_allclose(value, (0.8**2 + 4**2) / 2, rtol=1e-6)
+  # f(x) = relu(x + 0.5) + 0.25 and g(x) = 2 relu(x): 1.75 - 2.
+  state = small_state()
+  for layer, bias in zip(state.target, (0.5, 0.25), strict=True):
+    layer["bias"] = jnp.array([bias])
+  value = novelty_bonus.errors(state, jnp.array([[1.0], [-2.0]]))
+  np.testing.assert_allclose(value, [0.0625, 0.0625], rtol=1e-6)
+  # Only g is trained: d (f - g)^2 / dw is 2 * 0.25 relu(1) for its last weight.
+  slopes = jax.grad(
+    lambda networks: novelty_bonus.errors(
+      state._replace(target=networks[0], predictor=networks[1]),
+      jnp.array([1.0]),
+    )
+  )((state.target, state.predictor))
+  assert not any(x.any() for x in jax.tree.leaves(slopes[0]))
+  np.testing.assert_allclose(slopes[1][2]["kernel"], 0.5, rtol=1e-6)
 
 
 @pytest.mark.worked_example("function:novelty_bonus.next_bonus")
@@ -175,9 +192,53 @@ def test_bonus_and_step_of_the_predictor_by_hand(monkeypatch):
   assert state.observations.count[0] == 3
 
 
+def test_the_first_observation_of_all_is_not_scaled():
+  """Its standardized value is 0, where the networks have 2 and 0."""
+  state = small_state()
+  state.target[1]["bias"] = jnp.array([2.0])
+  mask = jnp.array([[True, False]])
+  bonus, _ = next_bonus(
+    state, jnp.array([[[7.0], [jnp.nan]]]), mask, jax.random.key(0)
+  )
+  np.testing.assert_allclose(bonus, [[4, 0]], rtol=1e-6)
+
+
+def test_networks_of_the_released_code():
+  """Layers of 64 units, 32 outputs, orthogonal kernels of gain sqrt(2)."""
+  state = novelty_bonus.init(jax.random.key(0), 3)
+  assert state.observations.mean.shape == (3,)
+  for network, widths in (
+    (state.target, (3, 64, 32)),
+    (state.predictor, (3, 64, 64, 32)),
+  ):
+    shapes = [layer["kernel"].shape for layer in network]
+    assert shapes == [*itertools.pairwise(widths)]
+    for layer in network:
+      kernel = np.asarray(layer["kernel"])
+      gram = kernel @ kernel.T if kernel.shape[0] == 3 else kernel.T @ kernel
+      np.testing.assert_allclose(gram, 2 * np.eye(len(gram)), atol=1e-5)
+      assert not layer["bias"].any()
+
+
+def test_the_width_of_the_states_is_checked():
+  rollout = worked_example.rollout(
+    np.zeros(2), [1, 2], extras={"old/hidden": np.zeros((1, 2, 2, 3))}
+  )
+  t = rewards.get("novelty_bonus", size=2)
+  with pytest.raises(ValueError, match=r"size = 2 must be the width .* 3"):
+    t.apply(None, rollout, t.init())
+
+
 @pytest.mark.worked_example("reward:novelty_bonus")
-def test_novelty_within_right_and_within_wrong_answers():
+def test_novelty_within_right_and_within_wrong_answers(monkeypatch):
   """Mean states 4, 1, 3 of right samples and 5, 2 of wrong ones."""
+  shares = []
+
+  def bernoulli(key, p, shape):
+    shares.append(p)
+    return jnp.ones(shape, bool)
+
+  monkeypatch.setattr(jax.random, "bernoulli", bernoulli)
   nan = np.nan
   states = np.array([[6, 2, nan], [1, nan, nan], [1, 5, 3], [5, nan, nan]])
   states = np.array([*states, [2, 1, 3], [nan] * 3])[None, ..., None]
@@ -195,3 +256,12 @@ def test_novelty_within_right_and_within_wrong_answers():
   expected = [[1.05, 0.95, 0.95, 0.05, -0.05, 0]]
   np.testing.assert_allclose(value, expected, atol=1e-5)
   np.testing.assert_allclose(state.observations.mean, [3], rtol=1e-6)
+  # A quarter of the samples is trained on, with the learning rate 1e-4.
+  assert shares == [0.25]
+  slopes = [layer["kernel"].item() for layer in state.predictor]
+  np.testing.assert_allclose(slopes, np.array([1, 1, 2]) - 1e-4, rtol=1e-6)
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    t.init(),
+    novelty_bonus.init(jax.random.key(0), 1),
+  )

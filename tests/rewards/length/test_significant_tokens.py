@@ -43,6 +43,12 @@ def test_significant_tokens_are_counted_by_their_normalised_score():
   assert (dull, telling) == (2, 2)  # .1 and .2 against .9 and .5
   dull, telling = significant_tokens.counts(jnp.full(5, 0.1), mask)
   assert (dull, telling) == (0, 4)
+  # A token at the threshold is significant, also of two completions.
+  dull, telling = significant_tokens.counts(
+    jnp.array([[0.0, 1.0, 2.0], [5.0, 3.0, 3.0]]), jnp.ones((2, 3), bool)
+  )
+  np.testing.assert_array_equal(dull, [1, 2])
+  np.testing.assert_array_equal(telling, [2, 1])
 
 
 def test_the_gain_follows_the_slope_and_falls_once_it_stalls():
@@ -99,6 +105,11 @@ def test_counts_and_reward_by_hand():
   expected = [1 + 5 * math.cos(0.75), wrong, 1, -2 + 8 / math.pi - 5, 0, wrong]
   result = significant_tokens.reward(correct, dull, significant, 4, 10)
   np.testing.assert_allclose(result, expected, atol=1e-5)
+  # A single token of each kind is enough: u = 1 / 2 and v = 1 / 3.
+  result = significant_tokens.reward(correct[:2], 1, 1, 2, 3)
+  wrong = 2 * (math.cos(0.5) - 1) + 5 / (math.pi / 2) / 3 - 5
+  expected = [1 + 5 * math.cos(0.5), wrong]
+  np.testing.assert_allclose(result, expected, atol=1e-5)
   # Gain -1 and weights 2, 3 and 1.
   result = significant_tokens.reward(
     correct[:2], dull[:2], significant[:2], 4, 10, -1.0, 2.0, 3.0, 1.0
@@ -130,6 +141,21 @@ def test_gain_from_step_50_on():
   # Step 49: g0; stalled for the n-th step in a row: -n / 2.
   expected = [g0, g0, scaled[2], -0.5, -1, -1.5, scaled[6], -0.5]
   np.testing.assert_allclose(gains, expected, rtol=1e-3)
+  # A slope needs two steps: after 0.4 and 0.3 it is scaled to -g0, and stalled.
+  # One of 0.001 is scaled to g0, the next one by the same factor.
+  # After a slope of 0 the factor is g0: least squares of 0.5, 0.5, 0.9.
+  for accuracies, expected in (
+    ([0.4, 0.3], [g0, -0.5]),
+    ([0.5, 0.501, 0.505], [g0, g0, 2.5 * g0]),
+    ([0.5, 0.5, 0.9], [g0, -0.5, 0.2 * g0]),
+  ):
+    state, gains = significant_tokens.init_slope(3), []
+    for accuracy in accuracies:
+      gain, state = significant_tokens.next_gain(
+        state, accuracy, start=1, threshold=0.1
+      )
+      gains.append(float(gain))
+    np.testing.assert_allclose(gains, expected, rtol=1e-3)
   # A scaled slope of exactly 2.5 is stalled; the gain is at least -2 g0.
   line = jnp.arange(10.0) * 2.5
   for low, expected in ((3, -2.0), (20, -2 * g0)):

@@ -63,6 +63,11 @@ def test_gains_on_the_probability_without_a_thought():
     log_probs, jnp.zeros_like(mask), -0.5, 0.7
   )
   np.testing.assert_allclose(value, 0.07, rtol=1e-5)
+  # A gain of 0.5 + 0.75 counts as 1.
+  value = debiased_probability.debiased_probability_scores(
+    log_probs, mask, -0.75
+  )
+  np.testing.assert_allclose(value[0, 0], 0.9, rtol=1e-5)
 
 
 @pytest.mark.worked_example("function:debiased_probability.spread_enough")

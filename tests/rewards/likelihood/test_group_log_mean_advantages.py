@@ -1,5 +1,6 @@
 """Tests of `rewards.likelihood.group_log_mean_advantages`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -26,6 +27,10 @@ def test_the_log_of_the_mean_is_at_least_the_mean_of_the_logs():
 def test_a_group_of_one_has_no_others():
   gained = group_log_mean_advantages.log_mean_advantages(LOGS[:1], MASK[:1])
   np.testing.assert_array_equal(gained, 0)
+  slope = jax.grad(
+    lambda x: group_log_mean_advantages.log_mean_advantages(x, MASK[:1]).sum()
+  )(LOGS[:1])
+  np.testing.assert_array_equal(slope, 0)
 
 
 @pytest.mark.worked_example(
