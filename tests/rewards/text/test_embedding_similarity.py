@@ -1,5 +1,6 @@
 """Tests of `rewards.text.embedding_similarity`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +16,22 @@ def test_cosine_is_of_the_angle_alone():
   np.testing.assert_allclose(
     embedding_similarity.cosine(7 * a, b), result, atol=1e-6
   )
+
+
+def test_short_vectors_and_zero_vectors():
+  """(0.3, 0.4) (0, 0.5) / (0.5 0.5); a zero vector has no slope."""
+  pair = jnp.array([0.3, 0.4]), jnp.array([0.0, 0.5])
+  value = embedding_similarity.cosine(*pair)
+  np.testing.assert_allclose(value, 0.8, rtol=1e-6)
+  slopes = jax.grad(embedding_similarity.cosine, (0, 1))
+  for vectors in ((pair[0], jnp.zeros(2)), (jnp.zeros(2), pair[1])):
+    np.testing.assert_array_equal(slopes(*vectors), 0)
+
+
+def test_rounding_takes_no_cosine_out_of_its_range():
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(500, 5)), jnp.float32)
+  np.testing.assert_array_less(embedding_similarity.cosine(x, x), 1 + 1e-9)
+  np.testing.assert_array_less(-1 - 1e-9, embedding_similarity.cosine(x, -x))
 
 
 @pytest.mark.worked_example("function:embedding_similarity.cosine")
