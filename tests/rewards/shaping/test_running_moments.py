@@ -41,7 +41,8 @@ def test_moments_of_one_score_and_of_none():
     running_moments.standardized_scores(jnp.array([3.0]), moments) == 1
   )  # over 1
   with jax.debug_nans(True):  # 0 of a width of 0
-    assert running_moments.min_max_scores(jnp.array([2.0]), moments) == 0
+    unit = running_moments.min_max_scores(jnp.array([2.0, 3.0]), moments)
+  np.testing.assert_array_equal(unit, 0)
   same = running_moments.observe(
     moments, jnp.array([jnp.nan, 9.0]), jnp.zeros(2, bool)
   )
@@ -49,11 +50,14 @@ def test_moments_of_one_score_and_of_none():
   assert ceiling.ceiling_scores(jnp.float32(9.0), 2.0) == 2
 
 
-def test_moments_of_negative_scores():
+def test_moments_and_range_of_negative_scores():
   moments = running_moments.observe(
-    running_moments.init_moments(), jnp.array([-3.0, -1.0])
+    running_moments.init_moments(), jnp.array([-0.75, -0.25])
   )
-  np.testing.assert_array_equal(jnp.stack(moments), [2, -2, 2, -3, -1])
+  wanted = [2, -0.5, 0.125, -0.75, -0.25]
+  np.testing.assert_array_equal(jnp.stack(moments), wanted)
+  unit = running_moments.min_max_scores(jnp.array([-0.5, -0.25]), moments)
+  np.testing.assert_array_equal(unit, [0.5, 1])
 
 
 @pytest.mark.parametrize(
