@@ -89,7 +89,7 @@ def loss(
   both = jnp.concatenate([pairs, pairs])
 
   def flatten(x: Array) -> Array:  # [2 N]: a last axis of 2 is slow on a CPU
-    return base.zero_outside(jnp.concatenate([x[:, 0], x[:, 1]]), both)
+    return base.zero_outside(x.T.ravel(), both)
 
   quality, lengthwise, lengths = map(flatten, (quality, lengthwise, lengths))
   chosen, rejected = jnp.split(quality + lengthwise, 2)

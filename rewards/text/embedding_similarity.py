@@ -35,8 +35,7 @@ def cosine(first: Array, second: Array, mask: Array | None = None) -> Array:
     `[...]` float32 in [-1, 1]; 0 where the mask is False, or if one of the
     embeddings is the zero vector.
   """
-  shape = jnp.broadcast_shapes(first.shape, second.shape)
-  mask = jnp.ones(shape[:-1], bool) if mask is None else mask
+  mask = jnp.array(True) if mask is None else mask
 
   def normalize(x: Array) -> tuple[Array, Array]:
     """Returns vectors of norm 1, and whether each input was not zero."""

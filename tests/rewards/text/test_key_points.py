@@ -46,6 +46,14 @@ def test_the_loop_has_the_width_of_the_shorter_list(sizes):
   assert {x.aval.shape for x in loop.outvars} == {(9, min(sizes))}
 
 
+def test_an_empty_list_has_nothing_in_common():
+  lists = jnp.ones((2, 3), int), jnp.ones((2, 3), bool)
+  empty = jnp.ones((2, 0), int), jnp.ones((2, 0), bool)
+  for pair in ((lists, empty), (empty, lists)):
+    result = key_points.longest_common_subsequence(*pair[0], *pair[1])
+    np.testing.assert_array_equal(result, [0, 0])
+
+
 def test_key_points_in_order():
   desired = jnp.array([[[1, 2, 3]], [[4, 5, 0]]])
   wanted_mask = desired > 0
