@@ -43,8 +43,9 @@ def restored(choices: Array, order: Array) -> Array:
   """
   choices = jnp.asarray(choices)
   size = order.shape[-1]
-  indices = jnp.clip(choices, 0, size - 1)[..., None]
-  option = jnp.take_along_axis(jnp.asarray(order), indices, -1)[..., 0]
+  option = jnp.take_along_axis(
+    jnp.asarray(order), choices[..., None], -1, mode="clip"
+  ).squeeze(-1)
   chosen = (choices >= 0) & (choices < size)
   return jnp.where(chosen, option, -1).astype(jnp.int32)
 

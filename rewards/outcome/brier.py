@@ -57,7 +57,5 @@ def brier(_, rollout: types.Rollout, *, forecast: str, stated: str) -> Array:
       needed because a missing component is 0, which is a probability too.
   """
   value = base.read_component(rollout, forecast)
-  parsed = (
-    (base.read_component(rollout, stated) > 0.5) & (value >= 0) & (value <= 1)
-  )
+  parsed = base.read_component(rollout, stated) > 0.5
   return brier_scores(value, rollout.correct == 1, parsed)

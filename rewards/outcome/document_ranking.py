@@ -29,8 +29,7 @@ def gains(ranked: Array, relevance: Array, mask: Array | None = None) -> Array:
   """
   is_document = (ranked >= 0) & (ranked < relevance.shape[-1])
   is_document = is_document if mask is None else is_document & mask
-  indices = jnp.where(is_document, ranked, 0)
-  values = jnp.take_along_axis(relevance, indices, -1)
+  values = jnp.take_along_axis(relevance, ranked, -1, mode="clip")
   return base.zero_outside(values, is_document)
 
 
@@ -62,7 +61,7 @@ def ndcg(ranked: Array, relevance: Array, cut: int = 10) -> Array:
     discounted(best),
     discounted(gains(ranked[..., :cut], relevance)),
   )
-  return jnp.where(best > 0, achieved / jnp.where(best > 0, best, 1.0), 0.0)
+  return achieved / jnp.where(best > 0, best, 1.0)
 
 
 def recall(ranked: Array, relevance: Array, cut: int = 10) -> Array:
@@ -105,8 +104,8 @@ def rank_biased_overlap(
   """
   size = first.shape[-1]
   same = first[..., :, None] == second[..., None, :]
-  same = same & (first >= 0)[..., :, None]
-  # A document at positions i and j is shared from depth max(i, j) on.
+  # A document at positions i and j is shared from depth max(i, j) on. For the
+  # -1 of two lists, this is below the depths of the longer list.
   position = jnp.arange(size)
   earlier = position[:, None] > position
   new = masked.count(same & (earlier | jnp.eye(size, dtype=bool)))

@@ -59,7 +59,6 @@ def met(satisfied: Array, mask: Array) -> Met:
   Returns:
     `Met`; if a plan has no constraint of this kind, micro and macro are 1.
   """
-  satisfied = base.zero_outside(satisfied, mask)
   no_constraints = ~mask.any(-1)
   micro = jnp.where(no_constraints, 1.0, masked.mean(satisfied, mask))
   all_satisfied = ((satisfied == 1.0) | ~mask).all(-1)

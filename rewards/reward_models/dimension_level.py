@@ -52,10 +52,7 @@ def dimension_level_scores(
   Returns:
     `[..., S]` float32; 0 for samples that do not exist.
   """
-  valid = masked.mask_or_ones(jnp.asarray(confidence), valid)
-  pair_mask = (
-    masked.mask_or_ones(jnp.asarray(relevances), pair_mask) & valid[..., None]
-  )
+  pair_mask = masked.mask_or_ones(jnp.asarray(relevances), pair_mask)
   # Loops over the few pairs, because a CPU is slow at reducing a short axis.
   pairs = range(pair_mask.shape[-1])
   count = sum(base.zero_outside(True, pair_mask[..., r]) for r in pairs)

@@ -85,17 +85,17 @@ def loss(
     `[]`, the loss; and its three parts without weights, "preference" (in nats
     per pair), "length" (in [-1, 2]) and "overlap" (in [0, 1]).
   """
-  pairs = masked.mask_or_ones(quality[..., 0], mask)
-  both = jnp.concatenate([pairs, pairs], -1)
+  pairs = masked.mask_or_ones(quality[:, 0], mask)
+  both = jnp.concatenate([pairs, pairs])
 
   def flatten(x: Array) -> Array:  # [2 N]: a last axis of 2 is slow on a CPU
-    return base.zero_outside(jnp.concatenate([x[..., 0], x[..., 1]], -1), both)
+    return base.zero_outside(x.T.ravel(), both)
 
   quality, lengthwise, lengths = map(flatten, (quality, lengthwise, lengths))
-  chosen, rejected = jnp.split(quality + lengthwise, 2, -1)
+  chosen, rejected = jnp.split(quality + lengthwise, 2)
   losses = jax.nn.softplus(rejected - chosen)
   parts = {
-    "preference": masked.mean(losses, pairs, tuple(range(pairs.ndim))),
+    "preference": masked.mean(losses, pairs),
     "length": jnp.abs(correlation(quality, lengths, both))
     - correlation(lengthwise, lengths, both),
     "overlap": jnp.abs(cosine(quality_kernel, length_kernel)),

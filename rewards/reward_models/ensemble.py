@@ -41,8 +41,7 @@ def center_members(scores: Array, valid: Array | None = None) -> Array:
   Returns:
     `[E, ..., S]` float32; 0 for samples that do not exist.
   """
-  valid = masked.mask_or_ones(scores[0], valid)
-  valid = jnp.broadcast_to(valid, scores.shape)
+  valid = jnp.broadcast_to(masked.mask_or_ones(scores, valid), scores.shape)
   scores = base.zero_outside(scores, valid)
   return base.zero_outside(
     scores - masked.mean(scores, valid, keepdims=True), valid

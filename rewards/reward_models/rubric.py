@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import jax
 
-from rewards import base
 from rl import masked
 
 Array = jax.Array
@@ -29,4 +28,4 @@ def fraction_satisfied(satisfied: Array, criteria: Array) -> Array:
   Returns:
     `[...]` float32 in [0, 1]; 0 for a rubric without criteria.
   """
-  return masked.mean(base.zero_outside(satisfied, criteria), criteria)
+  return masked.mean(satisfied, criteria)

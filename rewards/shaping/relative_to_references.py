@@ -123,15 +123,16 @@ def polynomial_scores(
   -5 and 1 above 5. The fit is -0.011 at -5 and 1.011 at 5, so f falls by 0.011
   at both ends and increases elsewhere. For arguments see `preference_scores`.
   """
-  grid = np.linspace(-5.0, 5.0, 100)
+  edge = 5.0
+  grid = np.linspace(-edge, edge, 100)
   coefficients = np.polyfit(grid, 1.0 / (1.0 + np.exp(-grid)), 5).tolist()
 
   def shape(gap: Array) -> Array:
-    inside = jnp.clip(gap, -5.0, 5.0)
+    inside = jnp.clip(gap, -edge, edge)
     value = jnp.zeros_like(inside)
     for coefficient in coefficients:  # Horner's rule
       value = value * inside + coefficient
-    return jnp.where(gap <= -5.0, 0.0, jnp.where(gap >= 5.0, 1.0, value))
+    return jnp.where(gap <= -edge, 0.0, jnp.where(gap >= edge, 1.0, value))
 
   return against(shape, scores, references, reference_mask)
 
@@ -152,8 +153,7 @@ def _shape(
   scores = base.score(rollout, component)  # [P, S]
   values = jnp.asarray(rollout.extras[base.parse_need(references)])
   values = values.reshape(scores.shape[0], 1, -1)  # [P, 1, M]
-  finite = jnp.isfinite(values)
-  return function(scores, jnp.where(finite, values, 0.0), finite)
+  return function(scores, values, jnp.isfinite(values))
 
 
 def _needs(references: str, component: str) -> set[Need]:

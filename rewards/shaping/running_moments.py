@@ -100,8 +100,7 @@ def min_max_scores(scores: Array, moments: Moments) -> Array:
   """Returns (score - low) / (high - low); 0 if all scores so far are equal."""
   width = moments.high - moments.low
   varied = width > 0
-  low = jnp.where(varied, moments.low, 0.0)
-  unit = (scores - low) / jnp.where(varied, width, 1.0)
+  unit = (scores - moments.low) / jnp.where(varied, width, 1.0)
   return jnp.where(varied, unit, 0.0)
 
 

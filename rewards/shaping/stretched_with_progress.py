@@ -48,11 +48,8 @@ def stretched(
   """
   valid = masked.mask_or_ones(jnp.asarray(scores), valid)
   scores = base.zero_outside(scores, valid)
-  has_samples = valid.any(-1, keepdims=True)
   low = masked.min(scores, valid, keepdims=True)
   high = masked.max(scores, valid, keepdims=True)
-  low = base.zero_outside(low, has_samples)
-  high = base.zero_outside(high, has_samples)
   varied = high > low
   width = jnp.maximum(jnp.where(varied, high - low, 1.0), least)
   return base.zero_outside((scores - low) / width, valid & varied)

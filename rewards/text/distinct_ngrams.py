@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import jax
 import jax.numpy as jnp
 
@@ -32,23 +35,23 @@ def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
   if n < 1:
     raise ValueError(f"n = {n} must be at least 1")
   windows = tokens.shape[-1] - n + 1
-  if windows < 1:
+  if windows < 2:
     return jnp.ones(tokens.shape[:-1])
-  count = jnp.maximum(jnp.asarray(lengths) - n + 1, 0)[..., None]
+  # The first n-gram of a text counts even if it reaches into the padding.
+  count = jnp.maximum(jnp.asarray(lengths) - n + 1, 1)
   positions = jnp.arange(windows)
-  # The first sort key moves n-grams that reach into the padding to the end.
-  beyond = (positions >= count).astype(jnp.int32)
+  # The first sort key moves other n-grams that reach into it to the end.
+  beyond = (positions >= count[..., None]).astype(jnp.int32)
   # Column i holds token i of every n-gram.
   grams = [tokens[..., i : i + windows] for i in range(n)]
   keys = [jnp.broadcast_to(beyond, grams[0].shape), *grams]
   _, *ordered = jax.lax.sort(keys, dimension=-1, num_keys=n + 1)
-  new = jnp.zeros(ordered[0][..., 1:].shape, bool)
-  for column in ordered:
-    new = new | (column[..., 1:] != column[..., :-1])
+  new = functools.reduce(
+    operator.or_, [column[..., 1:] != column[..., :-1] for column in ordered]
+  )
   first = jnp.ones((*new.shape[:-1], 1), bool)
-  new = jnp.concatenate([first, new], -1) & (positions < count)
-  share = masked.count(new) / jnp.maximum(count[..., 0], 1)
-  return jnp.where(count[..., 0] > 0, share, 1.0)
+  new = jnp.concatenate([first, new], -1) & (positions < count[..., None])
+  return masked.count(new) / count
 
 
 @transform(takes="none", gives="sample")

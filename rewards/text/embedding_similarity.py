@@ -11,6 +11,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rewards import base
+
 Array = jax.Array
 
 
@@ -33,18 +35,16 @@ def cosine(first: Array, second: Array, mask: Array | None = None) -> Array:
     `[...]` float32 in [-1, 1]; 0 where the mask is False, or if one of the
     embeddings is the zero vector.
   """
-  shape = jnp.broadcast_shapes(first.shape, second.shape)
-  mask = jnp.ones(shape[:-1], bool) if mask is None else mask
+  mask = jnp.array(True) if mask is None else mask
 
   def normalize(x: Array) -> tuple[Array, Array]:
     """Returns vectors of norm 1, and whether each input was not zero."""
-    x = jnp.broadcast_to(x, shape).astype(jnp.float32)
-    x = jnp.where(mask[..., None], x, 0.0)
-    square = jnp.sum(x**2, -1, keepdims=True)
+    x = base.zero_outside(x, mask[..., None])
+    square = jnp.sum(x**2, -1)
     nonzero = square > 0
-    return x / jnp.sqrt(jnp.where(nonzero, square, 1.0)), nonzero[..., 0]
+    return x / jnp.sqrt(jnp.where(nonzero, square, 1.0))[..., None], nonzero
 
   first_unit, first_nonzero = normalize(first)
   second_unit, second_nonzero = normalize(second)
   value = jnp.clip(jnp.sum(first_unit * second_unit, -1), -1.0, 1.0)
-  return jnp.where(first_nonzero & second_nonzero & mask, value, 0.0)
+  return jnp.where(first_nonzero & second_nonzero, value, 0.0)

@@ -45,7 +45,7 @@ def longest_common_subsequence(
     return jnp.zeros(batch, jnp.int32)
   # The second list, padded and reversed, so that a window of it holds the
   # entries b_d, b_{d-1}, ... of diagonal d.
-  padding = [(0, 0)] * (second.ndim - 1) + [(width - 1, width - 1)]
+  padding = [(0, 0)] * (second.ndim - 1) + [(width - 1,) * 2]
   reverse = jnp.flip(jnp.pad(second, padding), -1)
   reverse_mask = jnp.flip(jnp.pad(second_mask, padding), -1)
 
@@ -101,5 +101,4 @@ def key_points(
   longest = jnp.maximum(*sizes)
   ratio = common / jnp.maximum(longest, 1.0)
   has_keywords = sizes[1] > 0
-  best = jnp.where(has_keywords, ratio, 0.0).max(-1)
-  return masked.mean(best, has_keywords.any(-1))
+  return masked.mean(ratio.max(-1), has_keywords.any(-1))

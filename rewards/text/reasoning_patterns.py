@@ -29,7 +29,7 @@ def reasoning_pattern_scores(
   enough: int = 20,
   repeated: int = 20,
 ) -> Array:
-  """Returns clip(min(1, hits / enough) - repetition - turns, 0, 1).
+  """Returns max(0, min(1, hits / enough) - repetition - turns).
 
   hits is the number of different phrases in the text, repetition the share of
   its n-grams that repeat an earlier one (n = `repeated`), and turns the number
@@ -59,7 +59,7 @@ def reasoning_pattern_scores(
   score = score - (1.0 - distinct_ngram_shares(tokens, lengths, repeated))
   if speakers is not None:
     score = score - occurrences(tokens, lengths, speakers).sum(-1)
-  score = jnp.clip(score, 0.0, 1.0)
+  score = jnp.maximum(score, 0.0)
   return score if answered is None else base.zero_outside(score, answered)
 
 

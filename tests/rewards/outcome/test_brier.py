@@ -52,15 +52,18 @@ def test_dividing_by_the_deviation_biases_a_forecast():
 
 @pytest.mark.worked_example("reward:brier", "function:brier.brier_scores")
 def test_brier_scores_of_stated_probabilities():
-  """-(p - y)^2; without a probability between 0 and 1 it is -1."""
-  p = np.array([0.7, 0.7, 0.2, 0.9, 1.5, -0.5, 1, 0])
-  y = np.array([1, 0, -1, 1, 1, 0, 1, 0])
-  stated = np.array([1, 1, 1, 0, 1, 1, 1, 1])
+  """-(p - y)^2; without a probability between 0 and 1 it is -1.
+
+  A component `stated` of 1/2 says that there is none.
+  """
+  p = np.array([0.7, 0.7, 0.2, 0.9, 1.5, -0.5, 1, 0, 0.3, 0.3])
+  y = np.array([1, 0, -1, 1, 1, 0, 1, 0, 1, 1])
+  stated = np.array([1, 1, 1, 0, 1, 1, 1, 1, 0.5, 0.75])
   rollout = worked_example.rollout(
-    np.zeros(8), correct=y, components={"p": p, "stated": stated}
+    np.zeros(10), correct=y, components={"p": p, "stated": stated}
   )
-  expected = [-0.09, -0.49, -0.04, -1, -1, -1, 0, 0]
+  expected = [-0.09, -0.49, -0.04, -1, -1, -1, 0, 0, -1, -0.49]
   value = worked_example.reward("brier", rollout, forecast="p", stated="stated")
   np.testing.assert_allclose(value, [expected], atol=1e-6)
-  value = brier.brier_scores(p, y == 1, stated == 1)
+  value = brier.brier_scores(p, y == 1, stated > 0.5)
   np.testing.assert_allclose(value, expected, atol=1e-6)

@@ -54,7 +54,7 @@ def test_overlap_of_rankings_against_sets(p):
 @pytest.mark.parametrize("p", [1.0, 0.8])
 @pytest.mark.worked_example("function:document_ranking.rank_biased_overlap")
 def test_overlap_does_not_depend_on_padding(p):
-  lists = jnp.array([[4, 2, 7], [2, 4, 9]])
+  lists = jnp.array([[4, 0, 7], [0, 4, 9]])
   wide = jnp.pad(lists, ((0, 0), (0, 5)), constant_values=-1)
   narrow = document_ranking.rank_biased_overlap(*lists, p)
   np.testing.assert_allclose(
@@ -64,13 +64,30 @@ def test_overlap_does_not_depend_on_padding(p):
   expected = np.dot(weights, [0, 1, 2 / 3])
   np.testing.assert_allclose(narrow, expected, rtol=1e-6)
   # A shorter list is compared over the depths of the longer one.
-  short = document_ranking.rank_biased_overlap(
-    lists[0], jnp.array([4, -1, -1]), p
-  )
   expected = np.dot(weights, [1, 1 / 2, 1 / 3])
-  np.testing.assert_allclose(short, expected, rtol=1e-6)
+  pair = lists[0], jnp.array([4, -1, -1])
+  for first, second in (pair, pair[::-1]):
+    short = document_ranking.rank_biased_overlap(first, second, p)
+    np.testing.assert_allclose(short, expected, rtol=1e-6)
   none = jnp.full(3, -1)
   assert document_ranking.rank_biased_overlap(none, none, p) == 0
+
+
+def test_relevances_below_1():
+  """Two rankings of three documents, the last of which is the best."""
+  relevance = jnp.array([[0.25, 0, 0.5], [0, 0, 0.125]])
+  ranked = jnp.array([[0, 2, 1], [0, 2, 1]])
+  gain = 1 / math.log2(3)  # at the second position
+  result = document_ranking.ndcg(ranked, relevance)
+  expected = [(0.25 + 0.5 * gain) / (0.5 + 0.25 * gain), gain]
+  np.testing.assert_allclose(result, expected, rtol=1e-6)
+  result = document_ranking.recall(ranked, relevance, 1)
+  np.testing.assert_array_equal(result, [0.5, 0])
+  result = document_ranking.recall(ranked, relevance, 2)
+  np.testing.assert_array_equal(result, [1, 1])
+  # Numbers of no document, below and above those that exist.
+  gains = document_ranking.gains(jnp.array([-1, 3, 2, 0]), relevance[0])
+  np.testing.assert_array_equal(gains, [0, 0, 0.5, 0.25])
 
 
 def test_lists_and_the_null_audit():

@@ -10,9 +10,11 @@ from rewards.reward_models import calibrated
 
 def test_calibration_of_low_scores():
   result = calibrated.calibrated_scores(
-    jnp.array([0.2, 0.45, 0.5, 0.9]), jnp.array([1.0, 0.5, 1.0, jnp.nan])
+    jnp.array([0.2, 0.45, 0.5, 0.9, 1.5]),
+    jnp.array([1.0, 0.5, 1.0, jnp.nan, 1.0]),
   )
-  np.testing.assert_allclose(result, [0.3, 0.5, 0.5, 0.9], rtol=1e-6)
+  # Only a score that is raised is limited to 1.
+  np.testing.assert_allclose(result, [0.3, 0.5, 0.5, 0.9, 1.5], rtol=1e-6)
 
 
 @pytest.mark.worked_example(

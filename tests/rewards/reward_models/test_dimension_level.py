@@ -80,6 +80,10 @@ def test_sum_of_three_z_scores():
       **settings,
     )
     np.testing.assert_allclose(result, [[*wanted, 0]], atol=1e-5)
+  result = dimension_level.dimension_level_scores(
+    jnp.array([-1, -2, -3]), jnp.array([[1], [4], [1]]), jnp.array([0, 0, 3])
+  )
+  np.testing.assert_allclose(result, (c + r + h) / 3, atol=1e-5)
 
 
 @pytest.mark.worked_example("function:dimension_level.dimension_level_scores")

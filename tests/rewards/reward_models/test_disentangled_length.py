@@ -21,6 +21,7 @@ def test_correlation_is_pearsons():
   )
   flat = jnp.full((30, 2), 0.1)
   assert disentangled_length.correlation(jnp.asarray(x), flat) == 0
+  flat = jnp.full((30, 2), 0.5)  # whose deviations are exactly 0
   slope = jax.grad(lambda x: disentangled_length.correlation(x, flat))(
     jnp.asarray(x)
   )

@@ -1,5 +1,6 @@
 """Tests of `rewards.reward_models.ensemble`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -43,6 +44,12 @@ def test_centred_members_have_no_offset(rule):
     rule(ensemble.center_members(scores)),
     atol=1e-5,
   )
+
+
+def test_the_slope_of_the_spread_is_finite_where_members_agree():
+  alike = jnp.full((4, 1), 0.75)
+  slope = jax.grad(lambda x: ensemble.less_spread(x).sum())(alike)
+  np.testing.assert_array_equal(slope, 1 / 4)  # that of the mean
 
 
 def test_what_one_member_overrates_the_worst_does_not():

@@ -97,12 +97,12 @@ def test_clean_flawed_and_wrong_answers():
 @pytest.mark.worked_example("function:flaw_aware.located")
 def test_distance_to_the_first_wrong_step():
   """Solutions of 4 or 8 steps, named steps before, at, after and beyond."""
-  predicted = jnp.array([-1, 0, -1, 2, 0, 7, 4, -2, 1, 3])
-  truth = jnp.array([-1, -1, 2, 2, 1, 5, 3, -1, 1, -1])
-  steps = jnp.array([4, 4, 4, 4, 4, 8, 4, 4, 8, 8])
-  parsed = jnp.array([True] * 8 + [False, True])
+  predicted = jnp.array([-1, 0, -1, 2, 0, 7, 4, -2, 1, 3, -1, 0, 1])
+  truth = jnp.array([-1, -1, 2, 2, 1, 5, 3, -1, 1, -1, 0, 0, 0])
+  steps = jnp.array([4, 4, 4, 4, 4, 8, 4, 4, 8, 8, 4, 4, 4])
+  parsed = jnp.arange(13) != 8
   result = flaw_aware.located(predicted, truth, steps, parsed)
-  wanted = [1, -1, -1, 1, 1 - 1 / 4, 1 - 2 / 8, -1, -1, -1, -1]
+  wanted = [1, -1, -1, 1, 1 - 1 / 4, 1 - 2 / 8, -1, -1, -1, -1, -1, 1, 3 / 4]
   np.testing.assert_array_equal(result, wanted)
   result = flaw_aware.located(predicted, truth, steps)
-  np.testing.assert_array_equal(result[8:], [1, -1])
+  np.testing.assert_array_equal(result[8:10], [1, -1])

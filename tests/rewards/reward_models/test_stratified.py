@@ -1,5 +1,6 @@
 """Tests of `rewards.reward_models.stratified`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ MODEL = jnp.array([2.0, 1.0, 0.5, -1.0])
 def test_strata_have_the_paper_s_numbers():
   result = stratified.stratified_scores(OK, MODEL, 0.1, 0.1)
   np.testing.assert_allclose(result, [1.1, 0.9, 0.1, -0.1], atol=1e-5)
+  result = stratified.stratified_scores(OK, MODEL)
+  np.testing.assert_allclose(result, [1.05, 0.95, 0.05, -0.05], atol=1e-5)
   weight = stratified.prompt_weights(MODEL, 1.0)
   np.testing.assert_allclose(jnp.std(MODEL), 1.0825, atol=1e-4)
   np.testing.assert_allclose(weight, 2.0155, atol=1e-3)
@@ -36,6 +39,16 @@ def test_strata_do_not_overlap_and_do_not_see_the_scale():
     jnp.array([1, 0]), jnp.array([3.0, 4.0]), 0.1, 0.1
   )
   np.testing.assert_allclose(alone, [0.9, -0.1], rtol=1e-6)
+
+
+def test_groups_of_one_kind_compute_no_nan():
+  """Every group has an empty stratum, without a minimum and a maximum."""
+  correct = jnp.array([[1, 1, 1], [0, 0, 0]])
+  scores = jnp.array([[1.0, 3, 2], [5, 4, 6]])
+  with jax.debug_nans(True):
+    result = stratified.stratified_scores(correct, scores, 0.1, 0.3)
+  expected = [[0.7, 1.3, 1], [0, -0.1, 0.1]]
+  np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 def test_a_weight_per_prompt_cancels_in_a_z_score():

@@ -39,8 +39,11 @@ def test_no_thought_makes_a_wrong_answer_beat_a_right_one():
 )
 @pytest.mark.parametrize(("step", "decay"), [(0, 1), (250, np.exp(-0.5))])
 def test_trust_and_annealing(step, decay):
-  """Groups with trust e^{-0.3}, 1, and 0 (all answers are right)."""
-  thoughts = [[0.3, 0.5, 0.8, 0.6], [0.9, 0.2, 0.4, 0.1], [0.7, 0.6, 0.5, 0.4]]
+  """Groups with trust e^{-0.3}, 1, and 0 (all answers are right).
+
+  The thoughts of the last group are not read.
+  """
+  thoughts = [[0.3, 0.5, 0.8, 0.6], [0.9, 0.2, 0.4, 0.1], [np.nan] * 4]
   exists = np.ones((3, 4), bool)
   exists[1, 3] = False
   thoughts = np.where(exists, thoughts, np.nan)

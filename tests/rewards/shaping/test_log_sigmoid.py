@@ -62,15 +62,17 @@ def test_the_gradient_of_log_sigmoid_fades_above_and_stays_below():
 def test_the_binding_reads_the_scores_of_reference_samples():
   """References 0, 1, 2 of prompt 0, and 3 alone of prompt 1."""
   rollout = worked_example.rollout(
-    [[1.0, 2.0], [3.0, 2.5]],
-    extras={"sampler/reference_scores": [[0, 1, 2], [3, np.nan, np.nan]]},
-    components={"style": [[0.5, 0.0], [0.0, 0.0]]},
+    [[1.0, 2.0, 0.0], [3.0, 2.5, 4.0]],
+    extras={
+      "sampler/reference_scores": [[0, 1, 2, np.nan], [3] + 3 * [np.nan]]
+    },
+    components={"style": [[0.5, 0.0, 0.0], [0.0, 0.0, 0.0]]},
   )
   got = worked_example.reward(
     "log_sigmoid", rollout, references="sampler/reference_scores"
   )
   # r_ref = 1 + 1.0364 sqrt(2 / 3), and 3.
-  gaps = [[1 - 1.846244, 2 - 1.846244], [0.0, -0.5]]
+  gaps = [[1 - 1.846244, 2 - 1.846244, -1.846244], [0.0, -0.5, 1.0]]
   wanted = -np.log1p(np.exp(-np.array(gaps)))
   np.testing.assert_allclose(got, wanted, rtol=1e-5)
   style = worked_example.reward(

@@ -82,8 +82,11 @@ def test_an_unbounded_shape_can_be_hacked_and_a_bounded_one_less():
   assert bounded < 0.2
 
 
-# Gaps r - r_m of two samples of the first prompt and of one of the second.
-GAPS = [[[2.0, -1], [0.5, -2.5]], [[3, 7], [0.25, 4.25]]]
+# Gaps r - r_m of three samples of each of two prompts.
+GAPS = [
+  [[2.0, -1], [0.5, -2.5], [-6, -9]],
+  [[3, 7], [0.25, 4.25], [-3, 1]],
+]
 
 
 def _sigmoid(x):
@@ -127,8 +130,8 @@ def _polynomial(x):
 def test_means_of_shapes_of_the_gaps_to_two_references(name, shape):
   """The third reference of each prompt has no score."""
   rollout = worked_example.rollout(
-    [[2, 0.5], [4, 1.25]],
-    components={"a": [[-9, -9], [1, -6]]},
+    [[2, 0.5, -6], [4, 1.25, -2]],
+    components={"a": [[-9, -9, 0], [1, -6, 1.5]]},
     extras={"task/r": [[0, 3, np.nan], [1, -3, np.inf]]},
   )
   wanted = np.mean(shape(np.array(GAPS)), -1)
@@ -137,7 +140,8 @@ def test_means_of_shapes_of_the_gaps_to_two_references(name, shape):
   result = worked_example.reward(
     name, rollout, references="task/r", component="a"
   )
-  wanted = np.mean(shape(np.array([[-9.0, -12]] * 2 + [[0, 4], [-7, -3]])), -1)
+  gaps = [[-9.0, -12], [-9, -12], [0, -3], [0, 4], [-7, -3], [0.5, 4.5]]
+  wanted = np.mean(shape(np.array(gaps)), -1)
   np.testing.assert_allclose(result.ravel(), wanted, atol=2e-6)
 
 

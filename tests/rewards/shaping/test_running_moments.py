@@ -1,5 +1,6 @@
 """Tests of `rewards.shaping.running_moments`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -39,12 +40,39 @@ def test_moments_of_one_score_and_of_none():
   assert (
     running_moments.standardized_scores(jnp.array([3.0]), moments) == 1
   )  # over 1
-  assert running_moments.min_max_scores(jnp.array([2.0]), moments) == 0
+  with jax.debug_nans(True):  # 0 of a width of 0
+    unit = running_moments.min_max_scores(jnp.array([2.0, 3.0]), moments)
+  np.testing.assert_array_equal(unit, 0)
   same = running_moments.observe(
     moments, jnp.array([jnp.nan, 9.0]), jnp.zeros(2, bool)
   )
   np.testing.assert_array_equal(jnp.stack(same), jnp.stack(moments))
   assert ceiling.ceiling_scores(jnp.float32(9.0), 2.0) == 2
+
+
+def test_moments_and_range_of_negative_scores():
+  moments = running_moments.observe(
+    running_moments.init_moments(), jnp.array([-0.75, -0.25])
+  )
+  wanted = [2, -0.5, 0.125, -0.75, -0.25]
+  np.testing.assert_array_equal(jnp.stack(moments), wanted)
+  unit = running_moments.min_max_scores(jnp.array([-0.5, -0.25]), moments)
+  np.testing.assert_array_equal(unit, [0.5, 1])
+
+
+@pytest.mark.parametrize(
+  ("squares", "low", "high"),
+  [
+    (1e-12, 0.5, 0.5),  # equal scores, and a rounding error of their mean
+    (0.0, 0.5, 0.5 + 1e-7),  # squares too small for a float
+  ],
+)
+def test_scores_are_not_divided_by_a_deviation_of_0(squares, low, high):
+  moments = running_moments.Moments(
+    *(jnp.float32(x) for x in (2.0, 0.5, squares, low, high))
+  )
+  result = running_moments.standardized_scores(jnp.array([0.75]), moments)
+  np.testing.assert_array_equal(result, [0.25])
 
 
 @pytest.mark.worked_example(

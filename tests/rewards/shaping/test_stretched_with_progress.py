@@ -1,5 +1,6 @@
 """Tests of `rewards.shaping.stretched_with_progress`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -26,6 +27,13 @@ def test_a_constant_group_is_not_stretched_and_little_not_by_much():
     np.testing.assert_array_equal(
       stretched_with_progress.stretched(group, valid), 0
     )
+  slope = jax.grad(lambda x: stretched_with_progress.stretched(x)[0])
+  np.testing.assert_array_equal(slope(jnp.full(4, 0.3)), 0)
+  empty = jnp.zeros((2, 3), bool).at[1, :2].set(True)
+  np.testing.assert_array_equal(
+    stretched_with_progress.stretched(jnp.array([[1, 2, 3]] * 2), empty),
+    [[0, 0, 0], [0, 1, 0]],
+  )
   narrow = jnp.array([0.5, 0.51])
   np.testing.assert_allclose(
     stretched_with_progress.stretched(narrow, least=0.1), [0, 0.1], rtol=1e-4
@@ -46,6 +54,14 @@ def test_stretching_comes_with_progress():
   np.testing.assert_allclose(
     blended(0.25), 0.75 * scores + 0.25 * blended(1.0), rtol=1e-5
   )
+
+
+def test_stretching_takes_at_least_one_training_step():
+  rollout = worked_example.rollout([0.5, 0.75], step=jnp.int32(1))
+  value = worked_example.reward("stretched_with_progress", rollout, steps=1)
+  np.testing.assert_array_equal(value, [[0, 1]])
+  with pytest.raises(ValueError, match="steps = 0 training steps must be at"):
+    worked_example.reward("stretched_with_progress", rollout, steps=0)
 
 
 def test_the_weakness_of_stretching_is_noise():

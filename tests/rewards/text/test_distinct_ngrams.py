@@ -50,3 +50,11 @@ def test_trigrams_and_bigrams_by_hand():
   np.testing.assert_allclose(value, [[1 / 2, 1 / 5, 1]], rtol=1e-6)
   value = distinct_ngrams.distinct_ngram_shares(tokens[0, 0], jnp.array(5))
   np.testing.assert_allclose(value, 2 / 3, rtol=1e-6)
+
+
+def test_texts_with_room_for_two_one_and_no_ngrams():
+  tokens, lengths = jnp.ones((3, 5), int), jnp.array([5, 4, 0])
+  for n, expected in ((4, [0.5, 1, 1]), (5, [1, 1, 1]), (6, [1, 1, 1])):
+    value = distinct_ngrams.distinct_ngram_shares(tokens, lengths, n)
+    np.testing.assert_array_equal(value, expected)
+    assert value.shape == (3,)

@@ -38,6 +38,9 @@ def test_phrases_need_tokens():
     phrases.spelled([[[1]], []])  # a phrase that nobody can write
   with pytest.raises(ValueError, match="token id -1"):
     phrases.spelled([[[1], [5, -1, 3]]])
+  table = phrases.spelled([[[0], [8, 0, 9]], [[7]]])
+  wanted = [[[0, -1, -1], [8, 0, 9]], [[7, -1, -1], [-1, -1, -1]]]
+  np.testing.assert_array_equal(table, wanted)
 
 
 @pytest.mark.worked_example(
@@ -50,6 +53,10 @@ def test_starts_of_a_spelling_by_hand():
   np.testing.assert_array_equal(starts, [1, 0, 0, 1, 0, 0, 0])
   starts = phrases.spelling_starts(tokens, length, jnp.array([-1, -1]))
   assert not starts.any()
+  starts = phrases.spelling_starts(
+    jnp.array([8, 0, 8, 9, 0]), jnp.array(4), jnp.array([8, 0])
+  )
+  np.testing.assert_array_equal(starts, [1, 0, 0, 0, 0])
   table = phrases.spelled([[[8, 9], [8]], [[9, 9]], [[9, 8, 9, 9]]])
   counts = phrases.occurrences(tokens, length, table)
   np.testing.assert_array_equal(counts, [3, 1, 0])

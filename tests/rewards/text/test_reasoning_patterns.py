@@ -41,6 +41,10 @@ def test_the_score_of_patterns_by_hand():
   np.testing.assert_allclose(
     pattern_score(7, 1, 2, 1, 2, 5, repeated=2, enough=1), 0.8
   )
+  # More phrases than enough; of 4 bigrams 1 is repeated.
+  np.testing.assert_allclose(
+    pattern_score(7, 8, 9, 8, 9, repeated=2, enough=1), 0.75
+  )
   assert pattern_score(7, 8, 9, 3, 4, enough=2) == 0  # "user:"
 
 

@@ -38,10 +38,10 @@ def test_phrases_outside_of_code():
   rollout = rollout.replace(
     tokens=rollout.tokens.replace(completions=jnp.array([rows]))
   )
-  words = (((5,), (2, 3)),)
+  words = (((5,), (2, 3), (9, 9)),)
   value = worked_example.reward("says", rollout, phrases=words)
   np.testing.assert_array_equal(value, [[1, 1, 1, 1, 0, 0]])
   value = worked_example.reward(
-    "says", rollout, phrases=words, fences=(((6,),),)
+    "says", rollout, phrases=words, fences=(((6,), (8,), (9, 9)),)
   )
   np.testing.assert_array_equal(value, [[1, 0, 1, 1, 0, 0]])

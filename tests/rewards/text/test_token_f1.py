@@ -28,6 +28,19 @@ def test_f1_of_bags():
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+@pytest.mark.worked_example("function:token_f1.token_f1_scores")
+def test_f1_of_bags_with_gaps():
+  """Common tokens 2 of 2 + 3, 1 of 2 + 1, 0 of 1 + 0 and of 0 + 0."""
+  tokens = jnp.array([[5, 5, 5, 7], [5, 5, 6, 7], [5, 5, 5, 5], [5, 5, 5, 5]])
+  mask = jnp.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]])
+  reference = jnp.array([[7, 5, 6], [5, 5, 5], [5, 5, 5], [5, 5, 5]])
+  reference_mask = jnp.array([[1, 1, 1], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
+  value = token_f1.token_f1_scores(
+    tokens, mask == 1, reference, reference_mask == 1
+  )
+  np.testing.assert_allclose(value, [4 / 5, 2 / 3, 0, 1], rtol=1e-6)
+
+
 @pytest.mark.worked_example("reward:token_f1")
 def test_f1_of_completions_and_references():
   """Common tokens 1 of 4 + 2, 3 of 4 + 3, and 0 of 1 + 1; 2 c / (n + m)."""
