@@ -450,7 +450,7 @@ def test_random_subsets_have_k_distinct_samples_that_exist():
   """A sample has the sum of the z-scores of its subsets."""
   valid = jnp.array([[True, True, False, True], [True] * 4])
   scores = jnp.array([[0.0, 1.0, 50.0, 3.0], [7.0, 7.0, 7.0, 7.0]])
-  key = jax.random.key(5)
+  key = jax.random.key(11)
   advantages = pass_at_k_advantages(scores, 2, valid, "bootstrap", key)
   noise = jax.random.uniform(key, (2, 4, 4))[0]
   # Three subsets, because three samples exist, of the two smallest numbers.
