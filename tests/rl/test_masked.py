@@ -41,9 +41,9 @@ def test_a_statistic_is_over_the_last_axis_or_over_a_given_one(
   result = statistic(X, MASK)
   assert result.shape == (3,)
   close(result, expected, rtol=1e-6)
-  kept = statistic(COLUMNS, MASK.T, axis=0, keepdims=True)
-  assert kept.shape == (1, 3)
-  close(kept[0], expected, rtol=1e-6)
+  keeping = statistic(COLUMNS, MASK.T, axis=0, keepdims=True)
+  assert keeping.shape == (1, 3)
+  close(keeping[0], expected, rtol=1e-6)
 
 
 def test_a_statistic_may_be_over_several_axes():

@@ -416,8 +416,8 @@ def test_a_method_prints_every_part_with_its_level():
     "sampled greedy() by ema",
     "then nll(completions) until kl_max <= 0.25, at most 7 passes",
   ]
-  plain = methods_core.Method(PPO, SCORES, name="plain")
-  assert _lines(plain) == [
+  minimal = methods_core.Method(PPO, SCORES, name="plain")
+  assert _lines(minimal) == [
     "plain",
     "advantage scores() sample",
     "center() sample",
@@ -429,7 +429,7 @@ def test_a_method_prints_every_part_with_its_level():
     ({"sampler": samplers.greedy()}, "sampled greedy() by policy"),
     ({"behavior": "ema", "parameter_sets": (EMA,)}, "sampled once() by ema"),
   ):
-    assert _lines(dataclasses.replace(plain, **change))[-1] == end
+    assert _lines(dataclasses.replace(minimal, **change))[-1] == end
 
 
 def test_transforms_of_a_method_are_found_by_the_names_of_their_states():

@@ -345,6 +345,27 @@ def test_metrics_are_over_what_is_in_the_loss():
   close(metrics["policy/sampler_log_prob_diff_mean"], 0.25, rtol=1e-5)
 
 
+DISTRIBUTION = scoring.Need(
+  "policy",
+  scoring.Probe("distribution", lambda logits, ids: jax.nn.softmax(logits)),
+)
+
+
+@terms.term(takes="none", gives="sample", needs={DISTRIBUTION})
+def mass(_, policy, rollout, *, token):
+  """Sums the probability of a token over all positions."""
+  del rollout
+  return policy["distribution"][..., token].sum(-1)
+
+
+def test_a_value_with_further_axes_is_0_outside_of_the_scored_tokens():
+  p = np.exp(LOG_PROBS)
+  for token, probs in ((0, p), (1, 1 - p)):
+    total, _ = _loss(Method(mass(token)))
+    sums = np.where(SCORED, probs, 0).sum(-1)
+    close(total, sums[EXISTS].mean(), rtol=1e-5)
+
+
 @terms.term(takes="none", gives="token", needs={POLICY_LOG_PROBS})
 def infinite_outside(_, policy, rollout):
   """Infinite at tokens that are not in the loss."""

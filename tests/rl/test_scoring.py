@@ -69,9 +69,11 @@ def test_log_probs_and_entropy_are_those_of_the_tempered_logits():
   close(values["entropy"], -(np.exp(log_p) * log_p).sum(-1), rtol=1e-5)
   # The value head gives no logits, and is not divided by the temperature.
   close(values["values"], HIDDEN[..., 0], rtol=1e-6)
-  plain = scoring.read(_policy(), 1.0, TOKENS, [scoring.entropy], types.Named())
+  untempered = scoring.read(
+    _policy(), 1.0, TOKENS, [scoring.entropy], types.Named()
+  )
   log_p = _log_softmax(LOGITS)
-  close(plain["entropy"], -(np.exp(log_p) * log_p).sum(-1), rtol=1e-5)
+  close(untempered["entropy"], -(np.exp(log_p) * log_p).sum(-1), rtol=1e-5)
 
 
 def test_a_probe_may_read_hidden_states_and_other_values():
@@ -95,6 +97,9 @@ def test_a_probe_may_read_hidden_states_and_other_values():
     ]
     scored = np.asarray(TOKENS.mask)[..., None]
     close(parts, np.where(scored, want, 0), rtol=1e-6, err_msg=chunk)
+  # A chunk of all S * T = 6 positions leaves values outside of the mask.
+  single = scoring.read(_policy(), 1.0, TOKENS, [probe], extras, 1.0, 6)
+  close(single["outer"], want, rtol=1e-6)
 
 
 def test_probes_of_two_heads_are_read_from_their_own_head():
@@ -128,11 +133,15 @@ def test_no_probe_needs_no_forward_pass():
   assert not calls
 
 
-@pytest.mark.parametrize("head", ["hidden", "logits", "value"])
-def test_a_head_of_the_policy_is_found(head):
-  probe = Probe("shape", lambda output, ids: output.reshape(len(ids), -1)[:, 0])
-  probe = dataclasses.replace(probe, head=head)
-  scoring.read(_policy(), 1.0, TOKENS, [probe], types.Named())
+def test_all_heads_of_the_policy_may_be_read_at_once():
+  probes = [
+    scoring.log_probs,
+    scoring.values,
+    Probe("hidden", lambda hidden, ids: hidden, head="hidden"),
+  ]
+  values = scoring.read(_policy(), 1.0, TOKENS, probes, types.Named())
+  assert list(values) == ["hidden", "log_probs", "values"]
+  close(values["hidden"], HIDDEN)
 
 
 def test_a_missing_head_is_named():
@@ -328,13 +337,13 @@ def test_needs_with_the_same_parameters_and_text_share_a_pass():
   close(rollout.extras[needs[1]], entropy, rtol=1e-5)
   # At the default temperature, and in two slices of one prompt each.
   calls.clear()
-  plain = scoring.passes(
+  untempered = scoring.passes(
     _policy(calls), {"old": 1.0}, needs[:1], ROLLOUT, parts=2
   )
   assert calls == [(1.0, (1, 2, 3))]  # traced once
   log_p = _log_softmax(LOGITS)
   chosen = np.take_along_axis(log_p, np.asarray(COMPLETIONS)[..., None], -1)
-  close(plain.extras[LOG_PROBS], chosen[..., 0], rtol=1e-5)
+  close(untempered.extras[LOG_PROBS], chosen[..., 0], rtol=1e-5)
 
 
 def test_a_probe_that_reads_two_needs_is_computed_after_both():
@@ -373,8 +382,8 @@ def test_arrays_that_no_pass_computes_must_be_there():
       continue
     with pytest.raises(KeyError, match=f"no {source}/x: {reason}"):
       scoring.passes(_policy(calls), {}, [need], ROLLOUT)
-    given = ROLLOUT.replace(extras=types.Named({str(need): jnp.ones(())}))
-    assert scoring.passes(_policy(calls), {}, [need], given) is given
+    complete = ROLLOUT.replace(extras=types.Named({str(need): jnp.ones(())}))
+    assert scoring.passes(_policy(calls), {}, [need], complete) is complete
   assert not calls
 
 

@@ -66,12 +66,12 @@ def test_weights_multiply_the_advantages_of_samples_at_their_tokens():
 
 def test_a_term_with_a_signal_of_its_own_stays_as_it_is():
   """And so does a term without a signal."""
-  own = PPO.of(signal=chain(scores(), transforms.center()))
-  loss = 0.5 * terms.kl() + own + PPO
+  rescored = PPO.of(signal=chain(scores(), transforms.center()))
+  loss = 0.5 * terms.kl() + rescored + PPO
   method = importance.add_importance_weights(Method(loss, ADVANTAGE), 2.0)
   assert method.loss.terms == loss.terms
   assert "truncated_importance(cap=2)" in str(method.advantage)
-  alone = importance.add_importance_weights(Method(own, ADVANTAGE), 2.0)
+  alone = importance.add_importance_weights(Method(rescored, ADVANTAGE), 2.0)
   assert "truncated_importance(cap=2)" in str(alone.advantage)
 
 

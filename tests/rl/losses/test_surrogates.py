@@ -176,17 +176,20 @@ def test_a_ratio_is_clamped_at_20_nats():
 
 
 def test_attributes_of_a_surrogate_are_those_of_its_decorator():
-  def plain(log_ratio, advantages, policy, rollout, *, factor=2.0):
+  def scaled_ratio(log_ratio, advantages, policy, rollout, *, factor=2.0):
     """Scales the ratio."""
     del policy, rollout
     return factor * log_ratio * advantages
 
-  surrogate = surrogates.surrogate()(plain)(3.0)
-  assert (str(surrogate), surrogate.gives) == ("plain(factor=3)", "token")
+  surrogate = surrogates.surrogate()(scaled_ratio)(3.0)
+  assert (str(surrogate), surrogate.gives) == (
+    "scaled_ratio(factor=3)",
+    "token",
+  )
   assert surrogate.uses_ratio
   assert (surrogate.needs, surrogate.token_mean) == (set(), "arithmetic")
   assert surrogate.fn(5.0, 7.0, None, None) == 105
-  assert surrogates.Surrogate("bare", plain).uses_ratio
+  assert surrogates.Surrogate("bare", scaled_ratio).uses_ratio
   assert not surrogates.reinforce().uses_ratio
   log_probs = types.Named({"log_probs": jnp.array([-2.0, -3.0])})
   value = surrogates.reinforce().fn(None, jnp.array([5.0, 7.0]), log_probs, 0)

@@ -150,7 +150,7 @@ def test_a_token_of_probability_zero_is_never_drawn(name, uniform):
 
 
 @pytest.mark.parametrize(
-  ("truncation", "kept"),
+  ("truncation", "survivors"),
   [
     ({}, [2, 1, 4, 3]),
     ({"top_k": 1}, [2]),
@@ -173,7 +173,7 @@ def test_a_token_of_probability_zero_is_never_drawn(name, uniform):
     ({"top_k": 3, "top_p": 0.81, "min_p": 0.4}, [2, 1]),
   ],
 )
-def test_truncations_keep_the_tokens_that_they_name(truncation, kept):
+def test_truncations_keep_the_tokens_that_they_name(truncation, survivors):
   """Logits are divided by the temperature first, and their maximum is 0."""
   ratios = np.array([0.0, 4, 8, 1, 3]) / 8
   with np.errstate(divide="ignore"):
@@ -181,7 +181,7 @@ def test_truncations_keep_the_tokens_that_they_name(truncation, kept):
   sampling = dataclasses.replace(PLAIN, temperature=2.0, **truncation)
   logits = jnp.stack([2 * scaled, 2 * scaled + 8])
   result = np.asarray(generation.truncate(logits, sampling))
-  want = np.where(np.isin(np.arange(5), kept), scaled, -np.inf)
+  want = np.where(np.isin(np.arange(5), survivors), scaled, -np.inf)
   np.testing.assert_allclose(result[0], want, rtol=1e-6)
   if "min_p" not in truncation:  # sums with 8 are rounded
     np.testing.assert_allclose(result[1], want, rtol=1e-5)
@@ -401,9 +401,9 @@ def test_settings_beyond_the_smallest_and_the_largest_are_refused(
   name, values, message
 ):
   for value in values:
-    given = (1, value) if name == "eos_ids" else value
+    argument = (1, value) if name == "eos_ids" else value
     with pytest.raises(ValueError, match=f"{name} = {value} {message}"):
-      dataclasses.replace(PLAIN, **{name: given})
+      dataclasses.replace(PLAIN, **{name: argument})
 
 
 @pytest.mark.parametrize(

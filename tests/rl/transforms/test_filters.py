@@ -31,18 +31,20 @@ ROLLOUT = worked_example.rollout(
 )
 
 
-def _kept(filter_of_samples, rollout=ROLLOUT):
+def _values(filter_of_samples, rollout=ROLLOUT):
   """Returns the value of a filter for each sample, or group if it is one."""
-  kept = worked_example.apply(filter_of_samples, rollout)
-  assert kept.dtype == bool
-  assert kept.shape == rollout.scores.shape
-  return kept
+  values = worked_example.apply(filter_of_samples, rollout)
+  assert values.dtype == bool
+  assert values.shape == rollout.scores.shape
+  return values
 
 
-def _kept_groups(filter_of_samples, rollout=ROLLOUT):
-  kept = _kept(filter_of_samples, rollout)
-  np.testing.assert_array_equal(kept, kept[:, :1].repeat(kept.shape[1], 1))
-  return kept[:, 0].tolist()
+def _group_values(filter_of_samples, rollout=ROLLOUT):
+  values = _values(filter_of_samples, rollout)
+  np.testing.assert_array_equal(
+    values, values[:, :1].repeat(values.shape[1], 1)
+  )
+  return values[:, 0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -56,23 +58,23 @@ def _kept_groups(filter_of_samples, rollout=ROLLOUT):
 def test_subsets_are_those_of_the_verdict(subset, verdicts):
   expected = np.isin(CORRECT, verdicts)
   np.testing.assert_array_equal(subset(ROLLOUT), expected)
-  np.testing.assert_array_equal(_kept(filters.only(subset)), expected)
+  np.testing.assert_array_equal(_values(filters.only(subset)), expected)
 
 
 def test_samples_and_groups_are_kept_if_they_are_finished():
-  np.testing.assert_array_equal(_kept(filters.finished()), FINISHED)
+  np.testing.assert_array_equal(_values(filters.finished()), FINISHED)
   # The last group is unfinished only where no sample exists.
-  kept = _kept_groups(filters.all_finished())
-  assert kept == [False, True, False, True, True]
+  values = _group_values(filters.all_finished())
+  assert values == [False, True, False, True, True]
 
 
 def test_mixed_groups_have_a_right_and_a_wrong_sample_that_exist():
-  kept = _kept_groups(filters.mixed_verdicts())
-  assert kept == [True, False, False, False, False]
+  values = _group_values(filters.mixed_verdicts())
+  assert values == [True, False, False, False, False]
 
 
 @pytest.mark.parametrize(
-  ("bounds", "kept"),
+  ("bounds", "expected"),
   [
     # The shares are 2/4, 1, 0, unknown and 1.
     ({}, [True, False, False, False, False]),
@@ -84,10 +86,10 @@ def test_mixed_groups_have_a_right_and_a_wrong_sample_that_exist():
   ],
 )
 def test_groups_are_kept_if_their_share_of_right_samples_is_between(
-  bounds, kept
+  bounds, expected
 ):
   """The bounds are part of the range."""
-  assert _kept_groups(filters.accuracy_between(**bounds)) == kept
+  assert _group_values(filters.accuracy_between(**bounds)) == expected
 
 
 def test_shares_at_the_bounds_are_kept_in_spite_of_rounding():
@@ -97,14 +99,14 @@ def test_shares_at_the_bounds_are_kept_in_spite_of_rounding():
     rollout = worked_example.rollout(np.zeros((n + 1, n)), correct=correct)
     for right in range(n + 1):
       bound = right / n
-      kept = _kept_groups(
+      values = _group_values(
         filters.accuracy_between(low=bound, high=bound), rollout
       )
-      assert np.flatnonzero(kept).tolist() == [right]
+      assert np.flatnonzero(values).tolist() == [right]
 
 
 def test_by_default_shares_from_a_fifth_to_four_fifths_are_kept():
   correct = np.tril(np.ones((11, 10), int), -1)
   rollout = worked_example.rollout(np.zeros((11, 10)), correct=correct)
-  kept = _kept_groups(filters.accuracy_between(), rollout)
-  assert np.flatnonzero(kept).tolist() == [2, 3, 4, 5, 6, 7, 8]
+  values = _group_values(filters.accuracy_between(), rollout)
+  assert np.flatnonzero(values).tolist() == [2, 3, 4, 5, 6, 7, 8]
