@@ -71,6 +71,9 @@ def test_the_standard_deviation_of_equal_entries_is_0_with_a_finite_slope():
   value, slope = jax.value_and_grad(masked.std)(x, mask)
   assert value == 0
   np.testing.assert_array_equal(slope, np.zeros(7))
+  # The variance of these is exactly 0, where the root has no finite slope.
+  slope = jax.grad(masked.std)(jnp.ones(2), jnp.ones(2, bool))
+  assert slope.tolist() == [0, 0]
   slope = jax.grad(masked.std)(jnp.array([1.0, 3.0]), jnp.ones(2, bool))
   close(slope, [-0.5, 0.5])
 
@@ -84,6 +87,8 @@ def test_entries_are_constant_only_if_they_are_exactly_equal():
 @pytest.mark.parametrize(("q", "expected"), [(0, -2), (0.5, 4), (1, 7)])
 def test_the_smallest_and_the_largest_quantile_are_the_extremes(q, expected):
   assert masked.quantile(X[0], MASK[0], q) == expected
+  garbage = jnp.where(MASK[0], X[0], 100.0 * (q - 0.5))
+  assert masked.quantile(garbage, MASK[0], q) == expected
 
 
 @pytest.mark.parametrize("q", [-0.01, 1.01, NAN])

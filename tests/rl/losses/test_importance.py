@@ -75,6 +75,23 @@ def test_a_term_with_a_signal_of_its_own_stays_as_it_is():
   assert "truncated_importance(cap=2)" in str(alone.advantage)
 
 
+def test_the_advantage_has_the_weights_of_the_first_term_that_reads_it():
+  """A term without a signal is not asked; another kind gets a signal."""
+
+  @surrogates.surrogate(gives="sample", token_mean="geometric")
+  def product(log_ratio, advantages, policy, rollout):
+    """A geometric mean of ratios."""
+    del policy, rollout
+    return (log_ratio * advantages).sum(-1)
+
+  loss = terms.kl() + terms.policy_gradient(product()) + PPO
+  method = importance.add_importance_weights(Method(loss, ADVANTAGE), 2.0)
+  assert "truncated_geometric_importance(cap=2)" in str(method.advantage)
+  kl, geometric, arithmetic = method.loss.terms
+  assert kl.signal is geometric.signal is None
+  assert "truncated_importance(cap=2)" in str(arithmetic.signal)
+
+
 def test_methods_that_cannot_be_weighted_are_refused():
   method = Method(PPO, ADVANTAGE)
   for cap in (0, -1.0):
