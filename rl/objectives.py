@@ -225,8 +225,8 @@ def max_at_k_weights(
     if baseline == "none":
       weights = mean + deviation
     elif baseline == "centered":
-      # 1e-9 only keeps the branch that is not taken finite.
-      weights = jnp.where(n > k, deviation / jnp.maximum(1 - k / n, 1e-9), 0.0)
+      # For n <= k the deviation is 0, and 1e-9 only keeps the quotient finite.
+      weights = deviation / jnp.maximum(1 - k / n, 1e-9)
     else:
       # maxk(g without i, k) = n/(n-k) (maxk - s_i), because s_i is the part of
       # maxk from the k-subsets that contain i.

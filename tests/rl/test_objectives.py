@@ -525,3 +525,19 @@ def test_the_centered_weights_of_many_samples_are_not_shrunk():
   # The best sample has (n - 1) / n times the gap to the second best, 1.
   np.testing.assert_allclose(weights[-1], (n - 1) / n, rtol=1e-3)
   np.testing.assert_allclose(weights[:-1], -1 / n, rtol=1e-3)
+
+
+def test_a_group_of_one_sample_has_its_score_and_no_baseline():
+  g, zero = jnp.array([5.0]), jnp.zeros(1)
+  assert objectives.max_at_k_value(g, 1) == 5
+  assert objectives.max_at_k_off_policy_value(g, zero, 1) == 5
+  for baseline, want in zip(objectives.BASELINES, (5, 5, 5, 0), strict=True):
+    weights = objectives.max_at_k_weights(g, 1, None, baseline)
+    assert weights.tolist() == [want], baseline
+  for estimate in (
+    objectives.max_at_k_off_policy_weights,
+    objectives.max_at_k_off_policy_advantages,
+  ):
+    np.testing.assert_allclose(estimate(g, zero, 1), [5])
+  for form in ("analytic", "full"):
+    assert objectives.pass_at_k_advantages(g, 1, None, form).tolist() == [0]

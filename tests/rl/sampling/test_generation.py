@@ -122,6 +122,13 @@ def test_tokens_of_a_large_vocabulary_are_inverted_in_their_block():
   np.testing.assert_allclose(log_probs, np.log(probs), atol=1e-5)
 
 
+def test_a_number_at_the_end_of_an_interval_draws_the_next_token():
+  logits = jnp.zeros((4, 4))
+  uniforms = jnp.array([0.0, 0.25, 0.5, 0.75])
+  tokens, _ = generation.sample_token(logits, uniforms, PLAIN)
+  assert tokens.tolist() == [0, 1, 2, 3]
+
+
 def test_the_only_possible_token_is_drawn_for_every_uniform_number():
   """Even if rounding makes the number as large as the sum of all weights."""
   only = jnp.full((4, 300), -jnp.inf)
