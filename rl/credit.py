@@ -59,8 +59,8 @@ def min_form_rewards(
   lowest = jnp.where(
     step_mask.any(-1, keepdims=True), jnp.min(scores, -1, keepdims=True), 0.0
   )
-  gap = jnp.where(step_mask, step_scores - lowest, 0.0)
-  weights = jnp.where(step_mask, jnp.exp(-gap / temperature), 0.0)
+  # exp(-inf) = 0 is the weight of steps that do not exist.
+  weights = jnp.exp((lowest - scores) / temperature)
   # The sum is at least 1 if a step exists; 1 replaces the sum of no steps.
   total = jnp.maximum(weights.sum(-1, keepdims=True), 1.0)
   return jnp.where(step_mask, step_scores, 0.0) * weights / total

@@ -20,8 +20,6 @@ def label(name: str, hyper: dict[str, Any]) -> str:
   """Returns the string "name(a=1, b=2)", without arguments that are None."""
 
   def show(value: Any) -> str:
-    if isinstance(value, bool | str):
-      return str(value)
     if isinstance(value, float):
       return f"{value:g}"
     if isinstance(value, tuple | list):

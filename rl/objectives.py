@@ -225,8 +225,8 @@ def max_at_k_weights(
     if baseline == "none":
       weights = mean + deviation
     elif baseline == "centered":
-      # 1e-9 only keeps the branch that is not taken finite.
-      weights = jnp.where(n > k, deviation / jnp.maximum(1 - k / n, 1e-9), 0.0)
+      # For n <= k the deviation is 0, and 1e-9 only keeps the quotient finite.
+      weights = deviation / jnp.maximum(1 - k / n, 1e-9)
     else:
       # maxk(g without i, k) = n/(n-k) (maxk - s_i), because s_i is the part of
       # maxk from the k-subsets that contain i.
@@ -235,7 +235,7 @@ def max_at_k_weights(
       weights = jnp.where(
         n > k, deviation * scale - mean / others, mean + deviation
       )
-  return _unsort(group, jnp.where(group.n >= k, weights, 0.0))
+  return _unsort(group, weights)
 
 
 def _previous(x: Array) -> Array:
@@ -288,14 +288,14 @@ def _sort_ratios(
   """
   valid = masked.mask_or_ones(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
-  ratios = jnp.where(valid, jnp.exp(jnp.where(valid, log_ratios, 0.0)), 0.0)
+  ratios = jnp.exp(jnp.where(valid, log_ratios, 0.0))
   ratios = jnp.take_along_axis(ratios, group.order, -1)
   i = jnp.arange(k, dtype=jnp.float32)
 
   def add_sample(means, sample):
     # means: p_i(m - 1) for i = 0..k-1, [..., k].
     m, ratio = sample
-    share = jnp.minimum(i / m, 1.0)
+    share = i / m  # for i > m it multiplies zeros
     added = share * ratio[..., None] * _previous(means)
     return (1 - share) * means + added, means[..., k - 1]
 
@@ -481,7 +481,7 @@ def pass_at_k_advantages(
     mean = jnp.sum(group.weights * shifted, -1, keepdims=True)
     variance = jnp.sum(group.weights * (shifted - mean) ** 2, -1, keepdims=True)
     # n s_i / k - maxk.
-    centered = jnp.maximum(group.n, 1.0) / k * _deviations(group)
+    centered = group.n / k * _deviations(group)
     varied = variance > 0
     std = jnp.sqrt(jnp.where(varied, variance, 1.0))
     return _unsort(group, jnp.where(varied, centered / std, 0.0))
@@ -495,10 +495,10 @@ def pass_at_k_advantages(
     members = _random_subsets(key, valid)[..., :k]  # [..., S, k]
     # As many subsets as valid samples. Only their number matters: the subsets
     # are random.
-    exists = valid
+    exists = valid & (masked.count(valid, keepdims=True) >= k)
   else:
     members, exists = _disjoint_subsets(valid, k)
-  return _subset_advantages(scores, valid, members, exists, k)
+  return _subset_advantages(scores, members, exists)
 
 
 def _random_subsets(key: Array, valid: Array) -> Array:
@@ -522,20 +522,16 @@ def _disjoint_subsets(valid: Array, k: int) -> tuple[Array, Array]:
   return order, (jnp.arange(subsets) + 1) * k <= n
 
 
-def _subset_advantages(
-  scores: Array, valid: Array, members: Array, exists: Array, k: int
-) -> Array:
+def _subset_advantages(scores: Array, members: Array, exists: Array) -> Array:
   """Sums, for each sample, the z-scores of the subsets that contain it.
 
   Args:
-    scores, valid: `[..., S]`; valid is True for samples that exist.
+    scores: `[..., S]`.
     members: `[..., G, k]`, indices of the samples of G subsets.
-    exists: `[..., G]` bool, subsets that exist.
-    k: size of a subset.
+    exists: `[..., G]` bool, subsets that exist; all of their samples do.
   """
   samples = members.reshape(*members.shape[:-2], -1)  # [..., G k]
   best = jnp.take_along_axis(scores, samples, -1).reshape(members.shape).max(-1)
-  exists = exists & (masked.count(valid, keepdims=True) >= k)
   centered = best - masked.mean(best, exists, keepdims=True)  # [..., G]
   std = masked.std(best, exists, keepdims=True)
   divisor = jnp.where(std > 0, std, 1.0)
@@ -549,5 +545,4 @@ def _subset_advantages(
     axis=-1,
     inplace=False,
   )
-  total = jnp.einsum("...g,...gs->...s", z, contains, precision="highest")
-  return jnp.where(valid, total, 0.0)
+  return jnp.einsum("...g,...gs->...s", z, contains, precision="highest")

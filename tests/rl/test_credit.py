@@ -207,3 +207,55 @@ def test_impossible_settings_are_refused():
     credit.returns_to_go(x, m, 7)
   with pytest.raises(ValueError, match=r"quantile = -1\.5 must be"):
     masked.quantile(x, m, -1.5)
+
+
+def test_defaults_of_the_array_functions():
+  """A temperature of 0.1, sums, and no discount."""
+  scores, mask = jnp.array([[0.5, 0.4, 0.7]]), jnp.ones((1, 3), bool)
+  weights = np.exp([-1.0, 0.0, -3.0])
+  close = np.testing.assert_allclose
+  close(
+    credit.min_form_rewards(scores, mask)[0],
+    weights / weights.sum() * [0.5, 0.4, 0.7],
+    rtol=1e-5,
+  )
+  close(credit.returns_to_go(scores, mask), [[1.6, 1.1, 0.7]], rtol=1e-6)
+  values = jnp.array([[1.0, 2.0, 4.0]])
+  close(credit.gae(scores, values, mask), [[0.6, -0.9, -3.3]], rtol=1e-5)
+
+
+def test_the_lambda_of_gae_is_one_number_per_sample():
+  """Of several prompts and samples; tokens that are skipped hold garbage."""
+  rewards = jnp.array([[[1.0, np.nan, 2.0]] * 3] * 2)
+  values = jnp.array([[[0.5, np.nan, 4.0]] * 3] * 2)
+  mask = ~jnp.isnan(rewards)
+  lam = jnp.array([[0.0, 0.25, 0.5], [0.75, 1.0, 0.0]])
+  got = credit.gae(rewards, values, mask, 0.5, lam)
+  # delta = 1 + 0.5 * 4 - 0.5 = 2.5 and 2 - 4 = -2.
+  want = [[[2.5 - lam_ps, 0, -2] for lam_ps in row] for row in lam.tolist()]
+  np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_a_group_of_steps_does_not_depend_on_the_others():
+  scores = jnp.array([[[3.0, -1.0]], [[np.nan, 5.0]], [[np.nan, np.nan]]])
+  mask = ~jnp.isnan(scores)
+  got = credit.min_form_rewards(scores, mask, 2.0)
+  w = 1 / (1 + np.exp(-2.0))
+  np.testing.assert_allclose(
+    got, [[[3 * (1 - w), -w]], [[0, 5]], [[0, 0]]], rtol=1e-5
+  )
+  lowest = credit.returns_to_go(scores, mask, 1.0, "min")
+  np.testing.assert_allclose(lowest, [[[-1, -1]], [[0, 5]], [[0, 0]]])
+
+
+def test_the_bounds_of_the_discount_are_accepted():
+  x, m = jnp.array([1.0, 2.0, 4.0]), jnp.ones(3, bool)
+  np.testing.assert_allclose(credit.returns_to_go(x, m, 0), [1, 2, 4])
+  np.testing.assert_allclose(credit.returns_to_go(x, m, 1), [7, 6, 4])
+  credit.min_form_rewards(x, m, 0.01)
+  for gamma in (-0.01, 1.01, float("nan")):
+    with pytest.raises(ValueError, match=f"gamma = {gamma} must be between"):
+      credit.returns_to_go(x, m, gamma)
+  for temperature in (-1.0, float("nan")):
+    with pytest.raises(ValueError, match=f"temperature = {temperature} must"):
+      credit.min_form_rewards(x, m, temperature)

@@ -19,10 +19,12 @@ from rl import (
   step,
   transforms,
 )
-from rl.losses import ratios, terms
+from rl.losses import ratios, surrogates, terms
 from rl.metrics import Tally
 from rl.minibatches import Plan
-from rl.transforms import LevelError
+from rl.reward import Reward
+from rl.sampling import samplers
+from rl.transforms import LevelError, chain
 
 
 def test_an_unknown_method_or_setting_names_the_nearest():
@@ -355,3 +357,139 @@ def test_a_vector_cannot_be_prepared():
     methods_core.Method(
       terms.nll(), prepared=(("parts", transforms.components(("format",))),)
     )
+
+
+# The value `Method` itself.
+
+PPO = terms.policy_gradient(surrogates.ppo_clip())
+SCORES = chain(transforms.scores(), transforms.center())
+EMA = ("ema", parameter_sets.ema(0.5))
+FURTHER = methods_core.FurtherUpdates(terms.nll(), "kl_max", 0.25, 7)
+
+
+def _lines(m):
+  """Returns the lines that a method prints, with single spaces."""
+  return [" ".join(line.split()) for line in str(m).splitlines()]
+
+
+def test_a_method_prints_every_part_with_its_level():
+  finished = transforms.finished()
+  m = methods_core.Method(
+    PPO + 0.5 * terms.kl() + terms.entropy().of(SCORES, finished),
+    chain(transforms.scores(), transforms.minus_running_mean()),
+    sample_filter=transforms.mixed_verdicts(),
+    loss_filter=finished,
+    parameter_sets=(("ref", parameter_sets.frozen()), EMA),
+    prepared=(
+      ("chance", chain(transforms.probe(scoring.Need("ema", scoring.values)))),
+    ),
+    reward=Reward((("length", transforms.scores()),), None),
+    sampler=samplers.greedy(),
+    behavior="ema",
+    further_updates=(FURTHER,),
+    name="everything",
+  )
+  ppo = "policy_gradient(ppo_clip(low=0.2, high=0.2), token ratio to old)"
+  running = "minus_running_mean(decay=0.95)"
+  assert _lines(m) == [
+    "everything",
+    "reward reward sample",
+    "length: scores() sample",
+    "samples mixed_verdicts() sample",
+    "advantage scores() sample",
+    f"{running} sample",
+    "in loss finished() sample",
+    f"loss {ppo} token_mean",
+    "+ 0.5 * kl(k2, ref) token_mean",
+    "+ entropy token_mean",
+    "of scores() sample",
+    "center() sample",
+    "on finished() sample",
+    "chance probe(ema/values) token",
+    "passes ema: values",
+    "old: log_probs",
+    "policy: entropy, log_probs",
+    "ref: log_probs",
+    f"state chain(scores(), {running}): ((), {{'mean': (), 'weight': ()}})",
+    "params ref <- frozen()",
+    "ema <- ema(decay=0.5, every=1)",
+    "sampled greedy() by ema",
+    "then nll(completions) until kl_max <= 0.25, at most 7 passes",
+  ]
+  minimal = methods_core.Method(PPO, SCORES, name="plain")
+  assert _lines(minimal) == [
+    "plain",
+    "advantage scores() sample",
+    "center() sample",
+    f"loss {ppo} token_mean",
+    "passes old: log_probs",
+    "policy: log_probs",
+  ]
+  for change, end in (
+    ({"sampler": samplers.greedy()}, "sampled greedy() by policy"),
+    ({"behavior": "ema", "parameter_sets": (EMA,)}, "sampled once() by ema"),
+  ):
+    assert _lines(dataclasses.replace(minimal, **change))[-1] == end
+
+
+def test_transforms_of_a_method_are_found_by_the_names_of_their_states():
+  weight = transforms.probe(scoring.provided("task", "weight"), "scalar")
+  loss = PPO + (weight * terms.kl()).of(None, transforms.finished())
+  m = methods_core.Method(
+    loss + PPO.of(SCORES),
+    SCORES,
+    loss_filter=transforms.finished(),
+    prepared=(("copy", SCORES),),
+    reward=Reward((("length", transforms.scores()),), None),
+  )
+  assert sorted(m.transforms) == [
+    *("advantage", "loss_filter", "prepared/copy", "reward/length"),
+    *("term1/loss_filter", "term1/weight", "term2/signal"),
+  ]
+  assert sorted(m.init()) == sorted(m.transforms)
+  assert set(map(str, m.signal_needs)) == {"task/weight"}
+  reads_weight = methods_core.Method(
+    terms.kl(), chain(transforms.probe(scoring.Need("ref", scoring.log_probs)))
+  )
+  # A need of a transform is not one of the terms.
+  assert set(map(str, reads_weight.signal_needs)) == {"ref/log_probs"}
+  assert set(map(str, reads_weight.term_needs)) == {"policy/log_probs"}
+
+
+def test_levels_of_signals_are_checked():
+  by_token = chain(transforms.scores(), transforms.place_last())
+  # A sample signal may be copied to tokens, and not the other way round.
+  methods_core.Method(PPO, SCORES)
+  methods_core.Method(PPO, by_token)
+
+  @terms.term(gives="sample")
+  def per_sample(signal, policy, rollout):
+    return signal
+
+  methods_core.Method(per_sample(), SCORES)
+  message = r"per_sample\(\) reads a sample signal but .* gives a token signal"
+  with pytest.raises(LevelError, match=message):
+    methods_core.Method(per_sample(), by_token)
+  with pytest.raises(LevelError, match=r"insert sum_tokens\(\) or mean_tokens"):
+    methods_core.Method(per_sample().of(by_token), SCORES)
+  # A term without a signal reads no advantage.
+  methods_core.Method(terms.nll(), by_token)
+  view = terms.nll("answer")
+  methods_core.Method(view, by_token, loss_filter=transforms.finished())
+  reads = dataclasses.replace(per_sample(), view="answer", needs=frozenset())
+  methods_core.Method(reads, SCORES)
+  with pytest.raises(LevelError, match="whose tokens are not the rollout's"):
+    methods_core.Method(dataclasses.replace(PPO, view="answer"), by_token)
+
+
+def test_the_behavior_policy_is_one_of_the_parameters():
+  m = methods_core.Method(PPO, SCORES, parameter_sets=(EMA,), behavior="ema")
+  assert m.behavior == "ema"
+  with pytest.raises(ValueError, match=r"unknown behavior 'emma'.*policy, ema"):
+    dataclasses.replace(m, behavior="emma")
+  assert m.optimizer("adam") == "adam"
+  assert m.sampler.name == "once()"
+  assert FURTHER.as_method().loss.terms[0].name == "nll(completions)"
+  for value in (m, FURTHER):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+      value.loss = None

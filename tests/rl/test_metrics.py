@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.evaluation import intervals
-from rl import metrics, types
+from rl import metrics, scoring, types
+from rl.metrics import Tally
 
 RAGGED = np.array([[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0]])
 
@@ -177,3 +178,84 @@ def test_shares_of_unscored_and_timed_out_samples_of_a_host_verifier():
   np.testing.assert_allclose(shares["verifier/unscored_frac"], 1 / 5)
   np.testing.assert_allclose(shares["verifier/timeout_frac"], 2 / 5)
   assert "verifier/unscored_frac" not in metrics.rollout_metrics(_rollout())
+
+
+def test_a_rollout_without_samples_has_lengths_of_0():
+  rollout = _rollout().replace(sample_mask=jnp.zeros((2, 3), bool))
+  values = metrics.rollout_metrics(rollout)
+  for name in ("length/max", "length/mean", "cost/sampled_tokens"):
+    assert values[name] == 0
+  assert jnp.isnan(values["group/solve_count_hist"]).all()
+
+
+def test_a_sampler_may_report_the_tokens_that_it_has_drawn():
+  rollout = _rollout()
+  assert metrics.sampled_tokens(rollout) == 14
+  extras = rollout.extras.update({"sampler/tokens": 99.0})
+  drawn = metrics.sampled_tokens(rollout.replace(extras=extras))
+  assert (int(drawn), drawn.dtype) == (99, jnp.int32)
+
+
+@pytest.mark.parametrize("shape", [(9,), (3, 3)])
+def test_the_area_under_the_curve_is_a_share_of_pairs(shape):
+  """A tie counts one half; entries that are not valid do not count."""
+  nan = float("nan")
+  scores = np.array([0.1, 0.4, 0.4, 0.9, nan, 0.3, 0.4, nan, 0.8])
+  labels = np.array([0, 1, 0, 1, 1, 1, 0, 0, 0])
+  valid = ~np.isnan(scores)
+  pairs = [
+    (scores[i] > scores[j]) + 0.5 * (scores[i] == scores[j])
+    for i in np.flatnonzero(valid & (labels == 1))
+    for j in np.flatnonzero(valid & (labels == 0))
+  ]
+  assert len(pairs) == 12
+  result = metrics.auc(*(x.reshape(shape) for x in (scores, labels, valid)))
+  np.testing.assert_allclose(result, np.mean(pairs), rtol=1e-6)
+  clean = metrics.auc(scores[valid], labels[valid] == 1)
+  np.testing.assert_allclose(clean, np.mean(pairs), rtol=1e-6)
+  for label in (0, 1):  # one label alone has no pairs
+    assert jnp.isnan(metrics.auc(scores[:4], np.full(4, label)))
+
+
+def test_a_pass_reads_the_tokens_of_prompts_and_completions():
+  """Once for all needs with the same parameters and text."""
+  answer = types.Tokens(
+    prompts=jnp.zeros((2, 3), jnp.int32),
+    prompt_mask=jnp.array([[False, True, True], [True, True, True]]),
+    completions=jnp.zeros((2, 3, 2), jnp.int32),
+    lengths=jnp.array([[1, 2, 1], [2, 1, 0]]),
+    mask=jnp.ones((2, 3, 2), bool),
+  )
+  rollout = _rollout().replace(views={"answer": answer})
+  needs = {
+    scoring.Need("old", scoring.log_probs),
+    scoring.Need("old", scoring.entropy),
+    scoring.Need("ref", scoring.log_probs, "answer"),
+    *(scoring.provided(source, "x") for source in scoring.EXTERNAL_SOURCES),
+  }
+  costs = metrics.pass_metrics(needs, rollout)
+  assert {k: float(v) for k, v in costs.items()} == {
+    "cost/old_tokens": 18 + 2,
+    "cost/ref@answer_tokens": 7 + 5,
+  }
+
+
+def test_a_tally_starts_without_entries():
+  """A single entry is its own mean, and no entry has the mean 0."""
+  values = {"a": jnp.array([3.0, -5.0]), "a_max": jnp.array([-3.0, 5.0])}
+  tally = Tally().add(values, jnp.array([True, False]))
+  tally = tally.add_sums({"loss": jnp.float32(7.0), "kept": jnp.float32(1.0)})
+  tally = tally.add_sums({"loss": jnp.float32(8.0)})
+  merged = jax.tree.map(lambda v: v[None], tally).merge()
+  assert merged == {"a": 3, "a_max": -3, "loss": 8, "kept": 1}
+  none = Tally().add(values, jnp.zeros(2, bool))
+  merged = jax.tree.map(lambda v: v[None], none).merge()
+  assert merged == {"a": 0, "a_max": 0}
+
+
+def test_a_curve_is_over_groups_of_any_leading_axes():
+  scores = jnp.array([[[1.0, 2.0, 4.0]], [[8.0, 0.0, 0.0]]])
+  curve = metrics.max_at_k_curve(scores, (1, 3))
+  np.testing.assert_allclose(curve, [5 / 2, 6], rtol=1e-6)
+  right = metrics.pass_at_k_curve(scores > 1, (1, 2))
+  np.testing.assert_allclose(right, [1 / 2, (1 + 2 / 3) / 2], rtol=1e-6)

@@ -379,6 +379,7 @@ def test_equal_scores_give_exactly_zero_however_large():
     assert not pass_at_k_advantages(g, 3).any()
     for baseline in ("leave_one_out_minus_one", "centered"):
       assert not max_at_k_weights(g, 3, None, baseline).any()
+    assert not pass_at_k_advantages(g, 1, None, "full").any()
 
 
 @pytest.mark.parametrize("garbage", [0.5, np.nan])
@@ -396,3 +397,147 @@ def test_a_group_without_a_valid_sample_is_worth_nothing(garbage):
 def test_a_k_that_is_no_subset_size_is_refused(k):
   with pytest.raises((ValueError, TypeError), match="k "):
     max_at_k_value(jnp.ones(4), k)
+
+
+BATCH = np.array(
+  [
+    [0.5, -1.0, 2.0, 0.25, np.nan],
+    [np.nan, 3.0, 1.0, 1.0, 0.0],
+    [np.nan, np.nan, np.nan, 4.0, -2.0],
+  ],
+  np.float32,
+)
+LOG_RATIOS = np.linspace(-0.4, 0.5, 15, dtype=np.float32).reshape(3, 5)
+
+
+@pytest.mark.parametrize(
+  "objective",
+  [
+    lambda g, r, valid: objectives.max_at_k_value(g, 2, valid),
+    lambda g, r, valid: objectives.pass_at_k_value(g > 0.4, 2, valid),
+    *(
+      lambda g, r, valid, baseline=baseline: objectives.max_at_k_weights(
+        g, 2, valid, baseline
+      )
+      for baseline in objectives.BASELINES
+    ),
+    lambda g, r, valid: objectives.max_at_k_off_policy_value(g, r, 2, valid),
+    *(
+      lambda g, r, valid, order=order: (
+        objectives.max_at_k_off_policy_advantages(g, r, 2, valid, order)
+      )
+      for order in objectives.ORDERS
+    ),
+    lambda g, r, valid: objectives.max_at_k_off_policy_weights(g, r, 2, valid),
+    lambda g, r, valid: objectives.pass_at_k_advantages(g, 2, valid),
+    lambda g, r, valid: objectives.pass_at_k_advantages(g, 2, valid, "full"),
+  ],
+)
+def test_a_group_of_a_batch_is_treated_as_if_it_were_alone(objective):
+  """Its samples that do not exist may be anywhere."""
+  g, r = jnp.asarray(BATCH), jnp.asarray(LOG_RATIOS)
+  together = np.asarray(objective(g, r, ~jnp.isnan(g)))
+  for row in range(3):
+    exists = ~np.isnan(BATCH[row])
+    alone = objective(g[row, exists], r[row, exists], None)
+    here = together[row][exists] if together.ndim == 2 else together[row]
+    np.testing.assert_allclose(here, alone, atol=2e-6)
+    if together.ndim == 2:
+      assert not together[row][~exists].any()
+
+
+def test_random_subsets_have_k_distinct_samples_that_exist():
+  """A sample has the sum of the z-scores of its subsets."""
+  valid = jnp.array([[True, True, False, True], [True] * 4])
+  scores = jnp.array([[0.0, 1.0, 50.0, 3.0], [7.0, 7.0, 7.0, 7.0]])
+  key = jax.random.key(11)
+  advantages = pass_at_k_advantages(scores, 2, valid, "bootstrap", key)
+  noise = jax.random.uniform(key, (2, 4, 4))[0]
+  # Three subsets, because three samples exist, of the two smallest numbers.
+  order = np.argsort(np.where(valid[0], noise, 2.0), -1)[:, :2]
+  drawn = [order[i] for i in range(4) if valid[0, i]]
+  best = np.array([max(np.asarray(scores)[0, subset]) for subset in drawn])
+  z = (best - best.mean()) / best.std()
+  want = [sum(z[i] for i in range(3) if s in drawn[i]) for s in range(4)]
+  assert np.abs(want).max() > 0.5
+  np.testing.assert_allclose(advantages[0], want, atol=1e-5)
+  assert not advantages[1].any()
+  lone = jnp.array([True, False, False, False])
+  few = pass_at_k_advantages(scores[0], 2, lone, "bootstrap", key)
+  assert not few.any()
+
+
+def test_the_smallest_and_the_largest_k_are_accepted():
+  g = jnp.array([1.0, 2.0, 4.0])
+  np.testing.assert_allclose(max_at_k_value(g, 1), 7 / 3, rtol=1e-6)
+  np.testing.assert_allclose(max_at_k_value(g, 3), 4, rtol=1e-6)
+  np.testing.assert_allclose(
+    objectives.max_at_k_weights(g, 3), [4, 4, 4], rtol=1e-6
+  )
+  np.testing.assert_allclose(
+    objectives.max_at_k_off_policy_weights(g, 0 * g, 3), [4, 4, 4], rtol=1e-6
+  )
+  for k, nearest in ((0, 1), (4, 3)):
+    for call in (
+      lambda k=k: objectives.max_at_k_value(g, k),
+      lambda k=k: objectives.pass_at_k_advantages(g, k, None, "full"),
+    ):
+      with pytest.raises(
+        ValueError, match=f"k = {k} .* 3 samples .* valid value is {nearest}"
+      ):
+        call()
+  for k in (True, 2.0):
+    with pytest.raises(TypeError, match=f"k = {k} must be a static int"):
+      objectives.max_at_k_value(g, k)
+
+
+def test_unknown_choices_are_refused():
+  g = jnp.ones(3)
+  for kind, call in (
+    ("baseline", lambda: objectives.max_at_k_weights(g, 2, None, "x")),
+    (
+      "order",
+      lambda: objectives.max_at_k_off_policy_weights(g, g, 2, None, "x"),
+    ),
+    (
+      "order",
+      lambda: objectives.max_at_k_off_policy_advantages(g, g, 2, None, "x"),
+    ),
+    ("form", lambda: objectives.pass_at_k_advantages(g, 2, None, "x")),
+  ):
+    with pytest.raises(ValueError, match=f"unknown {kind} 'x'"):
+      call()
+
+
+def test_scores_of_integers_are_real_numbers():
+  np.testing.assert_allclose(
+    objectives.max_at_k_weights(jnp.array([0, 1, 4]), 1),
+    [0, 1 / 3, 4 / 3],
+    rtol=1e-6,
+  )
+
+
+def test_the_centered_weights_of_many_samples_are_not_shrunk():
+  """For k = n - 1, where 1 - k/n is small."""
+  n = 128
+  g = jnp.arange(n, dtype=jnp.float32)
+  weights = np.asarray(max_at_k_weights(g, n - 1, None, "centered"))
+  # The best sample has (n - 1) / n times the gap to the second best, 1.
+  np.testing.assert_allclose(weights[-1], (n - 1) / n, rtol=1e-3)
+  np.testing.assert_allclose(weights[:-1], -1 / n, rtol=1e-3)
+
+
+def test_a_group_of_one_sample_has_its_score_and_no_baseline():
+  g, zero = jnp.array([5.0]), jnp.zeros(1)
+  assert objectives.max_at_k_value(g, 1) == 5
+  assert objectives.max_at_k_off_policy_value(g, zero, 1) == 5
+  for baseline, want in zip(objectives.BASELINES, (5, 5, 5, 0), strict=True):
+    weights = objectives.max_at_k_weights(g, 1, None, baseline)
+    assert weights.tolist() == [want], baseline
+  for estimate in (
+    objectives.max_at_k_off_policy_weights,
+    objectives.max_at_k_off_policy_advantages,
+  ):
+    np.testing.assert_allclose(estimate(g, zero, 1), [5])
+  for form in ("analytic", "full"):
+    assert objectives.pass_at_k_advantages(g, 1, None, form).tolist() == [0]

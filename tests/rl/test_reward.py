@@ -1,5 +1,7 @@
 """Tests of `rl.reward`: the order of terms, states, masks and errors."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -98,7 +100,10 @@ def test_step_rewards_replace_the_step_scores_and_read_those_of_the_task():
 
 
 def test_without_weights_none_are_logged():
-  assert Reward((), _sum).weights(jnp.int32(0)) == {}
+  reward = Reward((), _sum)
+  assert reward.weights(jnp.int32(0)) == {}
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    reward.name = "other"
 
 
 def test_names_and_levels_are_checked():

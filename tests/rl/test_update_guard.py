@@ -15,32 +15,32 @@ NO_TOKENS = (jnp.zeros((1, 2, 3), bool),)
 UPDATES = {"w": jnp.ones(2)}
 
 
-def _bad_sample(rollout):
+def _first_bad(rollout):
   check = update_guard.check_scores(rollout)
   return int(check.prompt_id), int(check.sample)
 
 
-def test_the_first_sample_whose_score_is_not_finite_is_bad_sample():
+def test_the_first_sample_whose_score_is_not_finite_is_found():
   """In the order of the array; a prompt is named by its id."""
   scores = np.zeros((3, 4))
   ids = jnp.array([7, 8, 9])
   clean = worked_example.rollout(scores, prompt_ids=ids)
-  assert _bad_sample(clean) == (-1, -1)
+  assert _first_bad(clean) == (-1, -1)
   assert bool(update_guard.check_scores(clean).passes)
   for value in (NAN, INF, -INF):
     bad = scores.copy()
     bad[1, 3] = bad[2, 0] = value
     rollout = worked_example.rollout(bad, prompt_ids=ids)
-    assert _bad_sample(rollout) == (8, 3)
+    assert _first_bad(rollout) == (8, 3)
     assert not bool(update_guard.check_scores(rollout).passes)
 
 
 def test_a_sample_that_does_not_exist_is_not_looked_at():
   scores = np.array([[0.0, NAN, 0.0, NAN]])
   mask = jnp.array([[True, False, True, True]])
-  assert _bad_sample(worked_example.rollout(scores, sample_mask=mask)) == (0, 3)
+  assert _first_bad(worked_example.rollout(scores, sample_mask=mask)) == (0, 3)
   mask = mask.at[0, 3].set(False)
-  assert _bad_sample(worked_example.rollout(scores, sample_mask=mask)) == (
+  assert _first_bad(worked_example.rollout(scores, sample_mask=mask)) == (
     -1,
     -1,
   )
@@ -53,9 +53,9 @@ def test_step_scores_count_where_there_is_a_step():
     step_scores=[[0.5, 0.5], [0.5]],
   )
   padding = rollout.step_scores.at[0, 1, 1].set(NAN)
-  assert _bad_sample(rollout.replace(step_scores=padding)) == (-1, -1)
+  assert _first_bad(rollout.replace(step_scores=padding)) == (-1, -1)
   last = rollout.step_scores.at[0, 0, 1].set(NAN)
-  assert _bad_sample(rollout.replace(step_scores=last)) == (0, 0)
+  assert _first_bad(rollout.replace(step_scores=last)) == (0, 0)
 
 
 def test_a_check_that_passes_gives_way_to_the_other():

@@ -1,5 +1,7 @@
 """Properties of all surrogates, and the clips of single tokens."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -139,6 +141,61 @@ def test_ppo_clip_on_the_cards_table():
   close(slope, [0])
   value, _ = slopes(surrogates.ppo_clip(), [np.log(10)], [-1])
   close(-value, [10])
+
+
+def test_the_share_of_clipped_tokens_leaves_out_those_at_the_bounds():
+  """And those whose advantage is 0, or pushes the ratio back."""
+  # 1 - 0.5 and 1 + 0.5 are exact in binary, as are these ratios.
+  rho = jnp.array([0.25, 0.5, 0.25, 0.25, 2.0, 1.5, 2.0, 2.0, 1.0])
+  a = jnp.array([-0.5, -0.5, 0.5, 0.0, 0.5, 0.5, -0.5, 0.0, 0.5])
+  wide = surrogates.ppo_clip(0.5, 0.5)
+  _, metrics = wide.fn(jnp.log(rho), a, None, None)
+  low, high = (
+    np.flatnonzero(metrics[f"policy/clip_frac_{side}"]).tolist()
+    for side in ("low", "high")
+  )
+  assert (low, high) == ([0], [4])
+  # The bounds are 0.2 by default.
+  rho, a = jnp.array([0.79, 0.81, 1.19, 1.21]), jnp.array([-1, -1, 1, 1])
+  _, metrics = surrogates.ppo_clip().fn(jnp.log(rho), a, None, None)
+  assert metrics["policy/clip_frac_low"].tolist() == [True] + [False] * 3
+  assert metrics["policy/clip_frac_high"].tolist() == [False] * 3 + [True]
+
+
+def test_a_clip_range_of_width_0_has_the_value_of_the_old_policy_at_most():
+  value, _ = slopes(surrogates.ppo_clip(0.0, 0.0), np.log([0.5, 2.0]), [1, 1])
+  close(value, [0.5, 1.0])
+  value, _ = slopes(surrogates.ppo_clip(0.0, 0.5), np.log([0.5, 2.0]), [1, -1])
+  close(value, [0.5, -2.0])
+
+
+def test_a_ratio_is_clamped_at_20_nats():
+  log_ratio = jnp.array([-30.0, -19.0, 0.5, 19.0, 30.0])
+  want = np.exp([-20.0, -19.0, 0.5, 19.0, 20.0])
+  close(surrogates.ratio(log_ratio), want, atol=0)
+
+
+def test_attributes_of_a_surrogate_are_those_of_its_decorator():
+  def scaled_ratio(log_ratio, advantages, policy, rollout, *, factor=2.0):
+    """Scales the ratio."""
+    del policy, rollout
+    return factor * log_ratio * advantages
+
+  surrogate = surrogates.surrogate()(scaled_ratio)(3.0)
+  assert (str(surrogate), surrogate.gives) == (
+    "scaled_ratio(factor=3)",
+    "token",
+  )
+  assert surrogate.uses_ratio
+  assert (surrogate.needs, surrogate.token_mean) == (set(), "arithmetic")
+  assert surrogate.fn(5.0, 7.0, None, None) == 105
+  assert surrogates.Surrogate("bare", scaled_ratio).uses_ratio
+  assert not surrogates.reinforce().uses_ratio
+  log_probs = types.Named({"log_probs": jnp.array([-2.0, -3.0])})
+  value = surrogates.reinforce().fn(None, jnp.array([5.0, 7.0]), log_probs, 0)
+  close(value, [-10, -21])
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    surrogate.name = "other"
 
 
 @pytest.mark.parametrize("side", ["low", "high"])

@@ -102,6 +102,45 @@ def test_frequencies_over_a_grid_of_uniforms_are_the_probabilities(name):
   np.testing.assert_allclose(log_probs, np.log(probs[tokens]), atol=1e-5)
 
 
+def test_tokens_of_a_large_vocabulary_are_inverted_in_their_block():
+  """Each of the 300 probabilities has its share of the unit interval."""
+  weights = np.random.default_rng(6).integers(1, 64, 300)
+  weights[[0, 127, 128, 255]] = 0
+  weights[299] += 2**14 - weights.sum()  # the sum is a power of 2
+  ends = np.cumsum(weights) / 2**14  # exact in float32
+  # A uniform number at the start of the interval of each token, up to rounding.
+  token = np.flatnonzero(weights)
+  uniforms = (ends - weights / 2**14)[token] + 2.0**-16
+  logits = np.log(np.where(weights, weights, 1e-30))
+  logits = np.where(weights, logits, -np.inf)
+  rows = jnp.broadcast_to(jnp.float32(logits), (len(uniforms), 300))
+  tokens, log_probs = generation.sample_token(
+    rows, jnp.float32(uniforms), PLAIN
+  )
+  np.testing.assert_array_equal(tokens, token)
+  probs = weights[tokens] / 2**14
+  np.testing.assert_allclose(log_probs, np.log(probs), atol=1e-5)
+
+
+def test_a_number_at_the_end_of_an_interval_draws_the_next_token():
+  logits = jnp.zeros((4, 4))
+  uniforms = jnp.array([0.0, 0.25, 0.5, 0.75])
+  tokens, _ = generation.sample_token(logits, uniforms, PLAIN)
+  assert tokens.tolist() == [0, 1, 2, 3]
+
+
+def test_the_only_possible_token_is_drawn_for_every_uniform_number():
+  """Even if rounding makes the number as large as the sum of all weights."""
+  only = jnp.full((4, 300), -jnp.inf)
+  only = only.at[jnp.arange(4), jnp.array([0, 1, 128, 299])].set(0.5)
+  for uniform in (0.0, 1.0):
+    tokens, log_probs = generation.sample_token(
+      only, jnp.full(4, uniform), PLAIN
+    )
+    assert tokens.tolist() == [0, 1, 128, 299]
+    assert not log_probs.any()
+
+
 @pytest.mark.parametrize("name", ["plain", "top_k", "top_p", "min_p"])
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-24, 1.0])
 def test_a_token_of_probability_zero_is_never_drawn(name, uniform):
@@ -115,6 +154,54 @@ def test_a_token_of_probability_zero_is_never_drawn(name, uniform):
   tokens, log_probs = generation.sample_token(logits, uniforms, sampling)
   assert (np.asarray(tokens) % 2 == 1).all()
   assert np.isfinite(log_probs).all()
+
+
+@pytest.mark.parametrize(
+  ("truncation", "survivors"),
+  [
+    ({}, [2, 1, 4, 3]),
+    ({"top_k": 1}, [2]),
+    ({"top_k": 3}, [2, 1, 4]),
+    ({"top_k": 99}, [2, 1, 4, 3]),
+    # The tokens have 8/16, 4/16, 3/16 and 1/16 of the probability.
+    ({"top_p": 0.001}, [2]),
+    ({"top_p": 0.499}, [2]),
+    ({"top_p": 0.501}, [2, 1]),
+    ({"top_p": 0.749}, [2, 1]),
+    ({"top_p": 0.751}, [2, 1, 4]),
+    ({"top_p": 0.95}, [2, 1, 4, 3]),
+    ({"min_p": 0.125}, [2, 1, 4, 3]),
+    ({"min_p": 0.375}, [2, 1, 4]),
+    ({"min_p": 0.376}, [2, 1]),
+    ({"min_p": 1.0}, [2]),
+    # 8/15 of what top_k keeps, and then 3/8 of the most likely token.
+    ({"top_k": 3, "top_p": 0.54}, [2, 1]),
+    ({"top_k": 3, "top_p": 0.53, "min_p": 0.4}, [2]),
+    ({"top_k": 3, "top_p": 0.81, "min_p": 0.4}, [2, 1]),
+  ],
+)
+def test_truncations_keep_the_tokens_that_they_name(truncation, survivors):
+  """Logits are divided by the temperature first, and their maximum is 0."""
+  ratios = np.array([0.0, 4, 8, 1, 3]) / 8
+  with np.errstate(divide="ignore"):
+    scaled = np.float32(np.log(ratios))
+  sampling = dataclasses.replace(PLAIN, temperature=2.0, **truncation)
+  logits = jnp.stack([2 * scaled, 2 * scaled + 8])
+  result = np.asarray(generation.truncate(logits, sampling))
+  want = np.where(np.isin(np.arange(5), survivors), scaled, -np.inf)
+  np.testing.assert_allclose(result[0], want, rtol=1e-6)
+  if "min_p" not in truncation:  # sums with 8 are rounded
+    np.testing.assert_allclose(result[1], want, rtol=1e-5)
+
+
+def test_a_top_p_of_1_keeps_the_least_likely_token():
+  logits = jnp.array([[0.0, -40.0, -80.0]])
+  np.testing.assert_array_equal(generation.truncate(logits, PLAIN), logits)
+  greedy = dataclasses.replace(PLAIN, temperature=0.0)
+  tokens, _ = generation.sample_token(
+    jnp.array([[1.0, 7.0, 7.0, -2.0]]), jnp.array([0.9]), greedy
+  )
+  assert tokens.tolist() == [1]  # the first of the most likely
 
 
 def test_tied_tokens_are_kept_together():
@@ -285,3 +372,140 @@ def test_a_prompt_that_stands_twice_in_a_batch_draws_twice():
   data = jax.random.key_data
   np.testing.assert_array_equal(data(twice)[:2], data(alone))
   assert len(np.unique(data(twice), axis=0)) == 4
+
+
+def test_the_smallest_and_the_largest_settings_are_accepted():
+  least = Sampling(samples=1, max_tokens=1, eos_ids=[0], pad_id=0)
+  assert least.eos_ids == (0,)
+  assert (least.temperature, least.top_k, least.top_p) == (1, 0, 1)
+  assert (least.min_p, least.rows) == (0, 0)
+  dataclasses.replace(least, temperature=0.0, top_p=1e-3, min_p=1.0)
+  dataclasses.replace(least, top_p=1, min_p=0, top_k=1, rows=1)
+  hash(least)  # it is a static argument of compiled functions
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    least.samples = 2
+
+
+@pytest.mark.parametrize(
+  ("name", "values", "message"),
+  [
+    ("samples", (0, 2.5, True), "must be an integer of at least 1"),
+    ("max_tokens", (0, 2.5, True), "must be an integer of at least 1"),
+    ("top_k", (-1, 2.5, True), "must be an integer of at least 0"),
+    ("rows", (-1, 2.5, True), "must be an integer of at least 0"),
+    ("pad_id", (-1, 2.5, True), "must be an integer of at least 0"),
+    ("eos_ids", (-1, 2.5, True), "must be an integer of at least 0"),
+    (
+      "temperature",
+      (-0.01, np.inf, True),
+      "must be a finite number of at least 0.0",
+    ),
+    ("min_p", (-0.01, 1.01), "must be a finite number from 0.0 to 1.0"),
+    ("top_p", (-0.01, 1.01), "must be a finite number from 0.0 to 1.0"),
+  ],
+)
+def test_settings_beyond_the_smallest_and_the_largest_are_refused(
+  name, values, message
+):
+  for value in values:
+    argument = (1, value) if name == "eos_ids" else value
+    with pytest.raises(ValueError, match=f"{name} = {value} {message}"):
+      dataclasses.replace(PLAIN, **{name: argument})
+
+
+@pytest.mark.parametrize(
+  ("change", "nearest"),
+  [
+    ({"samples": -3}, 1),
+    ({"min_p": -0.25}, 0.0),
+    ({"min_p": 1.25}, 1.0),
+    ({"temperature": -1}, 0.0),
+  ],
+)
+def test_a_refused_setting_is_told_the_nearest_valid_value(change, nearest):
+  with pytest.raises(ValueError, match=f"nearest valid value is {nearest}$"):
+    dataclasses.replace(PLAIN, **change)
+  with pytest.raises(ValueError, match=r"must be an integer of at least 1$"):
+    dataclasses.replace(PLAIN, samples="a")
+
+
+def test_a_cache_grows_from_quarter_to_quarter_if_it_is_long():
+  """From 64 completion tokens on; quarters are rounded up."""
+  capacities = generation.cache_capacities
+  assert capacities(1) == (1,)
+  assert capacities(63) == (63,)
+  assert capacities(64) == (16, 32, 48, 64)
+  assert capacities(65) == (17, 33, 49, 65)
+
+
+def _constant(probs):
+  """A policy whose tokens have the given probabilities at every position."""
+  logits = jnp.log(jnp.asarray(probs, jnp.float32))
+
+  def prefill(params, prompts, mask, rows, capacity):
+    return jnp.broadcast_to(logits, (len(prompts), *logits.shape)), ()
+
+  def decode(params, tokens, t, cache):
+    return jnp.broadcast_to(logits, (*tokens.shape, *logits.shape)), cache
+
+  return types.Policy(None, prefill, decode)
+
+
+def _draw(sampling, ids=(5, 7), **settings):
+  keys = generation.prompt_keys(jax.random.key(0), 0, jnp.array(ids))
+  prompts = jnp.ones((len(ids), 1), jnp.int32)
+  policy = _constant([0.5, 0.2, 0.3])
+  return generation.generate(
+    policy, (), prompts, prompts > 0, keys, sampling, **settings
+  )
+
+
+@pytest.mark.parametrize("max_tokens", [1, 4])
+def test_samples_are_the_inversion_of_their_own_uniform_numbers(max_tokens):
+  """The number of a token is that of its prompt, sample and position."""
+  sampling = Sampling(samples=3, max_tokens=max_tokens, eos_ids=(2,), pad_id=9)
+  samples = _draw(sampling, first=2)
+  keys = generation.prompt_keys(jax.random.key(0), 0, jnp.array([5, 7]))
+  fold = jax.random.fold_in
+  for p, s in np.ndindex(2, 3):
+    expected = []
+    for t in range(max_tokens):
+      u = jax.random.uniform(fold(fold(keys[p], 2 + s), t))
+      expected.append(int((u >= 0.5).astype(int) + (u >= 0.7).astype(int)))
+      if expected[-1] == 2:
+        break
+    length = len(expected)
+    padding = max_tokens - length
+    assert samples.completions[p, s].tolist() == expected + [9] * padding
+    assert samples.lengths[p, s] == length
+    assert bool(samples.finished[p, s]) == (expected[-1] == 2)
+    log_probs = np.log([0.5, 0.2, 0.3])[expected]
+    np.testing.assert_allclose(
+      samples.log_probs[p, s], [*log_probs, *[0] * padding], atol=1e-6
+    )
+  # The second of three samples alone.
+  active = jnp.array([[False, True, False]] * 2)
+  alone = _draw(sampling, first=2, active=active)
+  np.testing.assert_array_equal(
+    alone.completions[:, 1], samples.completions[:, 1]
+  )
+  assert (alone.completions[:, ::2] == 9).all()
+  assert alone.lengths[:, ::2].tolist() == [[0, 0]] * 2
+  assert alone.finished[:, ::2].all()
+  assert not alone.log_probs[:, ::2].any()
+  # By default, the first sample has the number 0.
+  more = dataclasses.replace(sampling, samples=5)
+  np.testing.assert_array_equal(
+    _draw(more).completions[:, 2:], samples.completions
+  )
+
+
+def test_keys_of_prompts_fold_in_step_prompt_and_occurrence():
+  key, fold = jax.random.key(3), jax.random.fold_in
+  keys = generation.prompt_keys(key, 4, jnp.array([7, 2, 7]))
+  want = [
+    fold(fold(fold(key, 4), prompt), earlier)
+    for prompt, earlier in ((7, 0), (2, 0), (7, 1))
+  ]
+  data = jax.random.key_data
+  np.testing.assert_array_equal(data(keys), np.stack([data(k) for k in want]))

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small_run
+from helpers import small_run, worked_example
 
 from experiments.studies import multi_seed
 from experiments.training import rollouts
@@ -302,3 +302,176 @@ def test_rollouts_are_sampled_by_the_behavior_policy(experiment):
   )
   once = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4))
   assert_same(gather(stale), once(state.replace(params=other)))
+
+
+# Samplers on batches that count instead of sampling.
+
+
+def _numbered(count, first=0, p=2, base=0.0, **fields):
+  """Samples whose scores are 10 times the prompt, plus their number."""
+  scores = base + 10.0 * np.arange(p)[:, None] + first + np.arange(count)
+  lengths = np.full((p, count), 2)
+  lengths[:, 0] = 3
+  rollout = worked_example.rollout(scores, lengths, **fields)
+  # As many prompt tokens as samples in `first`.
+  tokens = rollout.tokens.replace(
+    prompts=jnp.arange(2 * p).reshape(p, 2),
+    prompt_mask=jnp.ones((p, 2), bool),
+  )
+  return rollout.replace(tokens=tokens)
+
+
+def _batch(samples, calls):
+  def sample(params, count, first=0, active=None, temperature=None):
+    calls.append((params, count, first, active, temperature))
+    base = 0.0 if temperature is None else 100.0
+    rollout = _numbered(count, first, base=base)
+    # The task did not score the second prompt's greedy completion.
+    if temperature == 0:
+      rollout = rollout.replace(sample_mask=jnp.array([[True], [False]]))
+    return rollout
+
+  return samplers.PromptBatch(None, "params", {}, samples, 1.0, sample, None)
+
+
+def test_once_samples_all_completions_in_one_pass():
+  calls = []
+  rollout = samplers.once().run(_batch(4, calls), ())
+  assert calls == [("params", 4, 0, None, None)]
+  assert rollout.scores.shape == (2, 4)
+  assert samplers.once().init() == ()
+  assert _batch(4, []).answer_cue == ()
+  for value in (samplers.once(), _batch(4, [])):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+      value.name = "other"
+
+
+def test_greedy_also_samples_one_completion_at_temperature_0():
+  calls = []
+  sampler = samplers.greedy()
+  rollout = sampler.run(_batch(3, calls), ())
+  assert [call[1:] for call in calls] == [
+    (3, 0, None, None),
+    (1, 0, None, 0.0),
+  ]
+  greedy_scores = rollout.extras["sampler/greedy_scores"]
+  np.testing.assert_array_equal(greedy_scores, [100, np.nan])
+  # Two samples of two tokens and one of three; one completion of three.
+  assert rollout.extras["sampler/tokens"] == 2 * 7 + 2 * 3
+  assert (str(sampler), sampler.gives) == (
+    "greedy()",
+    ("sampler/greedy_scores",),
+  )
+
+
+@pytest.mark.parametrize(
+  ("pilot", "further"), [(5, None), (6, None), (4, [1, 0]), (2, [1, 3])]
+)
+def test_a_second_pass_samples_what_the_budget_says(pilot, further):
+  calls, seen = [], []
+
+  def budget(rollout, max_further, memory):
+    seen.append((rollout.scores.shape, max_further, memory))
+    return jnp.array(further), memory + 1
+
+  sampler = samplers.second_pass(pilot, budget, "second", lambda: 7)
+  assert (str(sampler), sampler.init()) == ("second", 7)
+  rollout = sampler.run(_batch(5, calls), 7)
+  np.testing.assert_array_equal(
+    rollout.scores, 10.0 * np.arange(2)[:, None] + np.arange(5)
+  )
+  if further is None:
+    assert [call[1] for call in calls] == [5]
+    assert (seen, rollout.memory) == ([], 7)
+    assert rollout.sample_mask.all()
+    return
+  assert seen == [((2, pilot), 5 - pilot, 7)]
+  assert rollout.memory == 8
+  assert [call[1:3] for call in calls] == [(pilot, 0), (5 - pilot, pilot)]
+  active = np.arange(5 - pilot) < np.array(further)[:, None]
+  np.testing.assert_array_equal(calls[1][3], active)
+  np.testing.assert_array_equal(rollout.sample_mask[:, :pilot], True)
+  np.testing.assert_array_equal(rollout.sample_mask[:, pilot:], active)
+
+
+def test_samples_that_the_second_pass_has_not_scored_do_not_exist():
+  batch = _batch(4, [])
+
+  def sample(params, count, first, active):
+    rollout = _numbered(count, first)
+    return rollout.replace(sample_mask=jnp.array([[False, True], [True, True]]))
+
+  rollout = samplers.add_samples(
+    dataclasses.replace(batch, sample=sample),
+    _numbered(2),
+    2,
+    jnp.array([2, 1]),
+  )
+  assert rollout.sample_mask.astype(int).tolist() == [
+    [1, 1, 0, 1],
+    [1, 1, 1, 0],
+  ]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_arrays_of_samples_are_joined_and_others_are_those_of_the_first(count):
+  """Even if a prompt has as many tokens or numbers as samples."""
+
+  def fields(rollout, sign):
+    s = rollout.scores.shape[1]
+    own_prompts = rollout.tokens.replace(
+      prompts=sign * jnp.arange(2 * s * 2).reshape(2, s, 2),
+      prompt_mask=jnp.ones((2, s, 2), bool),
+    )
+    return rollout.replace(
+      step=jnp.int32(sign),
+      prompt_ids=sign * rollout.prompt_ids,
+      views={"shared": rollout.tokens, "own": own_prompts},
+      extras=types.Named(
+        {"task/per_prompt": sign * jnp.arange(8.0).reshape(2, 4)}
+      ),
+      components={"part": sign * rollout.scores},
+    )
+
+  first, second = fields(_numbered(2), 1), fields(_numbered(count, 2), -1)
+  joined = samplers.join(first, second)
+
+  def both(get):
+    return jnp.concatenate([get(first), get(second)], 1)
+
+  for get in (
+    lambda r: r.scores,
+    lambda r: r.sample_mask,
+    lambda r: r.finished,
+    lambda r: r.behavior_log_probs,
+    lambda r: r.components["part"],
+    lambda r: r.tokens.mask,
+    lambda r: r.tokens.lengths,
+    lambda r: r.tokens.completions,
+    lambda r: r.views["shared"].lengths,
+    lambda r: r.views["own"].prompts,
+    lambda r: r.views["own"].prompt_mask,
+  ):
+    np.testing.assert_array_equal(get(joined), both(get))
+  for get in (
+    lambda r: r.step,
+    lambda r: r.prompt_ids,
+    lambda r: jax.random.key_data(r.keys),
+    lambda r: r.tokens.prompts,
+    lambda r: r.tokens.prompt_mask,
+    lambda r: r.views["shared"].prompts,
+    lambda r: r.extras["task/per_prompt"],
+  ):
+    np.testing.assert_array_equal(get(joined), get(first))
+  if count == 3:  # of this shape in both rollouts, so not one per sample
+    extra = types.Named({"task/pairs": jnp.arange(4.0).reshape(2, 2)})
+    joined = samplers.join(
+      first.replace(extras=extra), second.replace(extras=extra)
+    )
+    assert joined.extras["task/pairs"].shape == (2, 2)
+
+
+def test_pairs_of_samples_are_not_joined():
+  extras = types.Named({"task/preferences": jnp.zeros((2, 2, 2))})
+  with pytest.raises(ValueError, match="task/preferences compare the samples"):
+    samplers.join(_numbered(2).replace(extras=extras), _numbered(2))
