@@ -36,6 +36,17 @@ def test_an_unknown_method_or_setting_names_the_nearest():
     methods.get("max_at_k", K=2)
 
 
+def test_a_method_has_a_family_and_a_label_with_its_settings():
+  assert methods.family("ppo") == "critic"
+  assert methods.get("max_at_k").name == "max_at_k"
+  assert (
+    methods.get("max_at_k", k=2, clip=0.1).name == "max_at_k(k=2, clip=0.1)"
+  )
+  learners = methods.get("prime", beta=0.1)
+  assert learners["policy"].name == "prime(beta=0.1)"
+  assert learners["prm"].name == "prime(beta=0.1): prm"
+
+
 @pytest.mark.parametrize(
   ("name", "hyper", "message"),
   [

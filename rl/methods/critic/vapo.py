@@ -29,13 +29,12 @@ def length_adaptive_gae(
 ) -> jax.Array:
   """GAE with lambda = 1 - 1 / (alpha l) for a sample of l scored tokens.
 
-  lambda is clipped to [0, 1]: samples of up to 1 / alpha tokens have 0. The
-  signal holds the rewards of tokens.
+  lambda is at least 0: samples of up to 1 / alpha tokens have 0. The signal
+  holds the rewards of tokens.
   """
   valid = rollout.valid("token")
-  lam = 1 - 1 / (alpha * jnp.maximum(valid.sum(-1), 1))  # [P, S]
+  lam = jnp.maximum(1 - 1 / (alpha * valid.sum(-1)), 0.0)  # [P, S]
   values, segments = rollout.extras[OLD_VALUES], rollout.segments
-  lam = jnp.clip(lam, 0.0, 1.0)
   return credit.gae(signal, values, valid, lam=lam, segments=segments)
 
 

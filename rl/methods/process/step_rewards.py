@@ -91,10 +91,12 @@ def product(step_scores: Array, step_mask: Array) -> Array:
   return jnp.where(step_mask.any(-1), jnp.prod(factors, -1), 0.0)
 
 
-def _sum_of_others(x: Array, members: Array) -> Array:
-  """For each sample the sum over the other members of its group, `[..., S]`."""
-  values = jnp.where(members, x, 0.0)
-  return values.sum(-1, keepdims=True) - values
+def _sum_of_others(x: Array) -> Array:
+  """For each sample the sum over the other ones of its group, `[..., S]`.
+
+  Samples that do not exist must have 0.
+  """
+  return x.sum(-1, keepdims=True) - x
 
 
 def minus_others_token_rate(
@@ -116,8 +118,8 @@ def minus_others_token_rate(
     `[..., S, T]`, 0 except at step ends, and 0 if no other sample has a token.
   """
   tokens = masked.count(mask)  # [..., S]
-  others_reward = _sum_of_others(masked.sum(rewards, mask), tokens > 0)
-  others_tokens = _sum_of_others(tokens, tokens > 0)
+  others_reward = _sum_of_others(masked.sum(rewards, mask))
+  others_tokens = _sum_of_others(tokens)
   rate = others_reward / jnp.maximum(others_tokens, 1.0)  # b, [..., S]
   # Number of tokens up to each position, and up to the last step end before it.
   tokens_so_far = jnp.cumsum(mask, -1)  # [..., S, T]
@@ -152,7 +154,7 @@ def minus_others_step_mean(
   ends = mask & step_ends
   members = ends.any(-1)
   mean = masked.mean(rewards, ends)  # [..., S]
-  num_others = _sum_of_others(members.astype(jnp.float32), members)
-  baseline = _sum_of_others(mean, members) / jnp.maximum(num_others, 1.0)
+  num_others = _sum_of_others(members.astype(jnp.float32))
+  baseline = _sum_of_others(mean) / jnp.maximum(num_others, 1.0)
   has_others = (num_others > 0)[..., None]
   return jnp.where(ends & has_others, rewards - baseline[..., None], 0.0)

@@ -18,7 +18,7 @@ from rl.sampling.samplers import PromptBatch, Sampler, add_samples, once
 from rl.transforms import chain, group_normalize, scores
 
 
-def doubling(pilot: int = 8, threshold: float = 0.25) -> Sampler:
+def doubling(pilot: int, threshold: float) -> Sampler:
   """Returns a sampler that doubles groups while their mean score is low.
 
   It draws `pilot` samples of every prompt. A group then doubles as long as its

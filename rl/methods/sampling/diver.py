@@ -34,16 +34,17 @@ def bleu(sequence: list[int], reference: list[int]) -> float:
   """Returns the BLEU of one token sequence against another, without smoothing.
 
   It is exp(sum_n w_n log p_n) times the brevity penalty, with w = `WEIGHTS` and
-  p_n the clipped precision of n-grams, from n = 1 to 5. If the sequence is too
-  short for all n, the weights of the n-grams that it has are scaled up to the
-  sum of all weights. The result is in [0, 1]; it is 0 if a precision is 0, or a
+  p_n the clipped precision of n-grams, from n = 1 to 5, as far as the sequence
+  has n-grams. The result is in [0, 1]; it is 0 if a precision is 0, or a
   sequence is empty.
 
   Args:
     sequence: token ids that are compared.
     reference: token ids of the other sequence.
   """
-  log_precision, total_weight = 0.0, 0.0
+  if not sequence:
+    return 0.0
+  log_precision = 0.0
   for n, weight in enumerate(WEIGHTS, 1):
     ngrams = _ngrams(sequence, n)
     if not ngrams:
@@ -52,11 +53,8 @@ def bleu(sequence: list[int], reference: list[int]) -> float:
     if not shared:
       return 0.0
     log_precision += weight * math.log(shared / ngrams.total())
-    total_weight += weight
-  if not total_weight:
-    return 0.0
   log_brevity = min(0.0, 1 - len(reference) / len(sequence))
-  return math.exp(log_precision * sum(WEIGHTS) / total_weight + log_brevity)
+  return math.exp(log_precision + log_brevity)
 
 
 def bleu_diversity(samples: list[list[int]]) -> list[float]:

@@ -69,8 +69,6 @@ def copies(rollout: types.Rollout, rule: str) -> Array:
 
   def draw(weight, is_valid, key):
     logits = jnp.where(is_valid, jnp.log(weight), -jnp.inf)
-    # A group without samples would have no finite logit.
-    logits = jnp.where(is_valid.any(), logits, 0.0)
     indices = jax.random.categorical(key, logits, shape=is_valid.shape)
     # As many draws count as the group has samples.
     is_counted = jnp.arange(is_valid.size) < is_valid.sum()
@@ -87,19 +85,15 @@ def drawn_z_score(signal: Array, rollout: types.Rollout, *, rule: str) -> Array:
   Mean and standard deviation (ddof 0) are over the drawn copies. If all drawn
   scores are equal, all samples of the group have 0.
   """
-  num_copies = jnp.where(rollout.sample_mask, copies(rollout, rule), 0.0)
+  num_copies = copies(rollout, rule)
   total = jnp.maximum(num_copies.sum(-1, keepdims=True), 1.0)
   is_drawn = num_copies > 0
   drawn_scores = jnp.where(is_drawn, signal, 0.0)
   mean = (num_copies * drawn_scores).sum(-1, keepdims=True) / total
-  gap = jnp.where(is_drawn, drawn_scores - mean, 0.0)
+  gap = drawn_scores - mean
   std = jnp.sqrt((num_copies * gap**2).sum(-1, keepdims=True) / total)
   is_constant = masked.is_constant(signal, is_drawn, keepdims=True)
-  return jnp.where(
-    is_drawn & ~is_constant,
-    num_copies * gap / jnp.where(is_constant, 1.0, std),
-    0.0,
-  )
+  return num_copies * gap / jnp.where(is_constant, jnp.inf, std)
 
 
 def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:

@@ -48,8 +48,8 @@ def consistency(
   values: Array,
   step_mask: Array,
   right: Array,
-  penalty: float = 0.0,
-  most_steps: int = 30,
+  penalty: float,
+  most_steps: int,
 ) -> Array:
   """Returns how well the step scores of a sample agree with its outcome.
 

@@ -23,7 +23,7 @@ def weigh_by_rarity(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   # [P, 1], the number of right samples if scores are 0 and 1.
   num_right = masked.sum(rollout.scores, rollout.sample_mask, keepdims=True)
   weight = 4 / (10 * jnp.log(jnp.maximum(num_right, 1.0) + 0.5))
-  return jnp.where(rollout.sample_mask, signal * weight, 0.0)
+  return signal * weight
 
 
 def pass_at_k_exceeding(

@@ -18,18 +18,17 @@ Array = jax.Array
 
 @transform(takes="sample")
 def lead_of_the_best(
-  signal: Array, rollout: types.Rollout, *, scaled: bool = False
+  signal: Array, rollout: types.Rollout, *, scaled: bool
 ) -> Array:
   """Returns x_(n) - x_(n-1) at the best sample and 0 at the others.
 
   If `scaled`, it is divided by the standard deviation of the group + 1e-6.
   """
   valid = rollout.sample_mask
-  masked_scores = jnp.where(valid, signal, -jnp.inf)
-  best = masked.max(masked_scores, valid, keepdims=True)
-  is_best = valid & (masked_scores == best)
+  best = masked.max(signal, valid, keepdims=True)
+  is_best = valid & (signal == best)
   is_unique = masked.count(is_best, keepdims=True) == 1
-  second = masked.max(masked_scores, valid & ~is_best, keepdims=True)
+  second = masked.max(signal, valid & ~is_best, keepdims=True)
   # A group with one sample has no second best: masked.max is -inf there.
   leads = is_best & is_unique & jnp.isfinite(second)
   lead = jnp.where(leads, best - second, 0.0)

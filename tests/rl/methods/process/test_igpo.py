@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import clip_example, process_example, worked_example
 
 from rl import methods
 
@@ -32,17 +32,34 @@ def test_returns_of_jointly_normalized_turns():
 
 
 @pytest.mark.worked_example("method:igpo")
-def test_loss_has_the_kl_of_weight_one_thousandth():
-  """Equal rewards have no advantage, so that the loss is the KL alone."""
-  rollout = worked_example.rollout(
-    (1, 0), steps=((1,), (1,)), step_scores=((0.5,), (0.5,))
+def test_clip_and_kl():
+  """PPO-clip 0.2 and 0.001 k3, a mean over tokens and then over samples."""
+  example = process_example.rollout()
+  turns = np.concatenate([process_example.SCORES[i] for i in (0, 2, 3, 4)])
+  advantages = np.zeros((1, 5, 4))
+  for i in (0, 2, 3, 4):
+    z = (np.array(process_example.SCORES[i]) - turns.mean()) / turns.std()
+    to_go = np.cumsum(z[::-1])[::-1]
+    of_tokens = np.repeat(to_go, process_example.STEPS[i])
+    advantages[0, i, : len(of_tokens)] = of_tokens
+  mask = process_example.MASK
+  weights = mask / np.maximum(process_example.LENGTHS, 1)[:, None] / 4
+  # k3 = exp(d) - d - 1, d = log pi_ref - log pi; its slope is 1 - exp(d).
+  old = clip_example.old_log_probs(example)
+  ref = np.full(old.shape, -1.0)
+  d = ref - old - np.log(clip_example.LONG_RATIOS[:1, :5])
+  further = (
+    0.001 * (weights * (np.exp(d) - d - 1)).sum(),
+    0.001 * weights * (1 - np.exp(d)),
   )
-  log_probs = np.log([[[0.5], [0.25]]])
-  d = np.log([[[0.2], [0.3]]]) - log_probs  # log pi_ref - log pi
-  loss, slopes = worked_example.loss(
-    methods.get("igpo"), rollout, log_probs, other={"ref": log_probs + d}
+  clip_example.check_clip(
+    methods.get("igpo"),
+    example,
+    advantages,
+    weights,
+    0.2,
+    0.2,
+    further,
+    old=old,
+    other={"ref": ref},
   )
-  np.testing.assert_allclose(
-    loss, 0.001 * (np.exp(d) - d - 1).mean(), rtol=1e-4
-  )
-  np.testing.assert_allclose(slopes, 0.001 * (1 - np.exp(d)) / 2, rtol=1e-4)

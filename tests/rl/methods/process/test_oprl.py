@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from helpers import clip_example, process_example, worked_example
 
-from rl import methods
+from rl import methods, types
+from rl.methods.process import oprl
 
 # log pi_prm - log pi_old of each token, then its sum over each turn.
 GAP = np.array(
@@ -87,3 +88,47 @@ def test_reward_model():
   np.testing.assert_allclose(
     slopes, wanted_slopes * process_example.MASK, rtol=1e-5, atol=1e-8
   )
+
+
+def test_tokens_that_do_not_count_are_in_no_step():
+  """A token in a step may not be scored; the second sample does not exist."""
+  rollout = worked_example.rollout(
+    [0, 0, 0],
+    steps=[[2, 1], [1, 1], [3]],
+    sample_mask=jnp.array([[True, False, True]]),
+  )
+  scored = rollout.mask.at[0, 0, 1].set(False).at[0, 2, 0].set(False)
+  rollout = rollout.replace(tokens=rollout.tokens.replace(mask=scored))
+  signal = jnp.array([[[1, np.nan, 4], [np.nan] * 3, [np.nan, 5, 7]]])
+  sums, _ = oprl.sum_tokens_in_steps().apply(signal, rollout, ())
+  np.testing.assert_array_equal(sums, [[[1, 4], [0, 0], [12, 0]]])
+
+
+def test_two_samples_of_one_turn_have_each_other_as_baseline():
+  """The third sample does not exist."""
+  rollout = worked_example.rollout(
+    [0, 0, 0],
+    steps=[[1], [1], [1]],
+    sample_mask=jnp.array([[True, True, False]]),
+  )
+  signal = jnp.array([[[1.0], [0.25], [np.nan]]])
+  centered, _ = oprl.minus_others_pooled_mean().apply(signal, rollout, ())
+  np.testing.assert_allclose(centered[..., 0], [[0.75, -0.75, 0]])
+
+
+def test_q_is_divided_by_the_turns_with_a_scored_token():
+  """No token of the wrong sample's first turn is scored: one turn counts."""
+  rollout = worked_example.rollout(
+    [0, 0],
+    steps=[[1, 1, 1], [1, 2]],
+    correct=[1, 0],
+    behavior_log_probs=np.full((1, 2, 3), -2.0),
+  )
+  scored = rollout.mask.at[0, 1, 0].set(False)
+  rollout = rollout.replace(tokens=rollout.tokens.replace(mask=scored))
+  gap = jnp.array([[[0.5, 1, 1.5], [9, 0.25, 0.5]]])
+  losses = oprl.trajectory_preferences(2.0).fn(
+    None, types.Named({"log_probs": gap - 2}), rollout
+  )
+  # Q = 2 (0.5 + 1 + 1.5) / 3 and 2 (0.25 + 0.5).
+  np.testing.assert_allclose(losses, [np.log1p(np.exp(1.5 - 2))], rtol=1e-6)

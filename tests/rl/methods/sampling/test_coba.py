@@ -83,6 +83,15 @@ def test_the_bounds_of_alpha():
     np.testing.assert_array_equal(batch.further + 4, budget)
 
 
+def test_a_small_weight_of_the_first_rollout():
+  """F is 3/4 after one rollout, whatever the decay is."""
+  sampler = methods.get("coba", decay=0.999).sampler
+  batch = Batch([1, 2, 0])
+  memory = sampler.run(batch, sampler.init()).memory
+  np.testing.assert_array_equal(batch.further + 4, [17, 27, 4])
+  np.testing.assert_allclose(memory["weight"], 0.001, rtol=1e-4)
+
+
 def test_unknown_verdicts():
   """A prompt of unknown verdicts is not in F; without any F stays."""
   sampler = methods.get("coba").sampler

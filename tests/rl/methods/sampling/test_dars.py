@@ -5,19 +5,25 @@ import pytest
 from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.sampling import dars
 
 
 class Batch:
-  """Seven prompts with 0 to 5 right samples among 8, and an unknown one."""
+  """Prompts with 0 to 5 right samples among 8, and two with unknown verdicts.
+
+  All verdicts of the seventh prompt are unknown, and the last half of those of
+  the eighth, whose first sample alone is right.
+  """
 
   samples, params, further = 70, None, None
 
   def sample(self, params, count, first=0, active=None):
     if active is not None:
       self.further = active.sum(-1)
-    correct = np.arange(count) < np.arange(7)[:, None]
-    correct = np.where(np.arange(7)[:, None] == 6, -1, correct)
-    return worked_example.rollout(np.zeros((7, count)), correct=correct)
+    correct = np.arange(count) < np.array([0, 1, 2, 3, 4, 5, 6, 1])[:, None]
+    correct = np.where(np.arange(8)[:, None] == 6, -1, correct)
+    correct[7, 4:] = -1
+    return worked_example.rollout(np.zeros((8, count)), correct=correct)
 
 
 @pytest.mark.worked_example("method:dars")
@@ -35,11 +41,36 @@ class Batch:
   ],
 )
 def test_further_samples(schedule, standardized, further):
-  """Prompts solved at least half of the time get none."""
+  """Prompts solved at least half of the time get none.
+
+  The last prompt is solved 1/4 of the time, as the third one.
+  """
   batch = Batch()
   m = methods.get("dars", schedule=schedule, standardized=standardized)
   m.sampler.run(batch, ())
-  np.testing.assert_array_equal(batch.further, [*further, 0, 0, 0])
+  np.testing.assert_array_equal(batch.further, [*further, 0, 0, 0, further[2]])
+
+
+@pytest.mark.worked_example("method:dars")
+def test_the_largest_number_of_samples_of_the_hardness_schedule():
+  """A pilot of 16 wants 240 further samples without success; 64 is the most."""
+  batch = Batch()
+  m = methods.get("dars", schedule="hardness_weighted", pilot=16)
+  m.sampler.run(batch, ())
+  assert batch.further[0] == 64 - 16
+
+
+def test_rounding_errors_are_not_rounded_up():
+  """2 (1 - a) 5 / m - 5 is 10 if a = 1/10, and m = 2 sqrt(a (1 - a)) = 3/5.
+
+  With a = 18 / 139, 139 / m - 139 is 68.00015, which is rounded up.
+  """
+  for solved, pilot, schedule, further in (
+    (0, 5, "hardness_weighted", 10),
+    (18 / 139, 139, "equal_treatment", 69),
+  ):
+    n = dars.further_samples(np.float32([solved]), pilot, schedule, True)
+    np.testing.assert_array_equal(n, [further])
 
 
 @pytest.mark.worked_example("method:dars")

@@ -6,6 +6,7 @@ import pytest
 from helpers import clipped_group, worked_example
 
 from rl import methods, scoring
+from rl.methods.sampling import diver
 
 
 @pytest.mark.worked_example("method:diver")
@@ -57,3 +58,37 @@ def test_diversity_of_tokens_and_clip():
   )
   scored = scored.replace(tokens=rollout.tokens)
   clipped_group.check_loss(m, scored, expected)
+
+
+@pytest.mark.worked_example("method:diver")
+def test_bleu_of_a_sequence_and_its_beginning():
+  """Precisions 5/6, 4/5, 3/4, 2/3 and 1/2; in reverse the brevity penalty."""
+  precisions = np.array([5 / 6, 4 / 5, 3 / 4, 2 / 3, 1 / 2])
+  log_bleu = np.array([0.02, 0.1, 0.15, 0.25, 0.38]) @ np.log(precisions)
+  whole, part = [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5]
+  np.testing.assert_allclose(diver.bleu(whole, part), np.exp(log_bleu))
+  np.testing.assert_allclose(diver.bleu(part, whole), np.exp(1 - 6 / 5))
+  assert diver.bleu([], part) == diver.bleu(part, []) == 0
+
+
+@pytest.mark.worked_example("method:diver")
+def test_diversity_of_steps():
+  """Shares of steps that no other sample has; tokens outside have no part."""
+  rollout = worked_example.rollout(
+    [0, 0, 0, 0],
+    steps=[[1, 2], [1, 1, 1], [2], [2, 1]],
+    sample_mask=jnp.array([[True, True, True, False]]),
+  )
+  ids = jnp.array([[[1, 2, 3], [1, 4, 5], [2, 3, 8], [6, 7, 8]]])
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=ids),
+    # The last token of the second sample is in no step.
+    step_ids=rollout.step_ids.at[0, 1, 2].set(-1),
+  )
+  # The steps are (1), (2, 3); (1), (4); (2, 3), and of no sample (6, 7), (8).
+  needs = methods.get("diver", kind="steps").signal_needs
+  scored = scoring.compute_on_host(needs, rollout)
+  d = scored.extras["host/diversity(steps)"]
+  np.testing.assert_allclose(d, [[0, 1 / 2, 0, 0]])
+  with pytest.raises(ValueError, match="the rollout has no steps"):
+    scoring.compute_on_host(needs, rollout.replace(step_ids=None))

@@ -6,6 +6,7 @@ import pytest
 from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.sampling import eepo
 
 
 class Batch:
@@ -45,7 +46,8 @@ def test_the_second_half_after_unlearning(earlier, seen, unlearns):
   memory = {"entropies": jnp.float32(earlier), "seen": jnp.int32(seen)}
   sampler = methods.get("eepo").sampler
   np.testing.assert_array_equal(sampler.init()["entropies"], [0, 0, 0])
-  new = sampler.run(batch, memory).memory
+  rollout = sampler.run(batch, memory)
+  new = rollout.memory
   (first, *call), (second, *later) = batch.used
   assert (call, later) == ([2, 0], [3, 2])
   # The slope of -log(1 - p) in log p is p / (1 - p).
@@ -58,7 +60,39 @@ def test_the_second_half_after_unlearning(earlier, seen, unlearns):
   entropy = np.mean(-q * np.log(q) - (1 - q) * np.log(1 - q))
   recent = [*earlier[1:], entropy]
   np.testing.assert_allclose(new["entropies"], recent, rtol=1e-4)
+  assert new["seen"] == (3 if seen else 1)
+  # The first half, of two samples, and then the second one.
+  np.testing.assert_array_equal(
+    rollout.tokens.lengths, [[3, 2, 3, 2, 1], [1, 2, 1, 2, 3]]
+  )
   assert (sum(recent) / (3 if seen else 1) < 0.3) == unlearns
+
+
+@pytest.mark.worked_example("method:eepo")
+def test_an_entropy_that_is_the_threshold_is_not_below_it():
+  batch, sampler = Batch(P), methods.get("eepo").sampler
+  entropy = sampler.run(batch, sampler.init()).memory["entropies"][-1]
+  sampler = methods.get("eepo", threshold=float(entropy)).sampler
+  sampler.run(batch, sampler.init())
+  (first, *_), (second, *_) = batch.used[2:]
+  np.testing.assert_array_equal(second, first)
+
+
+def test_a_single_sample_is_drawn_in_one_pass():
+  """There is no half to unlearn, and the memory stays as it is."""
+  batch = Batch(P)
+  batch.samples = 1
+  memory = {"entropies": jnp.arange(3.0), "seen": jnp.int32(2)}
+  rollout = methods.get("eepo").sampler.run(batch, memory)
+  assert rollout.memory is memory
+  assert [call[1:] for call in batch.used] == [(1, 0)]
+
+
+def test_the_loss_of_a_certain_token_is_bounded():
+  """-log(1 - p) with p = 1 - 1e-4 is 9.21; the other token has log 2."""
+  log_probs = jnp.log(jnp.array([[[1, 0.5]]]))
+  loss = eepo.unlearning_loss(log_probs, jnp.ones((1, 1, 2), bool))
+  np.testing.assert_allclose(loss, (4 * np.log(10) + np.log(2)) / 2, rtol=1e-3)
 
 
 @pytest.mark.worked_example("method:eepo")

@@ -20,6 +20,24 @@ def test_rules():
   ):
     actual = pf_ppo.RULES[name](scores, exists)
     np.testing.assert_allclose(actual, [weights], rtol=1e-5)
+  # Of equal scores the first is the best, and another one the worst sample.
+  scores = np.array([[0.5, 0.5, 0.5], [0.5, 7, 7]])
+  exists = np.array([[True, True, True], [True, False, False]])
+  actual = pf_ppo.best_worst(scores, exists)
+  np.testing.assert_array_equal(actual, [[1, 1, 0], [1, 0, 0]])
+
+
+@pytest.mark.worked_example("method:pf_ppo")
+def test_a_group_without_any_weight_is_drawn_uniformly():
+  """4 of 4 samples in 64 groups; the last group has no sample."""
+  exists = np.ones((65, 4), bool)
+  exists[64] = False
+  rollout = worked_example.rollout(np.zeros((65, 4)), sample_mask=exists)
+  drawn = np.asarray(pf_ppo.copies(rollout, "power"))
+  np.testing.assert_array_equal(drawn.sum(-1), [4] * 64 + [0])
+  # The expected number is 64, with a standard deviation of 7.
+  assert (abs(drawn.sum(0) - 64) < 5 * 7).all()
+  assert not worked_example.advantages(methods.get("pf_ppo"), rollout).any()
 
 
 @pytest.mark.worked_example("method:pf_ppo")

@@ -1,10 +1,12 @@
 """Worked example of PROF."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import worked_example
 
 from rl import methods
+from rl.methods.sampling import prof
 
 
 @pytest.mark.worked_example("method:prof")
@@ -59,3 +61,42 @@ def test_consistent_half_of_a_group():
     m = methods.get("prof", penalty=penalty, most_steps=most)
     selected = worked_example.apply(m.sample_filter, rollout)[0]
     np.testing.assert_array_equal(np.flatnonzero(selected), samples)
+
+
+def selected(correct, steps, step_scores, **settings):
+  """Returns the indices of the samples that are kept."""
+  rollout = worked_example.rollout(
+    correct, correct=correct, steps=steps, step_scores=step_scores
+  )
+  m = methods.get("prof", **settings)
+  kept = worked_example.apply(m.sample_filter, rollout)
+  return np.flatnonzero(kept).tolist()
+
+
+@pytest.mark.worked_example("method:prof")
+def test_thirty_steps_are_very_many():
+  """c is 0.5 and 0.6 - 0.3 of the right samples, -0.2 and -0.1 if wrong."""
+  steps = [[1] * 29, [1] * 30, [1, 1], [1, 1]]
+  step_scores = [[0.5] * 29, [0.6] * 30, [0.2] * 2, [0.1] * 2]
+  assert selected([1, 1, 0, 0], steps, step_scores, penalty=0.3) == [0, 3]
+
+
+def test_the_number_of_samples_is_rounded_up():
+  """1.00015 samples are 2, and 7/13 of 13 are 7, despite rounding errors."""
+  steps, step_scores = [[1]] * 13, [[0.0]] * 13
+  kept = selected([1, 1], steps[:2], step_scores[:2], share=0.500075)
+  assert kept == [0, 1]
+  assert len(selected([1] * 13, steps, step_scores, share=7 / 13)) == 7
+
+
+def test_of_two_equally_good_numbers_of_right_samples_the_larger():
+  """Of 3 samples 2 are right if possible, as many as there are otherwise."""
+  right, wrong = jnp.array([3, 1, 0, 3]), jnp.array([3, 3, 4, 0])
+  numbers = prof.balanced_counts(right, wrong, jnp.full(4, 3))
+  np.testing.assert_array_equal(numbers, [2, 1, 0, 3])
+
+
+@pytest.mark.parametrize("share", [0.0, 1.001])
+def test_a_share_that_keeps_none_or_more_than_all_is_refused(share):
+  with pytest.raises(ValueError, match="of the samples must be above 0"):
+    methods.get("prof", share=share)

@@ -39,3 +39,9 @@ def test_the_loss_is_that_of_grpo_without_a_kl():
   clipped_group.check_loss(
     methods.get("ticket_mask"), clipped_group.group(), expected
   )
+
+
+@pytest.mark.parametrize("keep", [0.0, 1.001])
+def test_a_share_of_none_or_more_than_all_is_refused(keep):
+  with pytest.raises(ValueError, match="must be a share of the parameters"):
+    methods.get("ticket_mask", keep=keep)

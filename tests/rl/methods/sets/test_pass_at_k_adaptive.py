@@ -59,3 +59,7 @@ def test_entropy_is_a_mean_over_tokens():
   advantages = np.stack([of_k[3][0], of_k[1][1], of_k[1][2]])
   m = methods.get("pass_at_k_adaptive", k=3, exploit=2 / 3)
   clip_example.check_advantages(m, rollout, advantages)
+  # The share 0.66617 of 3 prompts is 1.9985, which is rounded down.
+  advantages[1] = of_k[3][1]
+  m = methods.get("pass_at_k_adaptive", k=3, exploit=0.66617)
+  clip_example.check_advantages(m, rollout, advantages)

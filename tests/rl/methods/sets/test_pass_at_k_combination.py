@@ -1,5 +1,6 @@
 """Worked example of Combination Training with pass@k."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import clip_example, subset_example
@@ -22,3 +23,9 @@ def test_mean_score_weighs_pass_at_4():
   # A mean over the 10 + 12 tokens.
   weights = clip_example.mask(rollout) / 22
   clip_example.check_clip(m, rollout, advantages, weights, 0.2, 0.28)
+  # A group without samples has 0, even if the blend is not finite there.
+  alone = rollout.replace(sample_mask=rollout.sample_mask.at[1].set(False))
+  m = methods.get("pass_at_k_combination", blend=jnp.reciprocal)
+  clip_example.check_advantages(
+    m, alone, [of_k[4][0] / mean[0] + (1 - 1 / mean[0]) * of_k[1][0], [0] * 6]
+  )
