@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clip_example
+from helpers import clip_example, worked_example
 
 from rl import methods, types
 
@@ -76,3 +76,20 @@ def test_halves_by_length():
   m = methods.get("canon", metric="length", mu=None, alpha=0.5)
   advantages = 2 / 3 * between + 1 / 3 * within
   clip_example.check_advantages(m, rollout(), advantages)
+
+
+def test_equal_scores_and_the_order_of_equal_entropies():
+  """The first half of a group of equal entropies is its low half."""
+  m = methods.get("canon", mu=1.0)
+  # The mean of three scores of 0.9 is not 0.9 in float32.
+  rollout = worked_example.rollout(
+    [0.9] * 6, extras={"old/entropy": np.ones((1, 6, 1))}
+  )
+  assert not worked_example.advantages(m, rollout).any()
+  # Forty samples, because any sort keeps the order of a few equal values.
+  rollout = worked_example.rollout(
+    np.repeat([[1.0, 0.0]], 20, 1),
+    extras={"old/entropy": np.ones((1, 40, 1))},
+  )
+  wanted = np.where(np.arange(40) < 20, 1.0, -1.0)[None]
+  clip_example.check_advantages(m, rollout, wanted)
