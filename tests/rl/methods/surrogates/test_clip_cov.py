@@ -23,7 +23,7 @@ def test_a_token_of_high_covariance_has_no_gradient():
   clipped_group.check_loss(m, clipped_group.group(), expected, old)
 
 
-def test_number_of_tokens_without_a_gradient():
+def test_the_number_of_tokens_without_a_gradient_is_rounded_down():
   """The largest whole number of 0.0002 times all tokens, at least one."""
   m = methods.get("clip_cov")
   # A of +-sqrt(1/2), and log pi of +-3 times 1.4 or 2.2 around their mean.

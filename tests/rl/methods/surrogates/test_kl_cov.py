@@ -47,7 +47,7 @@ def test_covariances_that_are_not_positive():
   )
 
 
-def test_number_of_penalised_tokens():
+def test_the_number_of_penalized_tokens_is_rounded_down():
   """0.0002 times 12500 tokens are 2."""
   log_probs = np.linspace(-3, -1, 12_500)[None, None]
   rollout = worked_example.rollout([0], [12_500]).replace(
@@ -63,7 +63,7 @@ def test_number_of_penalised_tokens():
 
 
 def test_distances_of_rounding_error():
-  """A distance of 1e-5 is none; the signal is 1 at penalised tokens."""
+  """A distance of 1e-5 is none; the signal is 1 at penalized tokens."""
   old = types.Named({"old/log_probs": jnp.zeros(5)})
   rollout = worked_example.rollout([0]).replace(extras=old)
   policy = {"log_probs": jnp.array([0.005, -0.005, 1e-5, 2e-5, 3])}
