@@ -79,7 +79,7 @@ def test_halves_by_length():
 
 
 def test_equal_scores_and_the_order_of_equal_entropies():
-  """The first half of a group of equal entropies is its low half."""
+  """Of equal entropies, the first ones are in the low half."""
   m = methods.get("canon", mu=1.0)
   # The mean of three scores of 0.9 is not 0.9 in float32.
   rollout = worked_example.rollout(
@@ -87,9 +87,11 @@ def test_equal_scores_and_the_order_of_equal_entropies():
   )
   assert not worked_example.advantages(m, rollout).any()
   # Forty samples, because any sort keeps the order of a few equal values.
+  entropy = np.arange(40.0) % 3
+  # The 14 samples of entropy 0, and the first 6 of entropy 1.
+  is_low = (entropy == 0) | ((entropy == 1) & (np.arange(40) < 18))
+  assert is_low.sum() == 20
   rollout = worked_example.rollout(
-    np.repeat([[1.0, 0.0]], 20, 1),
-    extras={"old/entropy": np.ones((1, 40, 1))},
+    1.0 * is_low, extras={"old/entropy": entropy[None, :, None]}
   )
-  wanted = np.where(np.arange(40) < 20, 1.0, -1.0)[None]
-  clip_example.check_advantages(m, rollout, wanted)
+  clip_example.check_advantages(m, rollout, [np.where(is_low, 1, -1)])

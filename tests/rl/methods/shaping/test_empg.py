@@ -73,14 +73,15 @@ def test_tokens_outside_of_steps_and_steps_without_tokens():
   [((0.0, 5e-7), 0.0), ((0.0, 2e-6), 2 / 2.01), ((0.0, 0.5), 1.0)],
 )
 def test_small_differences_of_entropy(entropies, h):
-  """Two steps, one of each sample."""
+  """One step of each of three samples; the first has another entropy."""
+  low, high = entropies
   rollout = worked_example.rollout(
-    [1, 0],
-    steps=[[1], [1]],
-    extras={"old/entropy": np.reshape(entropies, (1, 2, 1))},
+    [1, 0, 0],
+    steps=[[1], [1], [1]],
+    extras={"old/entropy": np.reshape([low, high, high], (1, 3, 1))},
   )
-  g = np.exp([0, -h]) / np.mean(np.exp([0, -h]))
-  a = np.sqrt(0.5) * np.array([1, -1]) * g
+  g = np.exp([0, -h, -h]) / np.mean(np.exp([0, -h, -h]))
+  a = np.array([2, -1, -1]) / np.sqrt(3) * g
   np.testing.assert_allclose(
     worked_example.advantages(methods.get("empg"), rollout).ravel(),
     a - a.mean(),

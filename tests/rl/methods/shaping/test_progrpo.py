@@ -51,9 +51,9 @@ def test_gap_of_confidence():
 
 def test_the_share_of_many_tokens():
   """0.84 of 75 tokens are 63, although 0.84 * 75 is less in float32."""
-  log_probs = -np.arange(75.0)
+  log_probs = -jnp.arange(75.0)
   np.testing.assert_allclose(
-    progrpo.confidence(log_probs, np.ones(75, bool), 0.84),
+    progrpo.confidence(log_probs, log_probs <= 0, 0.84),
     np.exp(-np.mean(np.arange(12, 75))),
     rtol=1e-4,
   )
