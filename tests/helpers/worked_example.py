@@ -128,10 +128,13 @@ def _score(params: Mapping[str, Any], tokens: types.Tokens) -> types.Scored:
   """Reads given log-probs and values, the parameters of this policy.
 
   The vocabulary has two tokens. Token 0, which all completions repeat, has the
-  given log-prob, and token 1 the remaining probability.
+  given log-prob, and token 1 the remaining probability. The first token of a
+  prompt is its number; the others are scored like those of the first sample.
   """
   ids = tokens.prompts[:, 0]
+  s, t = tokens.completions.shape[1:]  # of prompts, these are 1 and L - 1
   hidden = jnp.stack([params["log_probs"][ids], params["values"][ids]], -1)
+  hidden = hidden[:, :s, :t]
 
   def logits(h: jax.Array) -> jax.Array:
     first = h[..., 0]
@@ -155,6 +158,7 @@ def loss(
   *,
   values: Any = None,
   other: Mapping[str, Any] | None = None,
+  earlier: Any = None,
 ) -> tuple[float, np.ndarray]:
   """Computes the loss of a method and its slopes, as the training step does.
 
@@ -166,6 +170,8 @@ def loss(
     values: `[P, S, T]`, outputs of the value head, of all policies; None: 0.
     other: `{parameter set: log-probs [P, S, T]}`, for example of "ref"; a
       parameter set that is missing has `old`.
+    earlier: `[P, S, T]`, log pi_old of an earlier rollout of the same samples,
+      after which the method has its state; None: its first state.
 
   Returns:
     The loss, and its derivative with respect to `log_probs`, `[P, S, T]`.
@@ -184,8 +190,14 @@ def loss(
     for name, table in sources.items()
   }
   needs = prepare.required(m, updates=2)
+  state = m.init()
+  if earlier is not None:
+    first = scoring.passes(
+      POLICY, sources | {"old": params_of(earlier)}, needs, rollout
+    )
+    _, _, state = prepare.prepare(m, first, state)
   scored = scoring.passes(POLICY, sources, needs, rollout)
-  batch, term_weights, _ = prepare.prepare(m, scored, m.init())
+  batch, term_weights, _ = prepare.prepare(m, scored, state)
   gradient, tally = prepare.gradient(
     m, POLICY, policy, batch, term_weights, Plan()
   )

@@ -122,9 +122,7 @@ def bundle_risk(
       f"bundle of 1 to {p} prompts, or more prompts per step"
     )
   valid_samples = rollout.sample_mask
-  bundled_scores = jnp.where(valid_samples, signal, 0.0)[:num_bundled]
-  bundled_scores = bundled_scores.reshape(-1, bundle, s)
-  totals = bundled_scores.sum(1)  # [bundles, S]
+  totals = signal[:num_bundled].reshape(-1, bundle, s).sum(1)  # [bundles, S]
   # [bundles, S]; a total exists if all of its members do.
   valid = valid_samples[:num_bundled].reshape(-1, bundle, s).all(1)
   new_state = track_quantiles(state, totals, valid, levels, rate)
@@ -136,9 +134,7 @@ def bundle_risk(
   risk = jnp.where(valid, risk / _divisor(totals, valid), 0.0)
   # Back to prompts, [P, S]; an incomplete last bundle has 0.
   risk = jnp.pad(jnp.repeat(risk, bundle, 0), ((0, p - num_bundled), (0, 0)))
-  return jnp.where(
-    valid_samples, risk / _divisor(signal, valid_samples), 0.0
-  ), new_state
+  return risk / _divisor(signal, valid_samples), new_state
 
 
 def riskpo(

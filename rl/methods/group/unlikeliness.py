@@ -37,7 +37,7 @@ def discount_likely(
   n = jnp.maximum(masked.count(valid, keepdims=True), 1.0)
   right = rollout.correct == 1
   factor = jnp.where(right, 1.0 - beta_rank * rank / n, 1.0)
-  return jnp.where(valid, signal * factor, 0.0)
+  return signal * factor
 
 
 def unlikeliness(

@@ -45,7 +45,7 @@ def weighted_by_duration(
   has_duration = rollout.valid("step") & jnp.isfinite(durations)
   mean = masked.mean(durations, has_duration, (0, 1, 2))
   is_timed = has_duration & (mean > 0)
-  weights = jnp.where(is_timed, durations / jnp.where(mean > 0, mean, 1.0), 1.0)
+  weights = jnp.where(is_timed, durations / mean, 1.0)
   action = jnp.maximum(rollout.step_ids, 0)
   token_weights = jnp.take_along_axis(weights, action, -1)  # [P, S, T]
   return advantages * jnp.where(rollout.step_ids >= 0, token_weights, 1.0)

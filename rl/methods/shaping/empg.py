@@ -64,8 +64,8 @@ def modulate_by_entropy(
   scaled = jnp.where(
     entropy_range > 1e-6, (entropy - low) / (entropy_range + 1e-8), 0.0
   )
-  gain = jnp.exp(-k * jnp.where(exists, scaled, 0.0))
-  gain /= jnp.maximum(masked.mean(gain, exists, _BATCH), 1e-8)
+  gain = jnp.exp(-k * scaled)
+  gain /= masked.mean(gain, exists, _BATCH)
   next_step, has_next = masked.following(exists)
   next_entropy = jnp.take_along_axis(scaled, next_step, -1)
   bonus = jnp.where(has_next, jnp.exp(-k_future * next_entropy), 0.0)

@@ -93,9 +93,10 @@ def _segment_weights_need(mu: int, share: float) -> scoring.Need:
   """
 
   def fn(rollout: types.Rollout) -> np.ndarray:
-    scored = rollout.mask & rollout.sample_mask[..., None]
+    # Samples that do not exist have no verdict, and therefore weight 1.
     correct = np.where(rollout.sample_mask, rollout.correct, -1)
-    arrays = (rollout.completions, rollout.extras[_ENTROPY], scored, correct)
+    entropy = rollout.extras[_ENTROPY]
+    arrays = (rollout.completions, entropy, rollout.mask, correct)
     groups = zip(*arrays, strict=True)
     return np.stack([segment_weights(*group, mu, share) for group in groups])
 

@@ -70,10 +70,8 @@ def slope_of_the_root(_, rollout: types.Rollout, *, coef: float) -> jax.Array:
   log_rho = masked.sum(log_ratio, rollout.mask)
   divergences = excess(log_rho) + excess(-log_rho)  # [P, S], >= 0
   divergence = masked.mean(divergences, rollout.valid("token").any(-1), (0, 1))
-  has_slope = divergence > _MIN_DIVERGENCE
-  # The inner `where` keeps 1 / 0 out of the branch that is not taken.
-  root = jnp.sqrt(jnp.where(has_slope, divergence, 1.0))
-  return jnp.where(has_slope, 0.5 * coef / root, 0.0)
+  slope = 0.5 * coef / jnp.sqrt(divergence)
+  return jnp.where(divergence > _MIN_DIVERGENCE, slope, 0.0)
 
 
 def chi_squared(coef: float = 0.1, clip: float = 0.2) -> Method:

@@ -42,7 +42,7 @@ def divergence(p: Array, q: Array) -> Array:
   # Probability of all tokens that are not listed. The bounds keep the
   # logarithms finite against rounding error.
   other_p = 1 - jnp.exp(p).sum(-1)
-  other_q = jnp.clip(1 - jnp.exp(q).sum(-1), 1e-7, 1.0)
+  other_q = jnp.maximum(1 - jnp.exp(q).sum(-1), 1e-7)
   has_others = other_p > 1e-6
   other_p = jnp.where(has_others, other_p, 1.0)
   others = other_p * (jnp.log(other_p) - jnp.log(other_q))

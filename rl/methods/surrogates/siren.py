@@ -70,7 +70,7 @@ def entropy_gap(
   selected, _ = open_positions(quantile).apply(None, rollout, ())
   values = rollout.extras[scoring.Need("old", top_p_entropy(p))]
   weights = seq_mean_token_mean().fn(selected)
-  h = jnp.sum(weights * jnp.where(selected, values, 0.0))
+  h = masked.sum(weights * values, selected, ALL_AXES)
   # h*, which is set by the first rollout with a selected token.
   anchor = jnp.where(state["set"], state["anchor"], h)
   new_state = {"anchor": anchor, "set": state["set"] | selected.any()}

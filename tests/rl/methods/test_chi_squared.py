@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 
 from rl import types
 from rl.methods.surrogates.chi_squared import (
   chi_squared_to_reference,
+  excess,
   slope_of_the_root,
 )
 
@@ -76,3 +77,20 @@ def test_the_root_has_the_slope_of_the_root():
   np.testing.assert_allclose((pi**2 / ref).sum() - 1, 0.63, atol=1e-9)
   np.testing.assert_allclose(slope(ref), 0.15 / np.sqrt(0.63), rtol=1e-5)
   assert slope(pi) == 0
+
+
+def test_the_ratio_becomes_its_tangent_and_the_root_loses_its_slope():
+  """The tangent at log rho = 10; chi^2 of 1.5e-4 and of 0.9e-4."""
+  e10 = np.exp(10)
+  np.testing.assert_allclose(
+    excess(jnp.array([-1.0, 2, 9.5, 12, 15])),
+    [np.expm1(-1), np.expm1(2), np.expm1(9.5), 3 * e10 - 1, 6 * e10 - 1],
+    rtol=3e-6,
+  )
+  for x, coef in ((np.sqrt(1.5e-4), 0.1), (np.sqrt(0.9e-4), 0.0)):
+    extras = {"old/log_probs": jnp.full((1, 2, 1), x)}
+    extras["ref/log_probs"] = jnp.zeros((1, 2, 1))
+    rollout = worked_example.rollout([0, 0], extras=extras)
+    slope, _ = slope_of_the_root(0.1).apply(None, rollout, ())
+    # (e^x - 1) + (e^-x - 1) is x^2 for small x.
+    np.testing.assert_allclose(slope, coef / (2 * x), rtol=1e-3)

@@ -449,9 +449,22 @@ def test_riskpo_shares_a_bundles_risk_by_each_prompts_spread():
   np.testing.assert_allclose(moved, [low + 0.02, high + 0.08], atol=1e-6)
 
 
-def test_riskpo_refuses_levels_that_are_no_quantiles():
-  with pytest.raises(ValueError, match=r"low = 0.0 .* with 0 < low < high"):
-    methods.get("riskpo", low=0.0, high=1.0)
+@pytest.mark.parametrize("levels", [(0.0, 1.0), (0.4, 0.4), (0.2, 1.1)])
+def test_riskpo_refuses_levels_that_are_no_quantiles(levels):
+  low, high = levels
+  with pytest.raises(ValueError, match=rf"low = {low} .* with 0 < low < high"):
+    methods.get("riskpo", low=low, high=high)
+  methods.get("riskpo", low=0.01, high=1.0)
+
+
+def test_riskpo_divides_by_a_spread_that_just_reaches_the_limit():
+  """Bundles of one: 0.001 and 0.0011 divide twice, 0.0009 counts as 1."""
+  rows = np.outer([0.001, 0.0011, 0.0009], [-1, 0, 1])
+  got = advantage("riskpo", groups(rows), bundle=1, w=0.0)
+  low, high = np.quantile(rows, [0.2, 0.8])
+  risk = (np.clip(rows, low, high) - high) / 0.6
+  divisors = np.array([[0.001], [0.0011], [1]]) ** 2
+  np.testing.assert_allclose(got, risk / divisors, rtol=1e-3, atol=0.01)
 
 
 def test_riskpo_bundles_only_slots_that_all_its_prompts_have():
@@ -612,7 +625,7 @@ def test_unlikeliness_leaves_wrong_samples_alone_whatever_they_scored():
   assert shaped[0, [0, 3]].min() < 1
 
 
-@pytest.mark.parametrize("name", ["grpo", "lite_ppo"])
+@pytest.mark.parametrize("name", ["grpo", "lite_ppo", "qae"])
 def test_equal_scores_are_worth_nothing_even_without_an_epsilon(name):
   rollout = tabular_policy.rollout()
   rollout = rollout.replace(scores=jnp.full_like(rollout.scores, 0.3))

@@ -744,19 +744,21 @@ def test_mah_dpo_of_one_objective_is_dpo():
 
 
 def test_mah_dpo_is_the_mean_of_dpo_under_each_head():
-  """Each head alone is the model's, with its component as the score."""
+  """Each head alone is the model's, with its component as the score.
+
+  All distributions are at the sampling temperature.
+  """
   policy, params, rollout = multi_headed(noise=0.5)
   _, reference, _ = multi_headed()
   names = ("accuracy", "format")
-  value, slope = gradients(
-    methods.get("mah_dpo", objectives=names), policy, params, rollout, reference
-  )
+  m = methods.get("mah_dpo", objectives=names)
+  value, slope = gradients(m, policy, params, rollout, reference, 0.6)
   alone = []
   for name in names:
     single = {**params, "head": params["heads"][name]["kernel"]}
     other = rollout.replace(scores=rollout.components[name])
     m = methods.get("mah_dpo")
-    alone.append(gradients(m, policy, single, other, reference))
+    alone.append(gradients(m, policy, single, other, reference, 0.6))
   np.testing.assert_allclose(value, np.mean([v for v, _ in alone]), rtol=1e-6)
   np.testing.assert_allclose(
     slope["trunk"], sum(g["trunk"] for _, g in alone) / 2, atol=1e-6

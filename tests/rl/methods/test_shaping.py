@@ -237,7 +237,7 @@ def test_the_bonus_against_the_hypergeometric_law():
     return -sum(x / n * log2(x / n) for x in (k, n - k) if x) if n else 0.0
 
   tables, want = [], []
-  for right, wrong in ((3, 5), (6, 2), (1, 7), (8, 8)):
+  for right, wrong in ((3, 5), (6, 2), (1, 7), (7, 1), (8, 8)):
     n = right + wrong
     for a, b in itertools.product(range(right + 1), range(wrong + 1)):
       ways = [comb(right, x) * comb(wrong, a + b - x) for x in range(a + b + 1)]

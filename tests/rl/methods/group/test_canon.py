@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clip_example
+from helpers import clip_example, worked_example
 
 from rl import methods, types
 
@@ -76,3 +76,22 @@ def test_halves_by_length():
   m = methods.get("canon", metric="length", mu=None, alpha=0.5)
   advantages = 2 / 3 * between + 1 / 3 * within
   clip_example.check_advantages(m, rollout(), advantages)
+
+
+def test_equal_scores_and_the_order_of_equal_entropies():
+  """Of equal entropies, the first ones are in the low half."""
+  m = methods.get("canon", mu=1.0)
+  # The mean of three scores of 0.9 is not 0.9 in float32.
+  rollout = worked_example.rollout(
+    [0.9] * 6, extras={"old/entropy": np.ones((1, 6, 1))}
+  )
+  assert not worked_example.advantages(m, rollout).any()
+  # Forty samples, because any sort keeps the order of a few equal values.
+  entropy = np.arange(40.0) % 3
+  # The 14 samples of entropy 0, and the first 6 of entropy 1.
+  is_low = (entropy == 0) | ((entropy == 1) & (np.arange(40) < 18))
+  assert is_low.sum() == 20
+  rollout = worked_example.rollout(
+    1.0 * is_low, extras={"old/entropy": entropy[None, :, None]}
+  )
+  clip_example.check_advantages(m, rollout, [np.where(is_low, 1, -1)])

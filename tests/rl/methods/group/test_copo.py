@@ -6,6 +6,7 @@ import pytest
 from helpers import clip_example
 
 from rl import methods
+from rl.methods.group import copo
 
 
 @pytest.mark.worked_example("method:copo")
@@ -46,6 +47,8 @@ def test_group_and_batch_weighed_by_disagreement():
   means = np.array([0.5, 0.25, 0.9, 0.7])
   z = (means - 2.35 / 4) / np.sqrt((means**2).mean() - (2.35 / 4) ** 2)
   batch = np.where(exists, np.append(z, 0)[:, None], 0)
+  z_scores, _ = copo.group_mean_z_score().apply(rollout.scores, rollout, ())
+  np.testing.assert_allclose(z_scores, batch, rtol=1e-5)
   m = methods.get("copo")
   clip_example.check_advantages(m, rollout, w * group)
   # A mean over the tokens: 6 + 8 + 7 + 3.

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import clip_example
+from helpers import clip_example, worked_example
 
 from rl import methods
 
@@ -39,6 +39,8 @@ def test_z_scores_of_rewards_summed_and_whitened():
   m = methods.get("gdpo")
   advantages = whitened(z_scores(SCORES) + z_scores(LENGTH) + z_scores(STYLE))
   clip_example.check_advantages(m, rollout, advantages)
+  # A group of equal sums has exactly 0, whatever the mean of the batch.
+  assert not worked_example.advantages(m, rollout)[2].any()
   # Weights of the score, then of the length and the style (by name).
   weighted = methods.get("gdpo", weights=(0.5, 3.0, 2.0))
   total = 0.5 * z_scores(SCORES) + 3 * z_scores(LENGTH) + 2 * z_scores(STYLE)

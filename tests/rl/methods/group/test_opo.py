@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import clip_example
+from helpers import clip_example, worked_example
 
 from rl import methods
 
@@ -21,3 +21,14 @@ def test_mean_weighted_by_length():
   # - A log pi, summed over tokens, a mean over 7 samples.
   weights = clip_example.mask(rollout) / 7
   clip_example.check_reinforce(m, rollout, advantages, weights)
+
+
+def test_samples_without_a_token_and_equal_scores():
+  """One token in all: the baseline is the score of the sample that has it."""
+  rollout = worked_example.rollout([[0.9, 0.4], [0.2, 0.7]], [[1, 0], [0, 0]])
+  clip_example.check_advantages(
+    methods.get("opo"), rollout, [[0, -0.5], [0.2, 0.7]]
+  )
+  # (3 x 0.9 + 0.9 + 2 x 0.9) / 6 is not 0.9 in float32.
+  rollout = worked_example.rollout([0.9] * 3, [3, 1, 2])
+  assert not worked_example.advantages(methods.get("opo"), rollout).any()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import clip_example
+from helpers import clip_example, worked_example
 
 from rl import methods
 
@@ -62,3 +62,14 @@ def test_most_likely_right_sample():
   ]
   m = methods.get("unlikeliness")
   clip_example.check_advantages(m, rollout, advantages)
+
+
+def test_the_first_of_equally_likely_samples_has_the_lowest_rank():
+  """Forty samples, because any sort keeps the order of a few equal values."""
+  rollout = worked_example.rollout(
+    np.ones((1, 40)), extras={"old/log_probs": np.full((1, 40, 1), -1.0)}
+  )
+  shaped = 1 - 0.25 * np.arange(40) / 40
+  clip_example.check_advantages(
+    methods.get("unlikeliness"), rollout, [clip_example.z_score(shaped)]
+  )

@@ -8,8 +8,10 @@ from rl import methods
 
 
 @pytest.mark.worked_example("method:aco")
-@pytest.mark.parametrize(("alpha", "f"), [(1.0, np.exp(1.2)), (0.5, 10)])
-def test_calibrated_pair(alpha, f):
+@pytest.mark.parametrize(
+  ("hyper", "f"), [({}, np.exp(1.2)), ({"alpha": 0.5}, 10)]
+)
+def test_calibrated_pair(hyper, f):
   """w = -0.8 of sample 0 is the highest, w = -2 of sample 1 the lowest."""
   # w is the mean after the first step; sample 2 has one step: -1.2.
   behavior = [[-9, -1, -0.6], [-0.1, -0.1, -2], [-1, -1.4, -7], [-5, -0.1, -6]]
@@ -24,7 +26,7 @@ def test_calibrated_pair(alpha, f):
   ref[0, 0] = -0.5 - np.array([0.7, -0.1, 0.4])  # d_+ = 1
   ref[0, 1] = -0.5 + np.array([0.2, 0.1, 0.3])  # d_- = -0.6
   ref[0, 2:] = -3
-  m = methods.get("aco", alpha=alpha)
+  m = methods.get("aco", **hyper)
   loss, slopes = worked_example.loss(m, rollout, log_probs, other={"ref": ref})
   # -log sigma(beta (d_+ - f d_-)), f = exp((w_+ - w_-) / alpha), at most 10.
   x = 0.1 * (1 + f * 0.6)

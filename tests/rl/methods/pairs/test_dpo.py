@@ -1,12 +1,14 @@
 """Worked examples of methods whose loss is DPO on a pair of each group."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import worked_example
 
-from rl import methods
+from rl import methods, prepare, scoring, types
 from rl.methods.pairs import mah_dpo
+from rl.minibatches import Plan
 
 
 @pytest.mark.worked_example("method:semi_online_dpo", "method:mah_dpo")
@@ -64,3 +66,66 @@ def test_pairs_by_objective_and_their_weight():
     np.testing.assert_array_equal(actual, [pair])
   weight = mah_dpo.objective_weight(("a", "b", "c"))
   np.testing.assert_allclose(worked_example.apply(weight, rollout), 1 / 2)
+
+
+def _score(params, tokens):
+  """Reads log-probs of token 0 per head; token 1 has the rest."""
+  names = sorted(params)
+  rows = [params[name][tokens.prompts[:, 0]] for name in names]
+
+  def head(i):
+    return lambda h: jnp.stack([h[..., i], jnp.log1p(-jnp.exp(h[..., i]))], -1)
+
+  heads = {name: head(i) for i, name in enumerate(names)}
+  return types.Scored(jnp.stack(rows, -1), heads)
+
+
+@pytest.mark.worked_example("method:mah_dpo")
+def test_each_head_learns_from_the_pairs_of_its_objective():
+  """Objective a has one pair in two groups, b has two, and c has none."""
+  rollout = worked_example.rollout(
+    np.zeros((2, 3)),
+    [[1, 2, 1], [2, 1, 1]],
+    components={
+      "a": [[0.2, 0.9, 0.5], [0.4, 0.4, 0.4]],
+      "b": [[3, 2, 1], [1, 3, 2]],
+      "c": np.full((2, 3), 7),
+    },
+  )
+  signs = {"a": [[-1, 1, 0], [0, 0, 0]], "b": [[1, 0, -1], [-1, 1, 0]]}
+  rng = np.random.default_rng(0)
+  # Log-probs under each head, and those of the reference under its own.
+  tables = {
+    name: rng.uniform(-2, -0.2, (2, 3, 2)) for name in ("a", "b", "c", "logits")
+  }
+  ref = rng.uniform(-2, -0.2, (2, 3, 2))
+  params = jax.tree.map(jnp.float32, tables)
+  m = methods.get("mah_dpo", objectives=("a", "b", "c"))
+  policy = types.Policy(_score, None, None)
+  sources = {"old": params, "ref": params | {"logits": jnp.float32(ref)}}
+  scored = scoring.passes(policy, sources, prepare.required(m), rollout)
+  batch, weights, _ = prepare.prepare(m, scored, m.init())
+  slopes, tally = prepare.gradient(m, policy, params, batch, weights, Plan())
+  mask, loss = np.asarray(rollout.mask), 0.0
+  for name, number in (("a", 1), ("b", 2)):
+    sign = np.array(signs[name])
+    d = ((tables[name] - ref) * mask).sum(-1)  # log pi_d - log ref
+    x = 0.1 * (sign * d).sum(-1)
+    has_pair = sign.any(-1)
+    # The mean over the groups with a pair, and over a and b.
+    loss += (np.log1p(np.exp(-x)) * has_pair).sum() / number / 2
+    rate = 0.1 / (1 + np.exp(x)) / number / 2
+    wanted = -rate[:, None, None] * sign[..., None] * mask
+    np.testing.assert_allclose(slopes[name], wanted, atol=1e-7)
+  np.testing.assert_allclose(tally.merge()["loss/total"], loss, rtol=1e-5)
+  assert not slopes["c"].any()
+  assert not slopes["logits"].any()
+
+
+def test_the_noise_of_copied_heads():
+  """Its standard deviation is 0.001; each head has its own."""
+  kernel = jnp.zeros((40, 50))
+  heads = mah_dpo.copied_heads(jax.random.key(0), kernel, ("a", "b"))
+  a, b = (np.asarray(heads[name]["kernel"]) for name in ("a", "b"))
+  np.testing.assert_allclose([a.std(), b.std()], 1e-3, rtol=0.1)
+  np.testing.assert_allclose((a - b).std(), 1e-3 * np.sqrt(2), rtol=0.1)

@@ -1,10 +1,11 @@
 """Worked example of duration-aware updates."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import clipped_group, worked_example
 
-from rl import methods
+from rl import methods, types
 
 
 @pytest.mark.worked_example("method:duration_aware")
@@ -30,6 +31,33 @@ def test_weights_by_duration():
   m = methods.get("duration_aware", timeout=4.0)
   actual = worked_example.advantages(m, rollout)[0, 2]
   np.testing.assert_allclose(actual, [b, 4 * b / 2.75, 0], rtol=1e-5)
+
+
+def test_tokens_outside_of_actions_and_short_durations():
+  """Durations of 0.2 and 0.6 of two actions have the mean 0.4; then all are 0.
+
+  The last token of the first sample is in no action.
+  """
+  durations = np.array([[[0.2], [0.6]]])
+  rollout = worked_example.rollout(
+    [1, 0], steps=[[2], [3]], extras={"task/durations": durations}
+  )
+  mask = jnp.asarray([[[True, True, True], [True, True, False]]])
+  rollout = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
+  a = np.sqrt(0.5)  # the z-scores of 1 and 0
+  m = methods.get("duration_aware")
+  np.testing.assert_allclose(
+    worked_example.advantages(m, rollout),
+    [[[a / 2, a / 2, a], [-1.5 * a, -1.5 * a, 0]]],
+    rtol=1e-5,
+  )
+  still = {"task/durations": jnp.zeros((1, 2, 1))}
+  rollout = rollout.replace(extras=types.Named(still))
+  np.testing.assert_allclose(
+    worked_example.advantages(m, rollout),
+    [[[a, a, a], [-a, -a, 0]]],
+    rtol=1e-5,
+  )
 
 
 @pytest.mark.worked_example("method:duration_aware")

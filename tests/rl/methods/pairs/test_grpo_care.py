@@ -6,6 +6,7 @@ import pytest
 from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.pairs import grpo_care
 
 
 @pytest.mark.worked_example("method:grpo_care")
@@ -42,6 +43,32 @@ def test_bonus_of_likely_right_answers():
   actual = worked_example.advantages(m, rollout)
   wanted = z_scores([1.3, 0.9, 1.5, 0.2])
   np.testing.assert_allclose(actual, [[*wanted, 0]], atol=1e-6)
+
+
+def test_answers_of_one_step_and_of_none():
+  """p is 0.6 in the only step, 0.5 in the second, and 0 without a step."""
+  ema = np.log([[[0.6, 0.1, 0.1], [0.1, 0.1, 0.5], [0.9, 0.9, 0.9]]])
+  rollout = worked_example.rollout(
+    [1, 1, 1],
+    steps=[[1], [1, 1, 1], [3]],
+    correct=[1, 1, 1],
+    extras={"ema/log_probs": ema},
+  )
+  # The second step of sample 1 is its last; the ids of padding do not count.
+  step_ids = jnp.asarray([[[0, 5, 5], [0, 0, 1], [-1, -1, -1]]])
+  rollout = rollout.replace(step_ids=step_ids)
+
+  def rewards(margin):
+    t = grpo_care.consistency_bonus(0.5, 0.95, margin)
+    return t.apply(rollout.scores, rollout, ())[0]
+
+  # The mean of p is 1.1 / 3 = 0.367.
+  np.testing.assert_allclose(rewards(0.01), [[1.5, 1.5, 1]])
+  np.testing.assert_allclose(rewards(-0.2), [[1.5, 1, 1]])
+  np.testing.assert_allclose(rewards(0.4), [[1.5, 1.5, 1.5]])
+  # Samples that are as likely as their mean have the bonus at a margin of 0.
+  rollout = rollout.replace(step_ids=jnp.full_like(step_ids, -1))
+  np.testing.assert_allclose(rewards(0.0), [[1.5, 1.5, 1.5]])
 
 
 @pytest.mark.worked_example("method:grpo_care")

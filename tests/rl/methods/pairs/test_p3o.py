@@ -59,3 +59,12 @@ def test_rewards_and_pairs(clipping):
         wanted[p, j] += weight
   np.testing.assert_allclose(loss, value, rtol=1e-5)
   np.testing.assert_allclose(slopes, wanted[..., None] * MASK, atol=1e-6)
+
+
+def test_a_product_of_ratios_at_the_end_of_the_range_is_not_clipped():
+  """With clip = 0 the range is 1, the product at the old policy."""
+  rollout = worked_example.rollout([0.9, 0.2])
+  old = np.full((1, 2, 1), -1.0)
+  m = methods.get("p3o", beta=0.0, clip=0.0, clipping="joint")
+  _, slopes = worked_example.loss(m, rollout, old, old)
+  np.testing.assert_allclose(slopes.ravel(), [-0.35, 0.35], rtol=1e-5)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import clipped_group
+from helpers import clipped_group, worked_example
 
 from rl import methods
 
@@ -33,3 +33,16 @@ def test_uncertain_tokens_and_kl(scope, tokens):
   # A group of one verdict is not in the loss.
   wrong = rollout.replace(correct=np.array([[0, 0, 0, 0, 1]]))
   clipped_group.check_loss(m, wrong, (0, np.zeros((5, 3))), other=other)
+
+
+def test_what_ties_with_the_quantile_and_what_does_not():
+  """Interpolated between two values of 0.1, a quantile exceeds them."""
+  rollout = worked_example.rollout(
+    [1, 0],
+    [2, 2],
+    extras={"old/entropy": np.float32([[[0.1, 0.1], [0.7, 0.695]]])},
+  )
+  chosen = methods.get("earl").loss_filter
+  np.testing.assert_array_equal(
+    worked_example.apply(chosen, rollout), [[[True, True], [True, False]]]
+  )

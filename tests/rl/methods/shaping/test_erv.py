@@ -6,6 +6,7 @@ import pytest
 from helpers import clipped_group, worked_example
 
 from rl import methods, types
+from rl.methods.shaping import erv
 
 LENGTHS = [130, 100, 125, 80]  # the last has a single prefix
 
@@ -17,9 +18,9 @@ def rank(x):
   return np.exp(-np.sum(share * np.log(share)))
 
 
-def statistics(x, length):
-  """Acceleration, velocity, and rank, with prefixes at tokens 40, 80, 120."""
-  m = [rank(x[: end + 1]) for end in (40, 80, 120) if end < length]
+def statistics(x, length, ends=(40, 80, 120)):
+  """Acceleration, velocity, and rank, with prefixes that end at tokens."""
+  m = [rank(x[: end + 1]) for end in ends if end < length]
   d = [m[j] - np.mean(m[:j]) for j in range(1, len(m))]
   return [np.mean(np.diff(d)) if d[1:] else 0, np.mean(d), rank(x[:length])]
 
@@ -76,3 +77,42 @@ def test_clip():
     clipped_group.Z_SCORES, clipped_group.TOKEN_MEAN, 0.8, 1.2
   )
   clipped_group.check_loss(methods.get("erv"), clipped_group.group(), expected)
+
+
+def test_bounds_of_the_deviations():
+  """The average acceleration is 0: x is 5, -5, or 0 for equal values."""
+  lengths = [9, 9, 5, 3]  # four, four, two and one prefix at tokens 2, 4, ...
+  hidden = np.random.default_rng(20).normal(size=(4, 9, 3))
+  rows = [statistics(hidden[i], lengths[i], (2, 4, 6, 8)) for i in range(3)]
+  acceleration, velocity, ranks = np.array(rows).T
+  assert [*np.sign(acceleration)] == [-1, 1, 0]
+  rollout = worked_example.rollout(
+    np.zeros(4),
+    lengths,
+    extras={"old/hidden": hidden[None].astype(np.float32)},
+  )
+  average = jnp.array([0.0, -1.0, 1.5])
+  state = {"mean": 0.5 * average, "weight": jnp.float32(0.5)}
+  signal = jnp.array([[2.0, -1, 1, 3]])
+  t = erv.explore_or_exploit(stride=2, rate=0.3, gain=0.1, kappa=0.01)
+  actual, _ = t.apply(signal, rollout, state)
+  s = 1 / (1 + np.exp(-0.1 * np.array([-5, 5, 0])))
+  phi = s * np.tanh((ranks - 1.5) / 1.5) + (1 - s) * np.tanh(velocity + 1)
+  assert (phi > 0).all()
+  wanted = np.array([2, -1, 1, 3]) + np.append(phi, 0)
+  np.testing.assert_allclose(actual, [wanted], atol=2e-5)
+
+
+@pytest.mark.parametrize("scale", [1, 1e-3])
+@pytest.mark.parametrize(
+  ("second", "values"), [(0.05, (1, 0.05)), (3e-4, (1, 0))]
+)
+def test_rank_of_unequal_singular_values(second, values, scale):
+  """Eigenvalues below 1e-6 of the largest, the squares, count as 0."""
+  hidden = np.array([[1, 0], [-1, 0], [0, second], [0, -second]]) * scale
+  p = np.array([v for v in values if v]) / sum(values)
+  np.testing.assert_allclose(
+    erv.effective_rank(jnp.float32(hidden), jnp.ones(4, bool)),
+    np.exp(-np.sum(p * np.log(p))),
+    rtol=1e-5,
+  )

@@ -1,11 +1,14 @@
 """Worked example of KTAE."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.shaping import ktae
 
 
 @pytest.mark.worked_example("method:ktae")
@@ -74,3 +77,21 @@ def test_clip():
     clipped_group.Z_SCORES, clipped_group.TOKEN_MEAN, 0.8, 1.2
   )
   clipped_group.check_loss(methods.get("ktae"), clipped_group.group(), expected)
+
+
+def test_a_large_group():
+  """40 of 70 right samples and 30 of 90 wrong ones contain the id.
+
+  The numbers of ways of choosing samples exceed what float32 can hold.
+  """
+  ways = [math.comb(70, x) * math.comb(90, 70 - x) for x in range(71)]
+  p = sum(w for w in ways if w <= ways[40]) / sum(ways)
+
+  def entropy(k, n):
+    return -sum(x / n * math.log2(x / n) for x in (k, n - k))
+
+  gain = entropy(70, 160) - (70 * entropy(40, 70) + 90 * entropy(30, 90)) / 160
+  x = math.asin(math.sqrt(40 / 70)) - math.asin(math.sqrt(30 / 90))
+  y = (math.exp(-2 * p) + gain) * x
+  actual = ktae.key_bonus(*map(jnp.float32, (40, 30, 70, 90)), 160)
+  np.testing.assert_allclose(actual, 2 / (1 + math.exp(-y / 2)) - 1, rtol=1e-3)

@@ -35,3 +35,31 @@ def test_dual_clip():
   a = np.sqrt(3) / 6
   np.testing.assert_allclose(loss, a * (10 + 9 - 4 * 1.28) / 3, rtol=1e-5)
   np.testing.assert_allclose(slopes.ravel(), [0, 0, 3 * a], atol=1e-5)
+
+
+def test_a_segment_of_five_tokens_that_two_right_samples_share():
+  """Ten tokens: eight are below the quantile, one reaches it, one exceeds it.
+
+  The last sample has a verdict, but no scored token.
+  """
+  entropy = np.tile([0.1] * 5 + [2.0, 2.1] + [0.1] * 3, (4, 1))
+  rollout = worked_example.rollout(
+    [1, 1, 0, 0], [10] * 4, extras={"old/entropy": entropy[None]}
+  )
+  ids = np.arange(40).reshape(4, 10)
+  ids[1, :5] = ids[0, :5]
+  mask = np.ones((1, 4, 10), bool)
+  mask[0, 3] = False
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=ids[None], mask=mask)
+  )
+  m = methods.get("less")
+  rollout = scoring.compute_on_host(m.signal_needs, rollout)
+  weights = np.full((4, 10), 0.5)  # of two samples with this verdict
+  weights[:, 6] = 1  # above the quantile
+  weights[:2, :5] = 1  # shared by both
+  weights[3] = 0
+  a = np.sqrt(0.75) * np.array([1, 1, -1, -1])[:, None]
+  np.testing.assert_allclose(
+    worked_example.advantages(m, rollout), [a * weights], rtol=1e-5
+  )

@@ -1,13 +1,12 @@
 """Worked example of ProGRPO."""
 
-import dataclasses
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import clipped_group, worked_example
 
-from rl import methods, transforms
+from rl import methods
+from rl.methods.shaping import progrpo
 
 
 @pytest.mark.worked_example("method:progrpo")
@@ -37,6 +36,12 @@ def test_gap_of_confidence():
   np.testing.assert_allclose(
     worked_example.advantages(m, rollout), [[*wanted, 0]], atol=1e-5
   )
+  # Two samples suffice; their z-scores are +-sqrt(1/2).
+  two = rollout.replace(sample_mask=np.array([[True, True, False, False]]))
+  wanted = np.sqrt([0.5, 0.5]) * [1, -1] + 0.3 * (np.exp(-0.6) - c[:2])
+  np.testing.assert_allclose(
+    worked_example.advantages(m, two), [[*wanted, 0, 0]], atol=1e-5
+  )
   # Without a right sample there is no correction.
   wrong = rollout.replace(correct=jnp.array([[0, 0, -1, 1]]))
   np.testing.assert_allclose(
@@ -44,14 +49,30 @@ def test_gap_of_confidence():
   )
 
 
+def test_the_share_of_many_tokens():
+  """0.84 of 75 tokens are 63, although 0.84 * 75 is less in float32."""
+  log_probs = -jnp.arange(75.0)
+  np.testing.assert_allclose(
+    progrpo.confidence(log_probs, log_probs <= 0, 0.84),
+    np.exp(-np.mean(np.arange(12, 75))),
+    rtol=1e-4,
+  )
+
+
 @pytest.mark.worked_example("method:progrpo")
 def test_clip():
-  """The clip range [0.8, 1.28], with z-scores in place of the advantage."""
-  advantage = transforms.chain(
-    transforms.scores(), transforms.group_normalize()
+  """Confidences 0.3 of the prompt, and 0.3, 0.1, 0.2 and 0.15 of the answers.
+
+  They are the lowest probabilities, a fifth of up to three tokens.
+  """
+  rollout = clipped_group.group()
+  tokens = rollout.tokens.replace(
+    prompts=jnp.zeros((1, 4), int), prompt_mask=jnp.ones((1, 4), bool)
   )
-  m = dataclasses.replace(methods.get("progrpo"), advantage=advantage)
+  gap = 0.3 - np.array([0.3, 0.1, 0.2, 0.15, 0.3])
   expected = clipped_group.objective(
-    clipped_group.Z_SCORES, clipped_group.TOKEN_MEAN, 0.8, 1.28
+    clipped_group.Z_SCORES + 0.3 * gap, clipped_group.TOKEN_MEAN, 0.8, 1.28
   )
-  clipped_group.check_loss(m, clipped_group.group(), expected)
+  clipped_group.check_loss(
+    methods.get("progrpo"), rollout.replace(tokens=tokens), expected
+  )

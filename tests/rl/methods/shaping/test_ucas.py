@@ -1,10 +1,12 @@
 """Worked example of UCAS."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group
+from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.shaping import ucas
 
 
 @pytest.mark.worked_example("method:ucas")
@@ -37,3 +39,16 @@ def test_certainty_and_logits(reduce, penalty):
   expected = clipped_group.objective(a, clipped_group.TOKEN_MEAN, 0.8, 1.2)
   m = methods.get("ucas", reduce=reduce, penalty=penalty)
   clipped_group.check_loss(m, clipped_group.group(), expected)
+
+
+def test_scores_of_0_and_logits_that_hardly_differ():
+  """With A = 0 a token pays the penalty; 1e-6 is added to the range."""
+  logits = np.array([[[0, 1e-6], [1e-6, 0]]], np.float32)
+  rollout = worked_example.rollout(
+    [0, 1],
+    [2, 2],
+    extras={"old/certainty": np.ones((1, 2, 2)), "old/chosen_logit": logits},
+  )
+  t = ucas.shape_by_certainty(0.25, 0.35, 0.4, "mean")
+  actual, _ = t.apply(jnp.array([[0.0, 1.0]]), rollout, ())
+  np.testing.assert_allclose(actual, [[[0, -0.2], [0.8, 1]]], rtol=1e-4)

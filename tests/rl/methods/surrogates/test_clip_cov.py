@@ -1,10 +1,12 @@
 """Worked example of Clip-Cov."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group
+from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.surrogates import clip_cov
 
 
 @pytest.mark.worked_example("method:clip_cov")
@@ -19,3 +21,38 @@ def test_a_token_of_high_covariance_has_no_gradient():
   expected = clipped_group.objective(a, clipped_group.TOKEN_MEAN, 0.8, 1.2)
   m = methods.get("clip_cov")
   clipped_group.check_loss(m, clipped_group.group(), expected, old)
+
+
+def test_the_number_of_tokens_without_a_gradient_is_rounded_down():
+  """The largest whole number of 0.0002 times all tokens, at least one."""
+  m = methods.get("clip_cov")
+  # A of +-sqrt(1/2), and log pi of +-3 times 1.4 or 2.2 around their mean.
+  for tokens, count in ((4, 1), (12_500, 2)):
+    log_probs = np.full((1, 2, tokens // 2), [[3.0], [-3]])
+    log_probs *= np.resize([1.4, 2.2], tokens // 2) / 2
+    rollout = worked_example.rollout(
+      [1, 0], [tokens // 2] * 2, extras={"old/log_probs": log_probs}
+    )
+    a = worked_example.advantages(m, rollout)
+    assert (a == 0).sum() == count
+    np.testing.assert_allclose(np.abs(a[a != 0]), np.sqrt(0.5), rtol=1e-5)
+
+
+def test_covariances_at_the_bounds_keep_their_gradient():
+  """Covariances 1, 2, 3 and 3, 2, 1; only those of 2 are within (1, 3)."""
+  log_probs = np.array([[[1.0, 2, 3], [-3, -2, -1]]])
+  rollout = worked_example.rollout(
+    [1, 0], [3, 3], extras={"old/log_probs": log_probs}
+  )
+  signal = jnp.array([[[1.0] * 3, [-1] * 3]])
+  t = clip_cov.drop_by_covariance(fraction=1.0, low=1.0, high=3.0)
+  actual, _ = t.apply(signal, rollout, ())
+  np.testing.assert_array_equal(actual, [[[1, 0, 1], [-1, 0, -1]]])
+  # A is +-sqrt(1/2): covariances 0.9, 1.9 and 9 of each sample, by default
+  # within (1, 5).
+  log_probs = np.array([[[0.9, 1.9, 9], [-0.9, -1.9, -9]]]) * np.sqrt(2)
+  rollout = worked_example.rollout(
+    [1, 0], [3, 3], extras={"old/log_probs": log_probs}
+  )
+  a = worked_example.advantages(methods.get("clip_cov", fraction=1.0), rollout)
+  np.testing.assert_array_equal(a == 0, [[[False, True, False]] * 2])

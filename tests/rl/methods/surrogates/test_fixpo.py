@@ -1,11 +1,13 @@
 """Worked example of FixPO."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import clipped_group
 
 from rl import methods
+from rl.methods.surrogates import fixpo
 
 
 def kl(p, q):
@@ -42,3 +44,27 @@ def test_ratio_and_divergence(step, before, beta):
     (loss, slopes),
     other={"before": np.log(earlier)[None]},
   )
+
+
+@pytest.mark.parametrize("other", [0.005, 0.2])
+def test_divergence_with_the_tokens_that_are_not_listed(other):
+  """The tokens that are not listed have little probability under one policy."""
+  p, q = np.array([0.3, 0.7 - other]), np.array([0.6, 0.399])
+  wanted = np.sum(p * np.log(p / q)) + other * np.log(other / 0.001)
+  actual = fixpo.divergence(jnp.log(p), jnp.log(q))
+  np.testing.assert_allclose(actual, wanted, rtol=1e-3)
+
+
+def test_the_divergence_of_a_whole_vocabulary_has_a_gradient_in_p():
+  """d/d log p of p (log p - log q) is p (log p - log q + 1)."""
+  p, q = np.array([0.25, 0.75]), np.array([0.5, 0.5])
+  slope = jax.grad(fixpo.divergence)(jnp.log(p), jnp.log(q))
+  np.testing.assert_allclose(slope, p * (np.log(p / q) + 1), rtol=1e-5)
+
+
+def test_defaults_of_the_trust_region():
+  """KL of up to 0.2 nats by the 8 most likely tokens, and 20 passes."""
+  m = methods.get("fixpo")
+  (further,) = m.further_updates
+  assert (further.limit, further.max_passes) == (0.2, 20)
+  assert "old/top_ids(8)" in map(str, further.loss.needs)

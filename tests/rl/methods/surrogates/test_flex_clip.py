@@ -1,10 +1,12 @@
 """Worked example of flexible entropy control."""
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from helpers import clipped_group
+from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.surrogates import flex_clip
 
 # The probability of the trained policy at each token.
 PI = clipped_group.OLD * clipped_group.RATIOS
@@ -31,3 +33,29 @@ def test_bounds_by_probability_and_time(schedule, step, upper, lower):
   rollout = clipped_group.group(step=jnp.int32(step))
   m = methods.get("flex_clip", schedule=schedule)
   clipped_group.check_loss(m, rollout, expected)
+
+
+@pytest.mark.parametrize(
+  ("entropy", "phase", "start", "wanted"),
+  [
+    # H = H_0 in the first step does not exceed the limit, which is H_0.
+    (1.0, 1.0, 1.0, 1),
+    (1.01, 1.0, 1.0, 0),
+    # H = 0.2 H_0 reaches the lower limit.
+    (1.0, 0.0, 5.0, 1),
+    (1.01, 0.0, 5.0, 0),
+    # H_0 may be less than a nat.
+    (0.3, 1.0, 0.25, 0),
+    (0.25, 1.0, 0.3, 1),
+    (0.25, 0.0, 0.3, 0),
+  ],
+)
+def test_limits_of_the_entropy(entropy, phase, start, wanted):
+  rollout = worked_example.rollout(
+    [0, 0], extras={"old/entropy": np.full((1, 2, 1), entropy, np.float32)}
+  )
+  state = {"start": jnp.float32(start), "phase": jnp.float32(phase)}
+  t = flex_clip.entropy_phase(steps=10)
+  actual, state = t.apply(None, rollout, state)
+  assert actual == state["phase"] == wanted
+  assert state["start"] == np.float32(start)

@@ -1,10 +1,12 @@
 """Worked example of GMPO."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import worked_example
 
 from rl import methods
+from rl.methods.surrogates import gmpo
 
 
 @pytest.mark.worked_example("method:gmpo")
@@ -31,3 +33,13 @@ def test_geometric_mean_of_clipped_ratios():
     slopes[0, :4], -values[:, None] * shares / 4, atol=1e-6
   )
   assert not slopes[0, 4].any()
+
+
+def test_tokens_of_unequal_advantages():
+  """Log-ratios are clipped from above where A > 0, and from below elsewhere."""
+  rollout = worked_example.rollout([0], [4])
+  log_ratio = jnp.array([[[0.7, -0.6, 0.7, -0.6]]])
+  advantages = jnp.array([[[0.5, 0.5, 0, 0]]])
+  actual = gmpo.geometric_mean(0.4).fn(log_ratio, advantages, None, rollout)
+  wanted = 0.25 * np.exp((0.4 - 0.6 + 0.7 - 0.4) / 4)
+  np.testing.assert_allclose(actual, [[wanted]], rtol=1e-6)

@@ -1,10 +1,12 @@
 """Worked example of SimKO."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group
+from helpers import clipped_group, worked_example
 
-from rl import methods
+from rl import methods, types
+from rl.methods.surrogates import simko
 
 
 @pytest.mark.worked_example("method:simko")
@@ -22,3 +24,38 @@ def test_candidates_and_pressed_tokens():
   slopes[0, 1] *= 0.99 + 0.01 / 2 * (1 - 0.35 / 0.65)
   m = methods.get("simko")
   clipped_group.check_loss(m, clipped_group.group(), (loss, slopes))
+
+
+@pytest.mark.parametrize("advantage", [-1.0, -0.5, 0.5])
+def test_only_wrong_tokens_above_the_quantile_are_pressed(advantage):
+  """Entropies 4, 5, 3, 2 and 1 with the median 3.
+
+  The second token is not the most likely one.
+  """
+  ids = np.tile([0, 1], (1, 1, 5, 1))
+  rollout = worked_example.rollout(
+    [0],
+    [5],
+    extras={
+      "old/entropy": [[[4.0, 5, 3, 2, 1]]],
+      "old/top_ids(2)": ids,
+    },
+  )
+  completions = jnp.array([[[0, 1, 0, 0, 0]]])
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=completions)
+  )
+  surrogate = simko.simko_clip(
+    k=2, alpha=0.01, press=1.1, quantile=0.5, clip=0.2
+  )
+  policy = types.Named({"log_probs_at(old/top_ids(2))": -1.0 * ids})
+  values, _ = surrogate.fn(
+    jnp.zeros((1, 1, 5)), jnp.full((1, 1, 5), advantage), policy, rollout
+  )
+  pressed = np.array([1.1 if advantage < 0 else 1, 1, 1, 1, 1])
+  np.testing.assert_allclose(values, [[advantage * pressed]], rtol=1e-6)
+
+
+def test_three_candidates_by_default():
+  needs = map(str, methods.get("simko").loss.terms[0].needs)
+  assert "old/top_ids(3)" in needs

@@ -31,6 +31,12 @@ def test_tapered_weights(baseline, a):
     log_probs,
     old=np.full((1, 6, 3), np.log(0.3)),  # in no ratio
   )
+  m = methods.get("topr", baseline=baseline)
+  np.testing.assert_allclose(
+    worked_example.advantages(m, rollout)[0, :5],
+    [a[0], a[0], a[1], a[1], 0],
+    rtol=1e-6,
+  )
   # rho of wrong samples: 0.5 * 2 * 0.6 = 0.6, and 4 * 0.75 = 3, clipped to 1.
   weights = np.zeros((6, 3))
   weights[0, :2] = weights[1, :1] = a[0]
