@@ -89,12 +89,12 @@ def test_labels_up_to_the_first_error():
 
 def test_a_step_without_a_label_is_no_error():
   """The first label of 0 is that of step 3; step 1 has no label."""
-  given = labels.Labels(
+  labelled = labels.Labels(
     values=jnp.array([[[1, 0, 1, 0, 1, 1.0]]]),
     weights=jnp.array([[[0.5, 0, 0.25, 0.75, 3, 0]]]),
   )
-  result = labels.drop_after_error(given)
-  np.testing.assert_array_equal(result.values, given.values)
+  result = labels.drop_after_error(labelled)
+  np.testing.assert_array_equal(result.values, labelled.values)
   np.testing.assert_array_equal(result.weights, [[[0.5, 0, 0.25, 0.75, 0, 0]]])
 
 

@@ -88,8 +88,8 @@ class Setting(NamedTuple):
   def peak(self) -> float:
     """Operations per second that MFU is relative to."""
     kind = jax.devices()[0].device_kind
-    known = [peak for name, peak in PEAKS.items() if name in kind]
-    return (known or [self.ceilings["flops"]])[0]
+    peaks = [peak for name, peak in PEAKS.items() if name in kind]
+    return (peaks or [self.ceilings["flops"]])[0]
 
   def target(self, share: float | None) -> float | None:
     """Returns a target; None for sizes and devices that it is not meant for."""

@@ -50,7 +50,7 @@ def test_against_a_random_member():
   wanted[has_signal, 0, 1], wanted[has_signal, 3, 0] = -0.6, 0.9
   np.testing.assert_allclose(slopes, wanted / tokens, atol=1e-7)
   # A sum of -1 of four reaches a limit of 1/4, and 3 of four exceeds it.
-  at_limit = methods.get("brpo_writing", limit=0.25)
+  at_limit = methods.get("brpo_writing", limit=0.25, preferences="task")
   np.testing.assert_array_equal(worked_example.advantages(at_limit, rollout), a)
   # A pair that was not compared has 0.
   unknown = jnp.full((16, 5, 5), jnp.nan)

@@ -65,9 +65,9 @@ def test_bleu_of_a_sequence_and_its_beginning():
   """Precisions 5/6, 4/5, 3/4, 2/3 and 1/2; in reverse the brevity penalty."""
   precisions = np.array([5 / 6, 4 / 5, 3 / 4, 2 / 3, 1 / 2])
   log_bleu = np.array([0.02, 0.1, 0.15, 0.25, 0.38]) @ np.log(precisions)
-  whole, part = [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5]
-  np.testing.assert_allclose(diver.bleu(whole, part), np.exp(log_bleu))
-  np.testing.assert_allclose(diver.bleu(part, whole), np.exp(1 - 6 / 5))
+  sequence, part = [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5]
+  np.testing.assert_allclose(diver.bleu(sequence, part), np.exp(log_bleu))
+  np.testing.assert_allclose(diver.bleu(part, sequence), np.exp(1 - 6 / 5))
   assert diver.bleu([], part) == diver.bleu(part, []) == 0
 
 

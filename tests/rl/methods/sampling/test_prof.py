@@ -69,8 +69,8 @@ def selected(correct, steps, step_scores, **settings):
     correct, correct=correct, steps=steps, step_scores=step_scores
   )
   m = methods.get("prof", **settings)
-  kept = worked_example.apply(m.sample_filter, rollout)
-  return np.flatnonzero(kept).tolist()
+  selection = worked_example.apply(m.sample_filter, rollout)
+  return np.flatnonzero(selection).tolist()
 
 
 @pytest.mark.worked_example("method:prof")
@@ -84,8 +84,8 @@ def test_thirty_steps_are_very_many():
 def test_the_number_of_samples_is_rounded_up():
   """1.00015 samples are 2, and 7/13 of 13 are 7, despite rounding errors."""
   steps, step_scores = [[1]] * 13, [[0.0]] * 13
-  kept = selected([1, 1], steps[:2], step_scores[:2], share=0.500075)
-  assert kept == [0, 1]
+  selection = selected([1, 1], steps[:2], step_scores[:2], share=0.500075)
+  assert selection == [0, 1]
   assert len(selected([1] * 13, steps, step_scores, share=7 / 13)) == 7
 
 
