@@ -92,15 +92,15 @@ def check_clip(
   loss, slopes = worked_example.loss(
     m, example, old + np.log(ratios), old, **kwargs
   )
-  wanted, wanted_slopes = further
+  target, wanted_slopes = further
   terms = advantages if isinstance(advantages, tuple) else [advantages]
   for of_term in terms:
     values, d_values = clipped(
       per_token(of_term) * (weights > 0), ratios, low, high, sides
     )
-    wanted = wanted + (weights * values).sum()
+    target = target + (weights * values).sum()
     wanted_slopes = wanted_slopes + weights * d_values
-  np.testing.assert_allclose(loss, wanted, rtol=2e-5, atol=1e-6)
+  np.testing.assert_allclose(loss, target, rtol=2e-5, atol=1e-6)
   np.testing.assert_allclose(slopes, wanted_slopes, rtol=2e-5, atol=1e-6)
 
 
@@ -109,9 +109,9 @@ def check_reinforce(m, example, advantages, weights):
   p, s, t = example.tokens.mask.shape
   log_probs = -RATIOS[:p, :s, :t]
   loss, slopes = worked_example.loss(m, example, log_probs)
-  wanted = -weights * per_token(advantages)
-  np.testing.assert_allclose(loss, (wanted * log_probs).sum(), rtol=2e-5)
-  np.testing.assert_allclose(slopes, wanted, rtol=2e-5, atol=1e-6)
+  target = -weights * per_token(advantages)
+  np.testing.assert_allclose(loss, (target * log_probs).sum(), rtol=2e-5)
+  np.testing.assert_allclose(slopes, target, rtol=2e-5, atol=1e-6)
 
 
 def check_advantages(m, example, advantages):

@@ -32,13 +32,13 @@ def test_a_prefix_follows_its_prompt_and_ends_at_the_last_position():
   prompts, mask = continuations.prefix_prompts(
     _tokens(), jnp.array([1, 2, 3]), jnp.array([2, 4, 1])
   )
-  wanted = [
+  expected = [
     [0, 0, 0, 1, 2, 21, 22],
     [3, 4, 5, 31, 32, 33, 34],
     [0, 0, 0, 3, 4, 5, 41],
   ]
-  np.testing.assert_array_equal(prompts, wanted)
-  np.testing.assert_array_equal(mask, np.array(wanted) > 0)
+  np.testing.assert_array_equal(prompts, expected)
+  np.testing.assert_array_equal(mask, np.array(expected) > 0)
 
 
 def test_continuations_are_joined_to_their_prefixes_and_cut_at_t():

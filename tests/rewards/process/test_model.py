@@ -142,8 +142,8 @@ def test_features_of_two_steps_and_of_one_that_does_not_exist():
   step_ids = jnp.array([[[0, 0, -1, 1, 1]]])
   result = model.step_features(reading, step_ids, 3)
   # The state after the last token, the largest surprise, and their sum.
-  wanted = [[2, 12, 2, 3], [5, 15, 4, 7]]
-  np.testing.assert_array_equal(result[0, 0, :2], wanted)
+  expected = [[2, 12, 2, 3], [5, 15, 4, 7]]
+  np.testing.assert_array_equal(result[0, 0, :2], expected)
   np.testing.assert_array_equal(result[0, 0, 2, 2:], [0, 0])
 
 
@@ -168,12 +168,12 @@ def test_the_scores_of_a_rollout_are_those_of_its_steps():
   params = {"decoder": decoder, "head": jnp.array([1.0, 10, 100, 1000])}
   result = model.score_rollout(scorer, params, rollout)
   # State -0.5, 3 and surprises 1, 2; state -8, 4 and surprise 0.5; and so on.
-  wanted = [
+  expected = [
     [-0.5 + 30 + 200 + 3000, -8 + 40 + 50 + 500],
     [-0.25 + 60 + 400 + 4000, 0],
     [-0.5 + 80 + 150 + 1500, -3 + 90 + 50 + 500],
   ]
-  np.testing.assert_allclose(result.step_scores[0], wanted, rtol=1e-6)
+  np.testing.assert_allclose(result.step_scores[0], expected, rtol=1e-6)
   slope = jax.grad(
     lambda head: model.score_rollout(
       scorer, {**params, "head": head}, rollout

@@ -147,10 +147,10 @@ def test_the_views_of_a_chain_have_the_answer_after_each_step():
   )
   view = judged.views["step_references"]
   answer = [ANSWER, digit(4), EOS]
-  wanted = [[*first, *answer]] + [[*first, *second, *answer]] * 3
-  wanted += [answer] * 4  # the second sample has no step before its answer
+  target = [[*first, *answer]] + [[*first, *second, *answer]] * 3
+  target += [answer] * 4  # the second sample has no step before its answer
   for tokens, length, mask, expected in zip(
-    *(view.completions[0], view.lengths[0], view.mask[0]), wanted, strict=True
+    *(view.completions[0], view.lengths[0], view.mask[0]), target, strict=True
   ):
     assert tokens[:length].tolist() == expected
     assert np.flatnonzero(mask).tolist() == [

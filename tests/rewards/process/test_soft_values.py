@@ -64,8 +64,8 @@ def test_values_of_steps_and_verdicts():
   )
   # v = log(mean exp(2 c)) / 2
   v = np.log([(3 * np.exp(2) + 1) / 4, (np.exp(2) + 3) / 4]) / 2
-  wanted = [[*v, 0], [v[0], 1, 0], [v[0], 0, 0], [0, 0, 0]]
-  np.testing.assert_allclose(result.values[0], wanted, rtol=1e-6)
+  target = [[*v, 0], [v[0], 1, 0], [v[0], 0, 0], [0, 0, 0]]
+  np.testing.assert_allclose(result.values[0], target, rtol=1e-6)
   np.testing.assert_array_equal(
     result.weights[0], [[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]]
   )

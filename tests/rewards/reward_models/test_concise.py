@@ -35,8 +35,8 @@ def test_bonus_of_right_answers():
   result = concise.concise_scores(
     jnp.array([1, 0, 1]), jnp.array([0.25, 0.5, 0.75]), 0.5, 0.125, 2.0
   )
-  wanted = [1 + 2 * 0.25 * 0.625, 0, 1 + 2 * 0.75 * 0.625]
-  np.testing.assert_array_equal(result, wanted)
+  expected = [1 + 2 * 0.25 * 0.625, 0, 1 + 2 * 0.75 * 0.625]
+  np.testing.assert_array_equal(result, expected)
   # Without a difficulty and with alpha 1.
   result = concise.concise_scores(jnp.array([1]), jnp.array([0.25]), 0.5)
   np.testing.assert_array_equal(result, [1.125])

@@ -68,7 +68,7 @@ def test_sum_of_three_z_scores():
   c = np.array([1, 0, -1])
   r = np.array([-1, 2, -1]) / np.sqrt(3)
   h = np.array([-1, -1, 2]) / np.sqrt(3)
-  for settings, wanted in (
+  for settings, expected in (
     ({}, (c + r + h) / 3),
     ({"weights": (0.5, 2.0, -1.0)}, 0.5 * c + 2 * r - h),
   ):
@@ -79,7 +79,7 @@ def test_sum_of_three_z_scores():
       coherence="h",
       **settings,
     )
-    np.testing.assert_allclose(result, [[*wanted, 0]], atol=1e-5)
+    np.testing.assert_allclose(result, [[*expected, 0]], atol=1e-5)
   result = dimension_level.dimension_level_scores(
     jnp.array([-1, -2, -3]), jnp.array([[1], [4], [1]]), jnp.array([0, 0, 3])
   )

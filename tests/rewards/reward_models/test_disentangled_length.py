@@ -154,5 +154,5 @@ def test_loss_of_two_pairs_and_one_that_does_not_exist():
   np.testing.assert_allclose(parts["overlap"], overlap, rtol=1e-6)
   np.testing.assert_allclose(total, preference + length + overlap, rtol=1e-6)
   total, _ = disentangled_length.loss(q, l, n, *kernels, mask, 0.5, 3.0)
-  wanted = preference + 0.5 * length + 3 * overlap
-  np.testing.assert_allclose(total, wanted, rtol=1e-6)
+  target = preference + 0.5 * length + 3 * overlap
+  np.testing.assert_allclose(total, target, rtol=1e-6)

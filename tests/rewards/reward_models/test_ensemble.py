@@ -69,7 +69,7 @@ def test_what_one_member_overrates_the_worst_does_not():
   "function:ensemble.less_variance",
 )
 @pytest.mark.parametrize(
-  ("rule", "wanted"),
+  ("rule", "target"),
   [
     ("mean", [3, 0]),
     ("median", [2, -1]),
@@ -79,7 +79,7 @@ def test_what_one_member_overrates_the_worst_does_not():
     ("less_variance", [3 - 0.5 * 14 / 3, -0.5 * 26 / 3]),
   ],
 )
-def test_rules_for_three_members_and_two_samples(rule, wanted):
+def test_rules_for_three_members_and_two_samples(rule, target):
   """Scores 1, 2, 6 of the first sample, and 4, -3, -1 of the second."""
   rollout = worked_example.rollout(
     [9, 9], components={"a": [1, 4], "b": [2, -3], "c": [6, -1]}
@@ -87,7 +87,7 @@ def test_rules_for_three_members_and_two_samples(rule, wanted):
   result = worked_example.reward(
     "ensemble", rollout, members=("a", "b", "c"), rule=rule
   )
-  np.testing.assert_allclose(result, [wanted], rtol=1e-6)
+  np.testing.assert_allclose(result, [target], rtol=1e-6)
 
 
 @pytest.mark.worked_example(

@@ -102,7 +102,7 @@ def test_distance_to_the_first_wrong_step():
   steps = jnp.array([4, 4, 4, 4, 4, 8, 4, 4, 8, 8, 4, 4, 4])
   parsed = jnp.arange(13) != 8
   result = flaw_aware.located(predicted, truth, steps, parsed)
-  wanted = [1, -1, -1, 1, 1 - 1 / 4, 1 - 2 / 8, -1, -1, -1, -1, -1, 1, 3 / 4]
-  np.testing.assert_array_equal(result, wanted)
+  expected = [1, -1, -1, 1, 1 - 1 / 4, 1 - 2 / 8, -1, -1, -1, -1, -1, 1, 3 / 4]
+  np.testing.assert_array_equal(result, expected)
   result = flaw_aware.located(predicted, truth, steps)
   np.testing.assert_array_equal(result[8:10], [1, -1])

@@ -37,9 +37,9 @@ def test_format_outcome_and_thought():
     finished=jnp.array([[True, False, True, False, True]]),
   )
   # format + outcome + outcome * thought
-  wanted = [[1 + 1 + 0.75, 0 + 1 + 0.25, 1, 0, 1]]
+  expected = [[1 + 1 + 0.75, 0 + 1 + 0.25, 1, 0, 1]]
   np.testing.assert_array_equal(
-    worked_example.reward("posterior", rollout, thoughts="thoughts"), wanted
+    worked_example.reward("posterior", rollout, thoughts="thoughts"), expected
   )
   # Without formats.
   result = posterior.posterior_scores(jnp.array([1, 0]), jnp.array([0.75, 0.5]))

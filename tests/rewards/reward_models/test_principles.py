@@ -40,9 +40,9 @@ def test_log_odds_of_two_principles():
   """log p(Yes) - log p(No), with Yes the token 2 and No the token 0."""
   p = np.array([[0.125, 0.375, 0.5], [0.5, 0.25, 0.25], [0.3, 0.1, 0.6]])
   logits = jnp.log(jnp.asarray(p))
-  wanted = np.log([4, 0.5, 2])
+  expected = np.log([4, 0.5, 2])
   np.testing.assert_allclose(
-    principles.log_odds(logits, 2, 0), wanted, rtol=1e-5
+    principles.log_odds(logits, 2, 0), expected, rtol=1e-5
   )
   # The mean of the first two: log(4 * 0.5) / 2.
   mask = jnp.array([True, True, False])

@@ -86,15 +86,15 @@ def test_bands_of_right_and_wrong_answers():
     sample_mask=jnp.arange(7)[None] < 6,
   )
   # u is (m - 1) / 2 for right answers, and (m + 1) / 8 for wrong ones.
-  wanted = [0.95 + 0.1, -0.05 + 0.1, 0.95, -0.05, 0.95 + 0.05]
-  wanted += [-0.05 + 0.1 * 0.25, 0]
+  target = [0.95 + 0.1, -0.05 + 0.1, 0.95, -0.05, 0.95 + 0.05]
+  target += [-0.05 + 0.1 * 0.25, 0]
   result = worked_example.reward("stratified", rollout, model="judge")
-  np.testing.assert_allclose(result[0], wanted, atol=1e-6)
+  np.testing.assert_allclose(result[0], target, atol=1e-6)
   result = worked_example.reward(
     "stratified", rollout, model="judge", alpha=0.1, beta=0.3
   )
-  wanted = [1.3, 0.1, 0.7, -0.1, 1.0, -0.1 + 0.2 * 0.25, 0]
-  np.testing.assert_allclose(result[0], wanted, atol=1e-6)
+  target = [1.3, 0.1, 0.7, -0.1, 1.0, -0.1 + 0.2 * 0.25, 0]
+  np.testing.assert_allclose(result[0], target, atol=1e-6)
   # u = 1e-6 / (1e-6 + eps) = 1 / 2, with the released code's eps.
   close = stratified.stratified_scores(
     jnp.ones(2, int), jnp.array([0, 1e-6]), 0.1, 0.3

@@ -56,14 +56,14 @@ def test_trust_and_annealing(step, decay):
   )
   # Means .4 of right and .7 of wrong answers; then .9 of right, .3 of wrong.
   weights = 0.3 * decay * np.exp(0.4 - 0.7), 0.3 * decay
-  wanted = [
+  expected = [
     [1 + weights[0] * 0.3, 1 + weights[0] * 0.5, weights[0] * 0.8],
     [1 + weights[1] * 0.9, weights[1] * 0.2, weights[1] * 0.4, 0],
     [1, 1, 1, 1],
   ]
-  wanted[0].append(weights[0] * 0.6)
+  expected[0].append(weights[0] * 0.6)
   result = worked_example.reward("trusted", rollout, thoughts="thoughts")
-  np.testing.assert_allclose(result, wanted, rtol=1e-5)
+  np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 @pytest.mark.worked_example("function:trusted.trusted_scores")

@@ -73,8 +73,8 @@ def test_the_binding_reads_the_scores_of_reference_samples():
   )
   # r_ref = 1 + 1.0364 sqrt(2 / 3), and 3.
   gaps = [[1 - 1.846244, 2 - 1.846244, -1.846244], [0.0, -0.5, 1.0]]
-  wanted = -np.log1p(np.exp(-np.array(gaps)))
-  np.testing.assert_allclose(got, wanted, rtol=1e-5)
+  target = -np.log1p(np.exp(-np.array(gaps)))
+  np.testing.assert_allclose(got, target, rtol=1e-5)
   style = worked_example.reward(
     *("log_sigmoid", rollout),
     references="sampler/reference_scores",
@@ -91,9 +91,9 @@ def test_quantile_of_references_that_exist():
   references = jnp.array([[0, 1, 2, jnp.nan], [3, 7, 9, jnp.nan]])
   mask = jnp.array([[True, True, True, False], [True, True, False, False]])
   # mean + 1.0364 std, the 85th percentile of a normal distribution
-  wanted = [1 + 1.036433 * np.sqrt(2 / 3), 5 + 1.036433 * 2]
+  target = [1 + 1.036433 * np.sqrt(2 / 3), 5 + 1.036433 * 2]
   np.testing.assert_allclose(
-    log_sigmoid.reference_quantile(references, mask), wanted, rtol=1e-6
+    log_sigmoid.reference_quantile(references, mask), target, rtol=1e-6
   )
   np.testing.assert_allclose(
     log_sigmoid.reference_quantile(references[0, :3], z=-2.0),

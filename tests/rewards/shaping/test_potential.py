@@ -44,11 +44,11 @@ def test_shaped_rewards_with_a_gap_in_the_mask():
   mask = jnp.array([[True, False, True, True], [True, True, False, False]])
   result = potential_rewards.shape_by_potential(rewards, potentials, mask)
   # r + Phi(next) - Phi, and Phi = 0 at the end.
-  wanted = [[1 + 8 - 4, 0, 2 + 16 - 8, 3 - 16], [5 + 3 - 1, 7 - 3, 0, 0]]
-  np.testing.assert_array_equal(result, wanted)
+  expected = [[1 + 8 - 4, 0, 2 + 16 - 8, 3 - 16], [5 + 3 - 1, 7 - 3, 0, 0]]
+  np.testing.assert_array_equal(result, expected)
   result = potential_rewards.shape_by_potential(
     rewards, potentials, mask, 0.5, jnp.array([6, 10])
   )
-  wanted = [[1 + 4 - 4, 0, 2 + 8 - 8, 3 + 3 - 16]]
-  wanted += [[5 + 1.5 - 1, 7 + 5 - 3, 0, 0]]
-  np.testing.assert_array_equal(result, wanted)
+  expected = [[1 + 4 - 4, 0, 2 + 8 - 8, 3 + 3 - 16]]
+  expected += [[5 + 1.5 - 1, 7 + 5 - 3, 0, 0]]
+  np.testing.assert_array_equal(result, expected)

@@ -134,15 +134,15 @@ def test_means_of_shapes_of_the_gaps_to_two_references(name, shape):
     components={"a": [[-9, -9, 0], [1, -6, 1.5]]},
     extras={"task/r": [[0, 3, np.nan], [1, -3, np.inf]]},
   )
-  wanted = np.mean(shape(np.array(GAPS)), -1)
+  expected = np.mean(shape(np.array(GAPS)), -1)
   result = worked_example.reward(name, rollout, references="task/r")
-  np.testing.assert_allclose(result, wanted, atol=2e-6)
+  np.testing.assert_allclose(result, expected, atol=2e-6)
   result = worked_example.reward(
     name, rollout, references="task/r", component="a"
   )
   gaps = [[-9.0, -12], [-9, -12], [0, -3], [0, 4], [-7, -3], [0.5, 4.5]]
-  wanted = np.mean(shape(np.array(gaps)), -1)
-  np.testing.assert_allclose(result.ravel(), wanted, atol=2e-6)
+  expected = np.mean(shape(np.array(gaps)), -1)
+  np.testing.assert_allclose(result.ravel(), expected, atol=2e-6)
 
 
 @pytest.mark.worked_example("function:relative_to_references.preference_scores")
@@ -151,5 +151,5 @@ def test_the_slope_of_preferences():
   result = relative_to_references.preference_scores(
     jnp.array(1.0), jnp.array([0.5, 2.0]), slope=4.0
   )
-  wanted = (_sigmoid(2) + _sigmoid(-4)) / 2
-  np.testing.assert_allclose(result, wanted, rtol=1e-6)
+  expected = (_sigmoid(2) + _sigmoid(-4)) / 2
+  np.testing.assert_allclose(result, expected, rtol=1e-6)

@@ -54,8 +54,8 @@ def test_moments_and_range_of_negative_scores():
   moments = running_moments.observe(
     running_moments.init_moments(), jnp.array([-0.75, -0.25])
   )
-  wanted = [2, -0.5, 0.125, -0.75, -0.25]
-  np.testing.assert_array_equal(jnp.stack(moments), wanted)
+  expected = [2, -0.5, 0.125, -0.75, -0.25]
+  np.testing.assert_array_equal(jnp.stack(moments), expected)
   unit = running_moments.min_max_scores(jnp.array([-0.5, -0.25]), moments)
   np.testing.assert_array_equal(unit, [0.5, 1])
 
@@ -115,9 +115,9 @@ def test_two_batches_and_a_component(name, first, second, component):
   ]
   transform = rewards.get(name)
   state = transform.init()
-  for rollout, wanted in zip(batches, (first, second), strict=True):
+  for rollout, expected in zip(batches, (first, second), strict=True):
     result, state = transform.apply(None, rollout, state)
-    np.testing.assert_allclose(result[0, : len(wanted)], wanted, rtol=1e-5)
+    np.testing.assert_allclose(result[0, : len(expected)], expected, rtol=1e-5)
   # Components 0, 0, 9: mean 3 and variance (9 + 9 + 36) / 3.
   result = worked_example.reward(name, batches[0], component="a")
   np.testing.assert_allclose(result[0], component, rtol=1e-5)

@@ -62,8 +62,8 @@ def test_rewards_of_tokens_in_and_outside_of_steps():
     jnp.array([[0, 0, 1, -1], [0, 1, 2, 2], [-1, 0, 1, 2]]),
   )
   result = critiques.outcome_minus_errors(*arguments)
-  wanted = [[2, 2, 1, 0], [-0.25, 0, -1, -1], [0, 0, 0, 0]]
-  np.testing.assert_array_equal(result, wanted)
+  target = [[2, 2, 1, 0], [-0.25, 0, -1, -1], [0, 0, 0, 0]]
+  np.testing.assert_array_equal(result, target)
   result = critiques.outcome_minus_errors(*arguments, 3.0, 0.5)
-  wanted = [[3, 3, 2.5, 0], [-0.125, 0, -0.5, -0.5], [0, 0, 0, 0]]
-  np.testing.assert_array_equal(result, wanted)
+  target = [[3, 3, 2.5, 0], [-0.125, 0, -0.5, -0.5], [0, 0, 0, 0]]
+  np.testing.assert_array_equal(result, target)

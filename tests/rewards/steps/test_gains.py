@@ -66,13 +66,13 @@ def test_the_binding_has_the_values_of_the_sampler():
   )
   # PAV's prover takes the best of 4: 1 - (1 - V)^4 of .2, .5, .3, 1 and .1.
   best = {0.2: 0.5904, 0.5: 0.9375, 0.3: 0.7599, 1.0: 1.0, 0.1: 0.3439}
-  wanted = [
+  expected = [
     [best[0.5] - best[0.2], best[0.3] - best[0.5]],
     [best[0.5] - best[0.2], best[1.0] - best[0.5]],
     [best[0.1] - best[0.2], 0.0],
   ]
   prover = worked_example.reward("gains", rollout, tries=4)
-  np.testing.assert_allclose(prover[0], wanted, atol=1e-4)
+  np.testing.assert_allclose(prover[0], expected, atol=1e-4)
 
 
 @pytest.mark.worked_example("reward:gains", "function:gains.step_gains")
@@ -89,9 +89,11 @@ def test_gains_of_two_prompts():
     step_mask=jnp.asarray(mask),
     extras={"sampler/values": after, "sampler/prompt_values": [0.5, 0.125]},
   ).replace(step_scores=jnp.zeros(mask.shape))
-  wanted = [[[0.25, -0.625, 0], [0.375, -0.625, 0.375]]]
-  wanted += [[[0.375, 0, 0], [0, 0, 0]]]
-  np.testing.assert_array_equal(worked_example.reward("gains", rollout), wanted)
+  expected = [[[0.25, -0.625, 0], [0.375, -0.625, 0.375]]]
+  expected += [[[0.375, 0, 0], [0, 0, 0]]]
+  np.testing.assert_array_equal(
+    worked_example.reward("gains", rollout), expected
+  )
 
 
 @pytest.mark.worked_example("function:gains.best_of")

@@ -56,5 +56,5 @@ def test_gates_of_three_levels():
     jnp.stack([rewards] * 4), levels, jnp.array([50, 2, 3]), mask
   )
   # Both exceed; level 1 is at its threshold; the last one is at its threshold.
-  wanted = [[111, 222, 0], [110, 220, 0], [100, 200, 0], [111, 0, 0]]
-  np.testing.assert_array_equal(result, wanted)
+  expected = [[111, 222, 0], [110, 220, 0], [100, 200, 0], [111, 0, 0]]
+  np.testing.assert_array_equal(result, expected)

@@ -40,7 +40,7 @@ def test_advantages_of_labels():
     jnp.array([0.5, 0.5, 0.5]),
   )
   result = judged_thoughts.judged_thoughts(*arguments)
-  wanted = [[0.75, 0.25, 0.75], [-1.25, 0, -1.25], [0, -0.5, 0]]
-  np.testing.assert_array_equal(result, wanted)
+  expected = [[0.75, 0.25, 0.75], [-1.25, 0, -1.25], [0, -0.5, 0]]
+  np.testing.assert_array_equal(result, expected)
   result = judged_thoughts.judged_thoughts(*arguments, 3.0)
   np.testing.assert_array_equal(result[0], [0.75, 0.75 - 3 * 0.5, 0.75])

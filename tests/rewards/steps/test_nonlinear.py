@@ -37,8 +37,8 @@ def test_slopes_of_the_geometric_mean():
   mask = jnp.array([[True, True, False], [True] * 3])
   slope = jax.grad(lambda p: nonlinear.geometric_mean(p, mask).sum())(p)
   m = np.sqrt(0.5 * 0.25)
-  wanted = [[m / (2 * 0.5), m / (2 * 0.25), 0], [0, 0, 0]]
-  np.testing.assert_allclose(slope, wanted, rtol=1e-6)
+  target = [[m / (2 * 0.5), m / (2 * 0.25), 0], [0, 0, 0]]
+  np.testing.assert_allclose(slope, target, rtol=1e-6)
 
 
 def test_the_nonlinear_reward_counts_the_mean_twice():
@@ -72,9 +72,9 @@ def test_shape_before_and_beyond_four_steps():
   rate += [-0.1, 0, 0.1, -0.1]
   beyond = np.maximum(n - 4, 0)
   s = np.where(n > 4, 1 / (1 + np.exp(-10.0 * beyond)), 0)
-  wanted = growth * ((1 - s) + s * np.exp(np.array(rate) * beyond))
+  target = growth * ((1 - s) + s * np.exp(np.array(rate) * beyond))
   result = nonlinear.nonlinear_shape(jnp.asarray(m), jnp.asarray(n))
-  np.testing.assert_allclose(result, wanted, rtol=1e-6)
+  np.testing.assert_allclose(result, target, rtol=1e-6)
 
 
 @pytest.mark.worked_example(
@@ -98,9 +98,9 @@ def test_rewards_of_samples_of_2_3_and_1_steps():
   m = np.array([(0.9 * 0.4) ** (1 / 2), (0.7 * 0.8 * 0.5) ** (1 / 3)])
   n = np.array([2, 3])
   # m * m e^{n / 2}, n <= 4; and 0 for fewer than two steps.
-  wanted = [*(m**2 * np.exp(n / 2)), 0, 0]
+  target = [*(m**2 * np.exp(n / 2)), 0, 0]
   np.testing.assert_allclose(
-    worked_example.reward("nonlinear", rollout)[0], wanted, rtol=1e-5
+    worked_example.reward("nonlinear", rollout)[0], target, rtol=1e-5
   )
   # m * 10.735 (1.5 / 8) (n / 8)^{1/2} e^{-(n / 8)^{3/2}}
   h = 10.735 * 1.5 / 8 * (n / 8) ** 0.5 * np.exp(-((n / 8) ** 1.5))

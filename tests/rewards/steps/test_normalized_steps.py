@@ -46,8 +46,8 @@ def test_z_scores_of_the_steps_of_a_group():
     step_scores=jnp.where(rollout.step_mask, rollout.step_scores, jnp.nan)
   )
   result = worked_example.reward("normalized_steps", rollout)
-  wanted = np.array([[-2, 2, 1], [-1, 0, 0], [0, 0, 0]]) / np.sqrt(2.5)
-  np.testing.assert_allclose(result[0], wanted, rtol=1e-5)
+  target = np.array([[-2, 2, 1], [-1, 0, 0], [0, 0, 0]]) / np.sqrt(2.5)
+  np.testing.assert_allclose(result[0], target, rtol=1e-5)
   # (r - mean) / (std + eps), with eps = std = 1e-6
   result = normalized_steps.normalize_in_group(
     jnp.array([[0, 2e-6]]), jnp.ones((1, 2), bool)

@@ -46,12 +46,12 @@ def test_steps_of_right_wrong_and_unknown_answers():
     sample_mask=jnp.array([[True, True, True, False]]),
   )
   # p_k + o - 1, and o for the last step.
-  wanted = [[0.75, 1, 0], [0.25 - 1, 0.9 - 1, 0], [0, 0, 0], [0, 0, 0]]
+  expected = [[0.75, 1, 0], [0.25 - 1, 0.9 - 1, 0], [0, 0, 0], [0, 0, 0]]
   result = worked_example.reward("outcome_centered", rollout)
-  np.testing.assert_allclose(result[0], wanted, atol=1e-6)
+  np.testing.assert_allclose(result[0], expected, atol=1e-6)
   result = worked_example.reward("outcome_centered", rollout, beta=0.25)
-  wanted = [[1.5, 1, 0], [0, 0.65, 0], [0, 0, 0], [0, 0, 0]]
-  np.testing.assert_allclose(result[0], wanted, atol=1e-6)
+  expected = [[1.5, 1, 0], [0, 0.65, 0], [0, 0, 0], [0, 0, 0]]
+  np.testing.assert_allclose(result[0], expected, atol=1e-6)
 
 
 @pytest.mark.worked_example(

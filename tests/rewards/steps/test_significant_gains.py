@@ -45,10 +45,10 @@ def test_significant_gains_of_values():
     sample_mask=jnp.array([[True, True, True, False]]),
     extras={"sampler/values": after, "sampler/prompt_values": [0.5]},
   )
-  wanted = [[0.9 * 0.2, 0.2, 0, 0, 0], [0.9 * -0.3, -0.3, 0, 0, 0]]
-  wanted += [[0, 0.729 * 0.11, 0.81 * 0.11, 0.9 * 0.11, 0.11], [0] * 5]
+  target = [[0.9 * 0.2, 0.2, 0, 0, 0], [0.9 * -0.3, -0.3, 0, 0, 0]]
+  target += [[0, 0.729 * 0.11, 0.81 * 0.11, 0.9 * 0.11, 0.11], [0] * 5]
   result = worked_example.reward("significant_gains", rollout)
-  np.testing.assert_allclose(result[0], wanted, atol=1e-6)
+  np.testing.assert_allclose(result[0], target, atol=1e-6)
 
 
 @pytest.mark.worked_example("function:significant_gains.significant_step_gains")

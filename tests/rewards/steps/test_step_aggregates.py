@@ -31,7 +31,7 @@ def _rollout():
   "function:step_aggregates.step_product",
 )
 @pytest.mark.parametrize(
-  ("name", "wanted"),
+  ("name", "expected"),
   [
     ("worst_step", [-0.2, 0.4, -0.7, 0, 0]),
     ("mean_step", [1.1 / 3, 0.5, -0.7, 0, 0]),
@@ -40,10 +40,10 @@ def _rollout():
     ("step_product", [0.75 * 0.4 * 0.9, 0.8 * 0.7, 0.15, 0, 0]),
   ],
 )
-def test_rewards_of_samples_of_3_2_1_and_0_steps(name, wanted):
+def test_rewards_of_samples_of_3_2_1_and_0_steps(name, expected):
   """The fifth sample does not exist; entries without a step are NaN."""
   np.testing.assert_allclose(
-    worked_example.reward(name, _rollout())[0], wanted, rtol=1e-6
+    worked_example.reward(name, _rollout())[0], expected, rtol=1e-6
   )
 
 
@@ -55,10 +55,10 @@ def test_rewards_of_samples_of_3_2_1_and_0_steps(name, wanted):
 def test_scores_of_samples_without_steps_are_minus_infinity():
   """The scores of 3, 2, 1 and 0 steps."""
   rollout = _rollout()
-  for function, wanted in (
+  for function, expected in (
     (step_aggregates.worst_step_scores, [-0.2, 0.4, -0.7, -np.inf]),
     (step_aggregates.mean_step_scores, [1.1 / 3, 0.5, -0.7, -np.inf]),
     (step_aggregates.last_step_scores, [0.8, 0.4, -0.7, -np.inf]),
   ):
     result = function(rollout.step_scores, rollout.step_mask)[0, :4]
-    np.testing.assert_allclose(result, wanted, rtol=1e-6)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)

@@ -50,9 +50,9 @@ def test_siblings_that_exist():
   )
   # (V - m) / sqrt(m (1 - m))
   third = np.array([-0.125, 0.375, -0.25, 0]) / np.sqrt(0.375 * 0.625)
-  wanted = [[1, -1, 0, 0], [1, -1, 0, 0], third]
+  expected = [[1, -1, 0, 0], [1, -1, 0, 0], third]
   np.testing.assert_allclose(
-    tree_siblings.sibling_advantages(values, valid), wanted, atol=1e-5
+    tree_siblings.sibling_advantages(values, valid), expected, atol=1e-5
   )
   # eps is added to the root: m = 1/2, so 1/2 / (1/2 + 3/2).
   two = jnp.array([1, 0]), jnp.array([True, True])

@@ -21,9 +21,9 @@ def test_density_of_the_paper_and_of_other_constants():
   """The paper has k = 1.5, l = 8 and C = 10.735."""
   # C (k / l) (n / l)^{k - 1} e^{-(n / l)^k}
   n = np.array([0, 1, 4, 9])
-  wanted = 10.735 * 1.5 / 8 * (n / 8) ** 0.5 * np.exp(-((n / 8) ** 1.5))
+  expected = 10.735 * 1.5 / 8 * (n / 8) ** 0.5 * np.exp(-((n / 8) ** 1.5))
   np.testing.assert_allclose(
-    weibull.weibull_shape(jnp.asarray(n)), wanted, rtol=1e-6
+    weibull.weibull_shape(jnp.asarray(n)), expected, rtol=1e-6
   )
   # k = 1, l = 2, C = 5, with the density 1/2 at 0 steps, which have no reward
   np.testing.assert_allclose(

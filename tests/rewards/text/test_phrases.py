@@ -39,8 +39,8 @@ def test_phrases_need_tokens():
   with pytest.raises(ValueError, match="token id -1"):
     phrases.spelled([[[1], [5, -1, 3]]])
   table = phrases.spelled([[[0], [8, 0, 9]], [[7]]])
-  wanted = [[[0, -1, -1], [8, 0, 9]], [[7, -1, -1], [-1, -1, -1]]]
-  np.testing.assert_array_equal(table, wanted)
+  target = [[[0, -1, -1], [8, 0, 9]], [[7, -1, -1], [-1, -1, -1]]]
+  np.testing.assert_array_equal(table, target)
 
 
 @pytest.mark.worked_example(

@@ -749,7 +749,7 @@ def test_the_score_of_a_query_without_the_condition():
   """Syntax and format 1, execution 0; 2 of 3 names, 4 of 14 bigrams."""
   result = sql.verify([item("SELECT name FROM city"), item(REFERENCE)])
   # A sum with weight 7 of the execution and 1 of the others, over 11.
-  wanted = (1 + 1 + 2 / 3 + 4 / 14) / 11
-  assert result[0].score == pytest.approx(wanted)
+  expected = (1 + 1 + 2 / 3 + 4 / 14) / 11
+  assert result[0].score == pytest.approx(expected)
   assert [each.verdict for each in result] == [0, 1]
   assert result[1].score == 1

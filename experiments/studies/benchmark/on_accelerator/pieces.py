@@ -73,7 +73,7 @@ MIN_FUSED_RATIO = 2.0
 
 
 class Setting(NamedTuple):
-  """What a piece is given.
+  """The input of a piece.
 
   Attributes:
     toy: whether the sizes are small, as they are on a CPU.

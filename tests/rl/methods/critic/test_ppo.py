@@ -67,11 +67,11 @@ def test_value_clip(name):
   )
   term = methods.get(name).loss.terms[-1]
   # The larger one of (V - G)^2 and (bounded V - G)^2.
-  for goal, wanted in (
+  for goal, expected in (
     (2.0, [1.3**2, 1.1**2, 0.9**2, 0.8**2]),
     (0.0, [0.8**2, 0.9**2, 1.1**2, 1.3**2]),
   ):
     loss, _ = term.fn(
       jnp.full((1, 1, 4), goal), types.Named({"values": values}), rollout
     )
-    np.testing.assert_allclose(loss[0, 0], wanted, rtol=1e-5)
+    np.testing.assert_allclose(loss[0, 0], expected, rtol=1e-5)

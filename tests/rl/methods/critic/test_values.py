@@ -20,5 +20,5 @@ def test_targets_add_the_old_value_and_are_0_at_tokens_that_do_not_count():
     [[[1.0, 3.0], [np.nan] * 2], [[0.75, -2.0], [0.5, np.nan]]]
   )
   targets, _ = values.plus_old_values().apply(advantages, rollout, ())
-  wanted = [[[1.5, 5.0], [0, 0]], [[-0.25, -1.75], [4.5, 0]]]
-  np.testing.assert_allclose(targets, wanted)
+  expected = [[[1.5, 5.0], [0, 0]], [[-0.25, -1.75], [4.5, 0]]]
+  np.testing.assert_allclose(targets, expected)

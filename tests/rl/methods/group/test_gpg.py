@@ -21,8 +21,8 @@ def test_rescaled_by_the_share_of_informative_samples():
   clip_example.check_advantages(by_scores, single, [[1.8, 0, -0.9, -0.9]])
   # Small differences are informative, too.
   small = clip_example.rollout([[0.6, 0, 0.5, 0.4], [0.4, 0.4, 0.4, 0.4]])
-  wanted = [[0.1 * 7 / 3, 0, 0, -0.1 * 7 / 3], [0, 0, 0, 0]]
-  clip_example.check_advantages(m, small, wanted)
+  expected = [[0.1 * 7 / 3, 0, 0, -0.1 * 7 / 3], [0, 0, 0, 0]]
+  clip_example.check_advantages(m, small, expected)
   # - A log pi, a mean over the 6 + 8 tokens.
   weights = clip_example.mask(rollout) / 14
   clip_example.check_reinforce(m, rollout, centered * 7 / 3, weights)

@@ -28,7 +28,7 @@ def test_advantages_clip_and_kl():
   surrogate = [1.2 * 1.5, (1.1 + 0.9) / 2 * -0.5, 1.25 * -0.5, 0.8 * -0.5]
   # d / d log pi is - rho A inside the range, and where the minimum is not
   # clipped: sample 2 has rho > 1.2, but A < 0.
-  wanted = [[0, 0], [0.55 / 2, 0.45 / 2], [0.625, 0], [0, 0]]
+  expected = [[0, 0], [0.55 / 2, 0.45 / 2], [0.625, 0], [0, 0]]
   # KL by k3 with d = log pi_ref - log pi: exp(d) - d - 1, slope 1 - exp(d).
   d = ref - log_probs
   k3 = np.exp(d) - d - 1
@@ -40,5 +40,5 @@ def test_advantages_clip_and_kl():
   per_token = np.array([[1, 0], [0.5, 0.5], [1, 0], [1, 0]])
   kl_slopes = beta * (1 - np.exp(d[0])) * per_token
   np.testing.assert_allclose(
-    slopes[0], (np.array(wanted) + kl_slopes) / 4, atol=1e-6
+    slopes[0], (np.array(expected) + kl_slopes) / 4, atol=1e-6
   )

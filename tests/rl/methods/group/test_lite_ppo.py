@@ -19,8 +19,8 @@ def test_mean_of_the_group_and_deviation_of_the_batch():
   clip_example.check_advantages(m, rollout, advantages)
   # Small scores, where eps = 1e-6 matters.
   small = rollout.replace(scores=rollout.scores * 1e-4)
-  wanted = centered * 1e-4 / (std * 1e-4 + 1e-6)
-  clip_example.check_advantages(m, small, wanted)
+  expected = centered * 1e-4 / (std * 1e-4 + 1e-6)
+  clip_example.check_advantages(m, small, expected)
   # With n - 1 = 6, and an eps of 0.1.
   std = np.sqrt((2.15 - 3.1**2 / 7) / 6)
   other = methods.get("lite_ppo", ddof=1, eps=0.1)

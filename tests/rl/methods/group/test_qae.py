@@ -25,8 +25,8 @@ def test_quantile_as_baseline():
   # Small scores, where eps = 1e-6 matters.
   small = rollout.replace(scores=rollout.scores * 1e-4)
   std = np.sqrt(squares / [[2], [3]])
-  wanted = centered * 1e-4 / (std * 1e-4 + 1e-6)
-  clip_example.check_advantages(m, small, wanted)
+  expected = centered * 1e-4 / (std * 1e-4 + 1e-6)
+  clip_example.check_advantages(m, small, expected)
   other = methods.get("qae", ddof=0, eps=0.1)
   advantages_of_other = centered / (np.sqrt(squares / [[3], [4]]) + 0.1)
   clip_example.check_advantages(other, rollout, advantages_of_other)

@@ -22,8 +22,8 @@ def test_moving_average_of_earlier_batches():
   for scores, baseline in zip(batches, baselines, strict=True):
     rollout = clip_example.rollout(scores)
     advantages, state = m.advantage.apply(None, rollout, state)
-    wanted = np.where([[1, 0, 1, 1]], np.subtract(scores, baseline), 0)
-    np.testing.assert_allclose(advantages, wanted, rtol=1e-5)
+    expected = np.where([[1, 0, 1, 1]], np.subtract(scores, baseline), 0)
+    np.testing.assert_allclose(advantages, expected, rtol=1e-5)
   # - A log pi, summed over tokens, a mean over 3 samples; here A = R.
   rollout = clip_example.rollout(batches[0])
   weights = clip_example.mask(rollout) / 3

@@ -32,6 +32,6 @@ def test_calibrated_pair(hyper, f):
   x = 0.1 * (1 + f * 0.6)
   np.testing.assert_allclose(loss, np.log1p(np.exp(-x)), rtol=1e-5)
   rate = 0.1 / (1 + np.exp(x))
-  wanted = np.zeros((4, 3))
-  wanted[0], wanted[1] = -rate, f * rate
-  np.testing.assert_allclose(slopes[0], wanted, rtol=1e-4, atol=1e-8)
+  expected = np.zeros((4, 3))
+  expected[0], expected[1] = -rate, f * rate
+  np.testing.assert_allclose(slopes[0], expected, rtol=1e-4, atol=1e-8)

@@ -46,9 +46,9 @@ def test_against_a_random_member():
   np.testing.assert_allclose(
     loss, -np.sum(values * has_signal) / tokens, rtol=1e-5
   )
-  wanted = np.zeros(rho.shape)
-  wanted[has_signal, 0, 1], wanted[has_signal, 3, 0] = -0.6, 0.9
-  np.testing.assert_allclose(slopes, wanted / tokens, atol=1e-7)
+  expected = np.zeros(rho.shape)
+  expected[has_signal, 0, 1], expected[has_signal, 3, 0] = -0.6, 0.9
+  np.testing.assert_allclose(slopes, expected / tokens, atol=1e-7)
   # A sum of -1 of four reaches a limit of 1/4, and 3 of four exceeds it.
   at_limit = methods.get("brpo_writing", limit=0.25, preferences="task")
   np.testing.assert_array_equal(worked_example.advantages(at_limit, rollout), a)

@@ -31,9 +31,9 @@ def test_best_and_worst_sample(name):
   x = 0.1 * (0.5 - 0.8)
   np.testing.assert_allclose(loss, np.log1p(np.exp(-x)), rtol=1e-5)
   rate = 0.1 / (1 + np.exp(x))
-  wanted = np.zeros((2, 5, 3))
-  wanted[0, 1], wanted[0, 2, :2] = rate, -rate
-  np.testing.assert_allclose(slopes, wanted, atol=1e-6)
+  expected = np.zeros((2, 5, 3))
+  expected[0, 1], expected[0, 2, :2] = rate, -rate
+  np.testing.assert_allclose(slopes, expected, atol=1e-6)
 
 
 @pytest.mark.worked_example("method:semi_online_dpo")
@@ -45,8 +45,8 @@ def test_imitation_and_generator():
   m = methods.get("semi_online_dpo", nll_coef=0.5)
   loss, slopes = worked_example.loss(m, rollout, log_probs)
   np.testing.assert_allclose(loss, np.log(2) + 0.5 * 2.5 / 2, rtol=1e-5)
-  wanted = [[0] * 3, [-0.05 - 0.25] * 2 + [0], [0.05] * 3]
-  np.testing.assert_allclose(slopes[0], wanted, atol=1e-6)
+  expected = [[0] * 3, [-0.05 - 0.25] * 2 + [0], [0.05] * 3]
+  np.testing.assert_allclose(slopes[0], expected, atol=1e-6)
   # The generator is a copy that is renewed after every 10 training steps.
   for name in ("semi_online_dpo", "semi_online_grpo"):
     update = dict(methods.get(name).parameter_sets)["generator"].update
@@ -115,8 +115,8 @@ def test_each_head_learns_from_the_pairs_of_its_objective():
     # The mean over the groups with a pair, and over a and b.
     loss += (np.log1p(np.exp(-x)) * has_pair).sum() / number / 2
     rate = 0.1 / (1 + np.exp(x)) / number / 2
-    wanted = -rate[:, None, None] * sign[..., None] * mask
-    np.testing.assert_allclose(slopes[name], wanted, atol=1e-7)
+    expected = -rate[:, None, None] * sign[..., None] * mask
+    np.testing.assert_allclose(slopes[name], expected, atol=1e-7)
   np.testing.assert_allclose(tally.merge()["loss/total"], loss, rtol=1e-5)
   assert not slopes["c"].any()
   assert not slopes["logits"].any()

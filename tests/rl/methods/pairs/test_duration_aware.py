@@ -21,11 +21,11 @@ def test_weights_by_duration():
   )
   # Scores 1, 0, 0: the mean is 1/3, the deviation (n - 1) sqrt(1/3).
   a, b = 2 / 3 * np.sqrt(3), -1 / 3 * np.sqrt(3)
-  wanted = np.array([[a / 3, 4 * a / 3, 4 * a / 3], [2 * b / 3] * 2 + [0]])
-  wanted = np.concatenate([wanted, [[b, 5 * b / 3, 0], [0, 0, 0]]])
+  expected = np.array([[a / 3, 4 * a / 3, 4 * a / 3], [2 * b / 3] * 2 + [0]])
+  expected = np.concatenate([expected, [[b, 5 * b / 3, 0], [0, 0, 0]]])
   m = methods.get("duration_aware")
   np.testing.assert_allclose(
-    worked_example.advantages(m, rollout)[0, :3], wanted[:3], rtol=1e-5
+    worked_example.advantages(m, rollout)[0, :3], expected[:3], rtol=1e-5
   )
   # A timeout of 4 replaces 5: the mean is 11/4.
   m = methods.get("duration_aware", timeout=4.0)

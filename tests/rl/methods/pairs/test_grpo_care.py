@@ -33,16 +33,16 @@ def test_bonus_of_likely_right_answers():
 
   # The mean of p is (0.95 + 0.7 + 0.806) / 3 = 0.8187.
   actual = worked_example.advantages(m, rollout)
-  wanted = z_scores([1.3, 0.9, 1, 0.2])
-  np.testing.assert_allclose(actual, [[*wanted, 0]], atol=1e-6)
+  target = z_scores([1.3, 0.9, 1, 0.2])
+  np.testing.assert_allclose(actual, [[*target, 0]], atol=1e-6)
   # With p = 0.82 the mean is 0.8233, and 0.82 is within the margin 0.01.
   ema = np.where(np.isclose(ema, np.log(0.806)), np.log(0.82), ema)
   rollout = rollout.replace(
     extras=rollout.extras.update({"ema/log_probs": jnp.asarray(ema)})
   )
   actual = worked_example.advantages(m, rollout)
-  wanted = z_scores([1.3, 0.9, 1.5, 0.2])
-  np.testing.assert_allclose(actual, [[*wanted, 0]], atol=1e-6)
+  target = z_scores([1.3, 0.9, 1.5, 0.2])
+  np.testing.assert_allclose(actual, [[*target, 0]], atol=1e-6)
 
 
 def test_answers_of_one_step_and_of_none():

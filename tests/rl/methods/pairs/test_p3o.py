@@ -35,7 +35,7 @@ def test_rewards_and_pairs(clipping):
   loss, slopes = worked_example.loss(
     m, rollout, log_probs, old, other={"ref": ref}
   )
-  value, wanted = 0.0, np.zeros(RATIOS.shape)
+  value, expected = 0.0, np.zeros(RATIOS.shape)
   for p, rewards in enumerate(REWARDS):
     pairs = list(itertools.combinations(range(len(rewards)), 2))
     for i, j in pairs:
@@ -47,7 +47,7 @@ def test_rewards_and_pairs(clipping):
           # min(A rho, A clip(rho, 0.8, 1.2)), with the slope A rho in range.
           value -= share * min(a * rho, a * min(max(rho, 0.8), 1.2))
           moves = rho < 1.2 if a > 0 else rho > 0.8
-          wanted[p, k] -= share * a * rho * moves
+          expected[p, k] -= share * a * rho * moves
       else:
         # A sg[rho_1 rho_2] (log pi_1 - log pi_2). In one order of the pair A is
         # positive, and the product is clipped above; in the other, below.
@@ -55,10 +55,10 @@ def test_rewards_and_pairs(clipping):
         orders = np.mean([product <= 1.2, product >= 0.8])
         weight = share * gain * product * orders
         value -= weight * np.log(RATIOS[p, i] / RATIOS[p, j])
-        wanted[p, i] -= weight
-        wanted[p, j] += weight
+        expected[p, i] -= weight
+        expected[p, j] += weight
   np.testing.assert_allclose(loss, value, rtol=1e-5)
-  np.testing.assert_allclose(slopes, wanted[..., None] * MASK, atol=1e-6)
+  np.testing.assert_allclose(slopes, expected[..., None] * MASK, atol=1e-6)
 
 
 def test_a_product_of_ratios_at_the_end_of_the_range_is_not_clipped():

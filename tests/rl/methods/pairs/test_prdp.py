@@ -31,7 +31,7 @@ def test_squared_errors_of_pairs():
   # beta d_i - R_i with beta = 0.1, without and with the clip.
   error = 0.1 * (to_ref + moves).sum(-1) - rewards
   clipped = 0.1 * (to_ref + np.clip(moves, -0.2, 0.2)).sum(-1) - rewards
-  value, wanted, choices = 0.0, np.zeros((3, 3)), set()
+  value, expected, choices = 0.0, np.zeros((3, 3)), set()
   for i, j in itertools.combinations(range(3), 2):
     e, c = error[i] - error[j], clipped[i] - clipped[j]
     is_clipped = c**2 > e**2
@@ -39,9 +39,9 @@ def test_squared_errors_of_pairs():
     value += max(e**2, c**2) / 3
     free = np.abs(moves) < 0.2 if is_clipped else np.ones((3, 3))
     slope = 2 * 0.1 * (c if is_clipped else e) / 3
-    wanted[i] += slope * free[i]
-    wanted[j] -= slope * free[j]
+    expected[i] += slope * free[i]
+    expected[j] -= slope * free[j]
   assert choices == {True, False}
   np.testing.assert_allclose(loss, value, rtol=1e-5)
-  np.testing.assert_allclose(slopes[0, :3], wanted * mask, atol=1e-6)
+  np.testing.assert_allclose(slopes[0, :3], expected * mask, atol=1e-6)
   assert not slopes[0, 3].any()

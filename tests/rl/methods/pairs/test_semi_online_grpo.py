@@ -35,5 +35,5 @@ def test_capped_weights_and_kl():
   k3 = shares * (np.exp(d) - d - 1)
   loss_wanted = -np.sum(weights * log_probs[0]) + 0.001 * k3.sum()
   np.testing.assert_allclose(loss, loss_wanted, rtol=1e-5)
-  wanted = -weights + 0.001 * shares * (1 - np.exp(d))
-  np.testing.assert_allclose(slopes[0], wanted, atol=1e-6)
+  expected = -weights + 0.001 * shares * (1 - np.exp(d))
+  np.testing.assert_allclose(slopes[0], expected, atol=1e-6)

@@ -29,5 +29,5 @@ def test_best_samples_and_kl(beta):
   d = ref - log_probs
   value = -log_probs[best].mean() + beta * (np.exp(d) - d - 1)[mask].mean()
   np.testing.assert_allclose(loss, value, rtol=1e-5)
-  wanted = -1.0 * best / 5 + beta * (1 - np.exp(d)) * mask / 12
-  np.testing.assert_allclose(slopes, wanted, atol=1e-6)
+  expected = -1.0 * best / 5 + beta * (1 - np.exp(d)) * mask / 12
+  np.testing.assert_allclose(slopes, expected, atol=1e-6)

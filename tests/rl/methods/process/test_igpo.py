@@ -20,9 +20,9 @@ def test_returns_of_jointly_normalized_turns():
   z = [(np.array(r) - MEAN) / STD for r in REWARDS]
   first = [z[0][0] + z[0][1], z[0][1]]
   second = [z[1].sum(), z[1][1] + z[1][2], z[1][2]]
-  wanted = [[first[0], first[0], first[1]], second]
+  expected = [[first[0], first[0], first[1]], second]
   got = worked_example.advantages(methods.get("igpo"), rollout)
-  np.testing.assert_allclose(got[0], wanted, atol=1e-4)
+  np.testing.assert_allclose(got[0], expected, atol=1e-4)
   # With a discount of 1/2 per turn, not per token.
   half = worked_example.advantages(methods.get("igpo", gamma=0.5), rollout)
   assert np.isclose(half[0, 0, 0], z[0][0] + z[0][1] / 2, atol=1e-4)

@@ -19,8 +19,8 @@ def test_rewards_are_divided_by_the_largest_return_and_1e_6():
   )
   rewards = jnp.array([[[1, -3], [2, NAN]], [[NAN, NAN], [-1, -2]]]) * 1e-6
   scaled, _ = implicit.divide_by_largest_return().apply(rewards, rollout, ())
-  wanted = [[[0.25, -0.75], [0.5, 0]], [[0, 0], [-0.25, -0.5]]]
-  np.testing.assert_allclose(scaled, wanted, rtol=1e-5)
+  expected = [[[0.25, -0.75], [0.5, 0]], [[0, 0], [-0.25, -0.5]]]
+  np.testing.assert_allclose(scaled, expected, rtol=1e-5)
 
 
 def test_pairs_of_samples_that_exist():

@@ -26,8 +26,8 @@ def test_prompts_whose_hash_is_below_the_share_are_selected():
   hashes = np.array([murmur(i) for i in IDS])
   for limit in hashes:
     selected = labels.labelled(limit / 2**24)(rollout)
-    wanted = np.repeat((hashes < limit)[:, None], 3, 1)
-    np.testing.assert_array_equal(selected, wanted)
+    expected = np.repeat((hashes < limit)[:, None], 3, 1)
+    np.testing.assert_array_equal(selected, expected)
 
 
 @pytest.mark.parametrize("share", [-0.001, 1.001])

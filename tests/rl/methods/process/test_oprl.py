@@ -74,8 +74,8 @@ def test_reward_model():
   # Q = 0.05 x sum over turns / number of turns.
   q = {i: 0.05 * np.mean(turns) for i, turns in TURNS.items()}
   pairs = (0, 2), (3, 2)
-  wanted = -np.log([1 / (1 + np.exp(q[j] - q[i])) for i, j in pairs])
-  np.testing.assert_allclose(loss, wanted.mean(), rtol=1e-5)
+  expected = -np.log([1 / (1 + np.exp(q[j] - q[i])) for i, j in pairs])
+  np.testing.assert_allclose(loss, expected.mean(), rtol=1e-5)
   # The slope in Q_i is sigma(Q_i - Q_j) - 1, that in Q_j its negative.
   of_q = dict.fromkeys(range(5), 0.0)
   for i, j in pairs:

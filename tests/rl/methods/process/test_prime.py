@@ -97,15 +97,15 @@ def test_reward_model():
   loss, slopes = worked_example.loss(
     methods.get("prime")["prm"], example, ref + q, other={"ref": ref}
   )
-  wanted, wanted_slopes = 0, np.zeros(mask.shape)
+  expected, wanted_slopes = 0, np.zeros(mask.shape)
   # The 2 + 3 + 4 samples with a known verdict.
   labelled = [(0, 0), (0, 2), (2, 0), (2, 1), (2, 2)]
   for p, i in labelled + [(4, i) for i in range(4)]:
     r = 0.05 * (q * mask)[p, i].sum()
     sigma, y = 1 / (1 + np.exp(-r)), VERDICTS[p][i]
-    wanted -= (y * np.log(sigma) + (1 - y) * np.log(1 - sigma)) / 9
+    expected -= (y * np.log(sigma) + (1 - y) * np.log(1 - sigma)) / 9
     wanted_slopes[p, i] = 0.05 * (sigma - y) * mask[p, i] / 9
-  np.testing.assert_allclose(loss, wanted, rtol=1e-5)
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
   np.testing.assert_allclose(slopes, wanted_slopes, rtol=1e-4, atol=1e-7)
 
 

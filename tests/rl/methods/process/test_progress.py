@@ -17,12 +17,12 @@ def test_outcome_and_progress_of_the_present_step_alone():
   """A = R - mean of the others + 3 d_k; a later step's d does not count."""
   rollout = worked_example.rollout(SCORES, steps=STEPS, step_scores=PROGRESS)
   got = worked_example.advantages(methods.get("progress"), rollout)
-  wanted = [
+  expected = [
     [0.75 + 0.9, 0.75 + 0.9, 0.75 - 0.3, 0],  # R - mean = 1 - (0 + 0.5) / 2
     [-0.75 + 0.6, -0.75 + 1.2, -0.75 + 1.2, -0.75 - 1.5],
     [0.0 + 0.75, 0, 0, 0],
   ]
-  np.testing.assert_allclose(got[0], wanted, atol=1e-6)
+  np.testing.assert_allclose(got[0], expected, atol=1e-6)
   less = worked_example.advantages(methods.get("progress", alpha=0.5), rollout)
   np.testing.assert_allclose(less[0, 0, :3], [0.9, 0.9, 0.7], atol=1e-6)
 

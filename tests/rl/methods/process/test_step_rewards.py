@@ -15,15 +15,15 @@ ENDS = jnp.array([[[0, 1, 1], [1, 0, 1]], [[0, 1, 0], [1, 1, 0]]], bool)
 def test_the_rate_of_another_sample_with_a_single_token():
   """0.6 per token for a step of 2 and 1 tokens, of which one is free."""
   rewards = step_rewards.minus_others_token_rate(REWARDS, MASK, ENDS)
-  wanted = [[[0, 1 - 0.6, 0.5], [0.6, 0, 0]], np.zeros((2, 3))]
-  np.testing.assert_allclose(rewards, wanted, rtol=1e-6)
+  expected = [[[0, 1 - 0.6, 0.5], [0.6, 0, 0]], np.zeros((2, 3))]
+  np.testing.assert_allclose(rewards, expected, rtol=1e-6)
 
 
 def test_the_mean_of_another_sample_with_a_single_step():
   """The means per step are 0.75 and 0.6."""
   rewards = step_rewards.minus_others_step_mean(REWARDS, MASK, ENDS)
-  wanted = [[[0, 0.4, -0.1], [-0.15, 0, 0]], np.zeros((2, 3))]
-  np.testing.assert_allclose(rewards, wanted, rtol=1e-5)
+  expected = [[[0, 0.4, -0.1], [-0.15, 0, 0]], np.zeros((2, 3))]
+  np.testing.assert_allclose(rewards, expected, rtol=1e-5)
 
 
 def test_a_step_of_one_token_is_charged_for_nothing():

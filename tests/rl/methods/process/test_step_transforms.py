@@ -30,6 +30,6 @@ def test_others_are_at_least_one_other_sample_with_a_token():
   )
   # 2 / (1 * 4) and 1.5 / (1 * 4).
   baseline = step_transforms.minus_others_mean_return(horizon=4)
-  wanted = np.zeros((3, 3, 2))
-  wanted[1, 0], wanted[1, 1, 0] = (0.5, 0), 2 - 0.375
-  np.testing.assert_allclose(baseline.apply(returns, rollout, ())[0], wanted)
+  expected = np.zeros((3, 3, 2))
+  expected[1, 0], expected[1, 1, 0] = (0.5, 0), 2 - 0.375
+  np.testing.assert_allclose(baseline.apply(returns, rollout, ())[0], expected)

@@ -65,8 +65,8 @@ def test_a_sample_without_a_budget_and_a_group_of_one():
   actual, _ = brpo_anytime.budget_relative().apply(scores, rollout, ())
   # Returns are 0, 0 and 0.6, 0.4, with the means 0.3 and 0.2. V1 is 0 at the
   # first budget, and 0 and 0.4 / 2 at the second.
-  wanted = [[-0.3, -0.2 / 2], [0.6 - 0.3, 0.4 - (0.2 + 0.2) / 2]]
-  np.testing.assert_allclose(actual, [wanted, np.zeros((2, 2))], atol=1e-6)
+  target = [[-0.3, -0.2 / 2], [0.6 - 0.3, 0.4 - (0.2 + 0.2) / 2]]
+  np.testing.assert_allclose(actual, [target, np.zeros((2, 2))], atol=1e-6)
 
 
 SCORES = np.array([[0.9, 0.2, 0.7], [0.1, 0.6, 0.3]])
@@ -117,11 +117,11 @@ def test_the_scores_of_cuts_after_each_budget():
     np.testing.assert_array_equal(prefixes, np.minimum(LENGTHS, k + 1))
     np.testing.assert_array_equal(active, is_cut[..., k])
   # A mean of completions, 0 if there is none, and otherwise the own score.
-  wanted = [
+  target = [
     [[1.25, 2.25, 3.25, 0.9], [11.25, 0.2, 0.2, 0.2], [0.7] * 4],
     [[0, 0, 0.1, 0.1], [42, 43, 44, 0.6], [51.25, 52.25, 53.25, 0.3]],
   ]
-  np.testing.assert_allclose(policy.step_scores, wanted, rtol=1e-6)
+  np.testing.assert_allclose(policy.step_scores, target, rtol=1e-6)
   exists = np.ones((2, 3, 4), bool)
   exists[1, 0, :2] = False
   np.testing.assert_array_equal(policy.step_mask, exists)

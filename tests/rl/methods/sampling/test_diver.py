@@ -23,14 +23,14 @@ def test_bonus_of_different_right_samples():
     )
     m = methods.get("diver", kind=kind)
     rewards = np.array([1.05, 1 + cap, 0.2, 0])
-    wanted = (rewards - rewards.mean()) / rewards.std(ddof=1)
+    target = (rewards - rewards.mean()) / rewards.std(ddof=1)
     actual = worked_example.advantages(m, rollout)
-    np.testing.assert_allclose(actual, [[*wanted, 0]], rtol=1e-5)
+    np.testing.assert_allclose(actual, [[*target, 0]], rtol=1e-5)
     rewards = np.array([1, 1, 0.2, 0])
-    wanted = (rewards - rewards.mean()) / rewards.std(ddof=1)
+    target = (rewards - rewards.mean()) / rewards.std(ddof=1)
     rollout = rollout.replace(step=jnp.int32(100))
     actual = worked_example.advantages(m, rollout)
-    np.testing.assert_allclose(actual, [[*wanted, 0]], rtol=1e-5)
+    np.testing.assert_allclose(actual, [[*target, 0]], rtol=1e-5)
 
 
 @pytest.mark.worked_example("method:diver")

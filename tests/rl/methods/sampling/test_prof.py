@@ -45,11 +45,11 @@ def test_consistent_half_of_a_group():
   # PPO-clip, a mean over the 8 tokens of the kept samples.
   value = a @ [1.2 + 0.7, 3.3, 1.4, 0.8 + 0.9]
   np.testing.assert_allclose(loss, -value / 8, rtol=1e-5)
-  wanted = np.zeros((9, 3))
-  wanted[0, 1], wanted[2], wanted[5, 0], wanted[6, 1] = (
+  expected = np.zeros((9, 3))
+  expected[0, 1], expected[2], expected[5, 0], expected[6, 1] = (
     -a * [0.7, 1.1, 1.4, 0.9] / 8
   )
-  np.testing.assert_allclose(slopes[0], wanted, atol=1e-6)
+  np.testing.assert_allclose(slopes[0], expected, atol=1e-6)
   # Samples 1, 3 and 5 have one step. With a bonus of 0.35 for one step, c is
   # 0.5, 0.55, 0.4, 0.45 and -0.6, -0.65, -0.35; with a penalty of 0.4 it is 0.1
   # for sample 5. If two steps are very many, all samples have the bonus.

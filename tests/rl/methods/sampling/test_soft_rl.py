@@ -58,8 +58,8 @@ def test_two_steps_of_adam_in_log_alpha():
     old = np.where(clipped_group.MASK, np.log(p), np.nan)[None]
     rollout = clipped_group.group(extras={"old/log_probs": old})
     soft, state = surprise.apply(rewards, rollout, state)
-    wanted = np.where(clipped_group.MASK, 2 - alpha * np.log(p), 0)
-    np.testing.assert_allclose(soft[0], wanted, rtol=1e-5)
+    desired = np.where(clipped_group.MASK, 2 - alpha * np.log(p), 0)
+    np.testing.assert_allclose(soft[0], desired, rtol=1e-5)
     g = -alpha * (np.log(p) + 0.5)
     m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
     scale = np.sqrt(v / (1 - 0.999**step)) + 1e-8

@@ -30,12 +30,12 @@ def test_lead_of_the_best():
   stds = [np.std([0.9, 0.1, 0.6], ddof=1)]
   stds += list(np.std(scores[1:], -1, ddof=1))
   scaled = methods.get("top_minus_second", scaled=True)
-  wanted = advantages / (np.array(stds)[:, None] + 1e-6)
-  clip_example.check_advantages(scaled, rollout, wanted)
+  expected = advantages / (np.array(stds)[:, None] + 1e-6)
+  clip_example.check_advantages(scaled, rollout, expected)
   # Small scores, where the 1e-6 matters.
   small = rollout.replace(scores=rollout.scores * 1e-4)
-  wanted = advantages * 1e-4 / (np.array(stds)[:, None] * 1e-4 + 1e-6)
-  clip_example.check_advantages(scaled, small, wanted)
+  expected = advantages * 1e-4 / (np.array(stds)[:, None] * 1e-4 + 1e-6)
+  clip_example.check_advantages(scaled, small, expected)
   # The sum over tokens of all samples, a mean over 5 prompts.
   weights = clip_example.mask(rollout) / 5
   clip_example.check_clip(

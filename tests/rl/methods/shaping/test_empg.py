@@ -27,13 +27,13 @@ def test_modulation_by_the_entropy_of_steps():
   # A g_j + 0.1 f_{j+1}, minus its mean over the steps of the batch.
   a = np.array([1.5, -0.5, -0.5, -0.5, -0.5, -0.5]) * g + 0.1 * following
   a = a - a.mean()
-  wanted = np.zeros((5, 3))
-  wanted[0, :2], wanted[1, 0], wanted[1, 1:] = a[0], a[1], a[2]
-  wanted[2, 0], wanted[2, 1], wanted[3, 0] = a[3], a[4], a[5]
+  target = np.zeros((5, 3))
+  target[0, :2], target[1, 0], target[1, 1:] = a[0], a[1], a[2]
+  target[2, 0], target[2, 1], target[3, 0] = a[3], a[4], a[5]
   m = methods.get("empg")
   actual = worked_example.advantages(m, rollout)[0]
-  np.testing.assert_allclose(actual, wanted, atol=1e-5)
-  expected = clipped_group.objective(wanted, clipped_group.TOKEN_MEAN, 0.8, 1.2)
+  np.testing.assert_allclose(actual, target, atol=1e-5)
+  expected = clipped_group.objective(target, clipped_group.TOKEN_MEAN, 0.8, 1.2)
   clipped_group.check_loss(m, rollout, expected)
 
 
@@ -63,8 +63,8 @@ def test_tokens_outside_of_steps_and_steps_without_tokens():
   )
   t = empg.modulate_by_entropy(1.0, 1.0, 0.1)
   actual, _ = t.apply(jnp.array([[z[0], z[2]]]), rollout, ())
-  wanted = [[[a[0], a[1], 0], [a[2], 0, a[3]]]]
-  np.testing.assert_allclose(actual, wanted, rtol=1e-5)
+  target = [[[a[0], a[1], 0], [a[2], 0, a[3]]]]
+  np.testing.assert_allclose(actual, target, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,8 @@ def test_bounds_of_the_deviations():
   s = 1 / (1 + np.exp(-0.1 * np.array([-5, 5, 0])))
   phi = s * np.tanh((ranks - 1.5) / 1.5) + (1 - s) * np.tanh(velocity + 1)
   assert (phi > 0).all()
-  wanted = np.array([2, -1, 1, 3]) + np.append(phi, 0)
-  np.testing.assert_allclose(actual, [wanted], atol=2e-5)
+  target = np.array([2, -1, 1, 3]) + np.append(phi, 0)
+  np.testing.assert_allclose(actual, [target], atol=2e-5)
 
 
 @pytest.mark.parametrize("scale", [1, 1e-3])

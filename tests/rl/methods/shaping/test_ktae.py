@@ -55,7 +55,7 @@ def test_bonus_of_an_id():
   four = bonus(0.4, 0.8 * entropy(0.25, 0.75), np.pi / 4)
   a = worked_example.advantages(methods.get("ktae"), rollout)[0]
   z = np.array([2, 0, -1, -1, 0, 0]) / np.sqrt(6 / 5)  # the mean is 1
-  wanted = z[:, None] + np.array(
+  target = z[:, None] + np.array(
     [
       [seven, seven, five],
       [four, 0, 0],
@@ -66,7 +66,7 @@ def test_bonus_of_an_id():
     ]
   )
   mask = np.arange(3) < np.array([3, 2, 3, 1, 2, 2])[:, None]
-  np.testing.assert_allclose(a[:6], wanted * mask, atol=1e-5)
+  np.testing.assert_allclose(a[:6], target * mask, atol=1e-5)
   assert not a[6].any()
 
 

@@ -31,16 +31,16 @@ def test_gap_of_confidence():
   )
   rollout = rollout.replace(tokens=tokens)
   c = np.exp([-1.5, -0.7, -0.9])
-  wanted = np.array([1, 0, -1]) + 0.3 * (np.exp(-0.6) - c)
+  target = np.array([1, 0, -1]) + 0.3 * (np.exp(-0.6) - c)
   m = methods.get("progrpo")
   np.testing.assert_allclose(
-    worked_example.advantages(m, rollout), [[*wanted, 0]], atol=1e-5
+    worked_example.advantages(m, rollout), [[*target, 0]], atol=1e-5
   )
   # Two samples suffice; their z-scores are +-sqrt(1/2).
   two = rollout.replace(sample_mask=np.array([[True, True, False, False]]))
-  wanted = np.sqrt([0.5, 0.5]) * [1, -1] + 0.3 * (np.exp(-0.6) - c[:2])
+  target = np.sqrt([0.5, 0.5]) * [1, -1] + 0.3 * (np.exp(-0.6) - c[:2])
   np.testing.assert_allclose(
-    worked_example.advantages(m, two), [[*wanted, 0, 0]], atol=1e-5
+    worked_example.advantages(m, two), [[*target, 0, 0]], atol=1e-5
   )
   # Without a right sample there is no correction.
   wrong = rollout.replace(correct=jnp.array([[0, 0, -1, 1]]))

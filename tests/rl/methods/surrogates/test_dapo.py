@@ -34,7 +34,7 @@ def test_overlong_penalty(name):
     sample_mask=np.array([[True, True, True, False]]),
   )
   # Scores 1, 0.5 and 0.5: the mean is 2/3, the deviation sqrt(1/12).
-  wanted = np.array([[1 / 3, -1 / 6, -1 / 6, 0]]) * np.sqrt(12)
+  target = np.array([[1 / 3, -1 / 6, -1 / 6, 0]]) * np.sqrt(12)
   np.testing.assert_allclose(
-    worked_example.advantages(methods.get(name), rollout), wanted, rtol=1e-5
+    worked_example.advantages(methods.get(name), rollout), target, rtol=1e-5
   )

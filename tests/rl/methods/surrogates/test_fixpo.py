@@ -50,9 +50,9 @@ def test_ratio_and_divergence(step, before, beta):
 def test_divergence_with_the_tokens_that_are_not_listed(other):
   """The tokens that are not listed have little probability under one policy."""
   p, q = np.array([0.3, 0.7 - other]), np.array([0.6, 0.399])
-  wanted = np.sum(p * np.log(p / q)) + other * np.log(other / 0.001)
+  expected = np.sum(p * np.log(p / q)) + other * np.log(other / 0.001)
   actual = fixpo.divergence(jnp.log(p), jnp.log(q))
-  np.testing.assert_allclose(actual, wanted, rtol=1e-3)
+  np.testing.assert_allclose(actual, expected, rtol=1e-3)
 
 
 def test_the_divergence_of_a_whole_vocabulary_has_a_gradient_in_p():

@@ -36,7 +36,7 @@ def test_bounds_by_probability_and_time(schedule, step, upper, lower):
 
 
 @pytest.mark.parametrize(
-  ("entropy", "phase", "start", "wanted"),
+  ("entropy", "phase", "start", "target"),
   [
     # H = H_0 in the first step does not exceed the limit, which is H_0.
     (1.0, 1.0, 1.0, 1),
@@ -50,12 +50,12 @@ def test_bounds_by_probability_and_time(schedule, step, upper, lower):
     (0.25, 0.0, 0.3, 0),
   ],
 )
-def test_limits_of_the_entropy(entropy, phase, start, wanted):
+def test_limits_of_the_entropy(entropy, phase, start, target):
   rollout = worked_example.rollout(
     [0, 0], extras={"old/entropy": np.full((1, 2, 1), entropy, np.float32)}
   )
   state = {"start": jnp.float32(start), "phase": jnp.float32(phase)}
   t = flex_clip.entropy_phase(steps=10)
   actual, state = t.apply(None, rollout, state)
-  assert actual == state["phase"] == wanted
+  assert actual == state["phase"] == target
   assert state["start"] == np.float32(start)

@@ -41,5 +41,5 @@ def test_tokens_of_unequal_advantages():
   log_ratio = jnp.array([[[0.7, -0.6, 0.7, -0.6]]])
   advantages = jnp.array([[[0.5, 0.5, 0, 0]]])
   actual = gmpo.geometric_mean(0.4).fn(log_ratio, advantages, None, rollout)
-  wanted = 0.25 * np.exp((0.4 - 0.6 + 0.7 - 0.4) / 4)
-  np.testing.assert_allclose(actual, [[wanted]], rtol=1e-6)
+  expected = 0.25 * np.exp((0.4 - 0.6 + 0.7 - 0.4) / 4)
+  np.testing.assert_allclose(actual, [[expected]], rtol=1e-6)

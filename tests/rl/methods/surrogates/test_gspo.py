@@ -38,9 +38,9 @@ def test_sequence_ratios_and_narrow_clip():
   # The loss is small, because the mean of A is 0.
   np.testing.assert_allclose(loss, -np.mean(a * signs * clipped), atol=2e-7)
   # Slope - s A / (6 T_i) of each token, 0 where it is clipped.
-  wanted = -a * signs * s / 6 * [1, 0, 1, 0, 1, 1] / [2, 3, 1, 3, 2, 1]
+  expected = -a * signs * s / 6 * [1, 0, 1, 0, 1, 1] / [2, 3, 1, 3, 2, 1]
   mask = np.arange(3) < np.array([2, 3, 1, 3, 2, 1])[:, None]
   np.testing.assert_allclose(
-    slopes[0, :6], wanted[:, None] * mask, rtol=1e-5, atol=1e-7
+    slopes[0, :6], expected[:, None] * mask, rtol=1e-5, atol=1e-7
   )
   assert not slopes[0, 6].any()

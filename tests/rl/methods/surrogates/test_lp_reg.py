@@ -35,15 +35,15 @@ def test_pull_at_unlikely_tokens_of_wrong_samples():
   a = np.array([1.5, -0.5, -0.5, -0.5, 0])[:, None] * mask
   value = a * rho
   value[0, 5] = 10 * 1.5
-  wanted = -a * rho
-  wanted[0, 5] = 0
+  expected = -a * rho
+  expected[0, 5] = 0
   # e^-d - 1 + d, d = log pi - log proxy; the proxy has all of both tokens.
   d = np.log(0.02 / 0.03)
-  wanted[2, 119] += 1 - np.exp(-d)
+  expected[2, 119] += 1 - np.exp(-d)
   number = 460
   total = -value.sum() + np.exp(-d) - 1 + d
   np.testing.assert_allclose(loss, total / number, rtol=1e-4)
-  np.testing.assert_allclose(slopes[0], wanted / number, atol=1e-7)
+  np.testing.assert_allclose(slopes[0], expected / number, atol=1e-7)
 
 
 def test_the_proxy_has_the_tokens_at_its_limit():
@@ -71,5 +71,5 @@ def test_tokens_without_a_negative_advantage_and_far_from_the_proxy():
   actual = lp_reg.pull_to_proxy(kappa=0.02).fn(
     jnp.asarray(selected), types.Named(policy), rollout
   )
-  wanted = [0, 0, np.e - 2, np.e**2 - 3, 0, 0]
-  np.testing.assert_allclose(actual, [[wanted]], rtol=1e-5)
+  expected = [0, 0, np.e - 2, np.e**2 - 3, 0, 0]
+  np.testing.assert_allclose(actual, [[expected]], rtol=1e-5)

@@ -65,12 +65,12 @@ def test_nucleus_entropy_and_its_gap():
   p = np.array([[0.15, 0.05, 0.5, 0.3], [0.5, 0.15, 0.3, 0.05]])
   fn = siren.top_p_entropy(0.85).fn
   q = np.array([0.5, 0.3, 0.15]) / 0.95  # renormalised
-  wanted = -np.sum(q * np.log(q))
-  np.testing.assert_allclose(fn(jnp.log(p), None), [wanted] * 2, rtol=1e-5)
+  target = -np.sum(q * np.log(q))
+  np.testing.assert_allclose(fn(jnp.log(p), None), [target] * 2, rtol=1e-5)
   fn = siren.top_p_entropy(0.8).fn
   q = np.array([0.5, 0.3]) / 0.8
-  wanted = -np.sum(q * np.log(q))
-  np.testing.assert_allclose(fn(jnp.log(p), None), [wanted] * 2, rtol=1e-5)
+  target = -np.sum(q * np.log(q))
+  np.testing.assert_allclose(fn(jnp.log(p), None), [target] * 2, rtol=1e-5)
   # Entropies 1 to 5; the 0.5 quantile is 3. A mean over the selected tokens of
   # each sample, then over samples: h = ((0.3 + 0.5) / 2 + 0.9) / 2 = 0.65.
   rollout = worked_example.rollout(

@@ -32,11 +32,11 @@ def test_outliers_and_bounded_ratios():
   values[3] = a[3] * (1000 + 0.8) / 2
   values[4], values[5], values[6] = a[4] * 900, a[5] * 1.3, a[6] * 0.8
   np.testing.assert_allclose(loss, -np.sum(values) / 12, rtol=1e-5)
-  wanted = np.zeros((13, 2))
-  wanted[:12, 0] = -a / 12
-  wanted[3], wanted[6, 0] = 0, 0
-  wanted[4, 0], wanted[5, 0] = -a[4] * 900 / 12, -a[5] * 1.3 / 12
-  np.testing.assert_allclose(slopes[0], wanted, rtol=1e-5, atol=1e-6)
+  expected = np.zeros((13, 2))
+  expected[:12, 0] = -a / 12
+  expected[3], expected[6, 0] = 0, 0
+  expected[4, 0], expected[5, 0] = -a[4] * 900 / 12, -a[5] * 1.3 / 12
+  np.testing.assert_allclose(slopes[0], expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.worked_example("method:stable_reinforce")
@@ -49,7 +49,7 @@ def test_the_reward_of_the_judge():
   m = methods.get("stable_reinforce", parts=("f", "a", "c"))
   # Rewards 0.5 + 0.5 * 1.125, 0.25 + 1.25 and 0.
   rewards = np.array([1.0625, 1.5, 0])
-  wanted = (rewards - rewards.mean()) / rewards.std(ddof=1)
+  expected = (rewards - rewards.mean()) / rewards.std(ddof=1)
   np.testing.assert_allclose(
-    worked_example.advantages(m, rollout), [wanted], rtol=1e-5
+    worked_example.advantages(m, rollout), [expected], rtol=1e-5
   )

@@ -19,8 +19,8 @@ def test_weights_within_bounds_and_the_shares_beyond_them():
   surrogate = weights.weighted_reinforce((1.0, 2.0), (0.25, 2.0))
   values, metrics = surrogate.fn(jnp.log(RATIOS), ADVANTAGES, policy, None)
   clipped = np.array([1, 1, 2, 0.25, 0.3, 2, 0.25, 2, 1.5, 1.5])
-  wanted = clipped * ADVANTAGES * np.arange(-10, 0)
-  np.testing.assert_allclose(values, wanted, rtol=1e-6)
+  expected = clipped * ADVANTAGES * np.arange(-10, 0)
+  np.testing.assert_allclose(values, expected, rtol=1e-6)
   np.testing.assert_array_equal(
     metrics["policy/clip_frac_low"], [1, 0, 0, 1, 0, 0, 0, 0, 0, 0]
   )
