@@ -274,5 +274,5 @@ def novelty_bonus(
     rate=rate,
   )
   valid = rollout.sample_mask
-  scores = stratified_scores(rollout.correct, bonus[..., 0], valid=valid)
+  scores = stratified_scores(rollout.correct, bonus.squeeze(-1), valid=valid)
   return scores, state
