@@ -99,6 +99,7 @@ BELONGING = {
   ),
   "rl/credit.py": ("rl/test_credit.py", "rl/methods/test_pure.py"),
   "rl/further_updates.py": ("rl/methods/test_fixpo.py",),
+  "rl/methods/__init__.py": ("rl/test_method.py",),
   "rl/methods/pairs/contrast.py": (
     "rl/methods/pairs/test_aco.py",
     "rl/methods/pairs/test_advantage_model.py",

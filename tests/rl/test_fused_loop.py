@@ -259,3 +259,10 @@ def test_seeds_side_by_side_are_separate_runs(states, separate, devices):
   np.testing.assert_allclose(
     metrics["reward/mean"], separate[1]["reward/mean"], rtol=1e-6
   )
+
+
+def test_a_single_seed_keeps_its_axis_of_seeds():
+  run = fused_loop.over_seeds(lambda x: (x + 1, {"sum": x.sum()}))
+  after, metrics = run(jnp.array([[1.0, 2.0]]))
+  np.testing.assert_array_equal(after, [[2.0, 3.0]])
+  np.testing.assert_array_equal(metrics["sum"], [3.0])

@@ -102,6 +102,21 @@ def test_a_probe_may_read_hidden_states_and_other_values():
   close(single["outer"], want, rtol=1e-6)
 
 
+def test_chunks_go_on_to_the_end_of_the_prompt_with_most_tokens():
+  """The first prompt has 4 scored positions, and the second one 1."""
+  lengths = jnp.array([[1, 3], [0, 1]])
+  mask = jnp.arange(3) < lengths[..., None]
+  tokens = TOKENS.replace(lengths=lengths, mask=mask)
+  at_once, in_chunks = (
+    scoring.read(
+      _policy(), 1.0, tokens, [scoring.entropy], types.Named(), 1.0, chunk
+    )["entropy"]
+    for chunk in (6, 1)
+  )
+  close(in_chunks, np.where(mask, at_once, 0), rtol=1e-6)
+  assert in_chunks[0, 1, 2] > 0.1
+
+
 def test_probes_of_two_heads_are_read_from_their_own_head():
   def first(output, ids):
     del ids
