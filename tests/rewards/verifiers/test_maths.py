@@ -342,6 +342,8 @@ OTHER = [
   ("11 a.m.", "11 p.m."),
   ("11\\text{ a.m.}", "11\\text{ p.m.}"),
   ("2:30 pm", "2:30 am"),
+  ("0.5", "0.5\\%"),  # but 0.5 is right for the reference 0.5%
+  ("\\{1, 2\\}", ", ".join(map(str, range(51)))),  # too many to compare
   ("\\{50, 0.5\\}", "\\{50\\%, 7\\}"),
   ("\\{50\\%, 7\\}", "\\{50, 0.5\\}"),
 ]  # fmt: skip
