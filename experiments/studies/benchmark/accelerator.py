@@ -1,4 +1,4 @@
-"""Measures this project on the accelerator of the machine, piece by piece.
+"""Measures this project on one accelerator of the machine, piece by piece.
 
   python -m experiments.studies.benchmark accelerator --out DIR [--profile NAME]
 
@@ -40,6 +40,14 @@ STATE = pathlib.Path(__file__).resolve().parents[3] / "runs" / "accelerator"
 _MODULE = "experiments.studies.benchmark.on_accelerator.pieces"
 _TABLE_WIDTH = 400  # characters, so that no cell of the table is wrapped
 ERROR_LINES = 3  # last lines of a failed piece that are kept
+# Variables by which a process finds the first GPU or TPU chip alone.
+_FIRST_DEVICE = {
+  "CUDA_VISIBLE_DEVICES": "0",
+  "TPU_VISIBLE_CHIPS": "0",
+  "TPU_CHIPS_PER_PROCESS_BOUNDS": "1,1,1",
+  "TPU_PROCESS_BOUNDS": "1,1,1",
+}
+_NUM_CPU_DEVICES = "xla_force_host_platform_device_count"
 
 
 def accelerator(
@@ -134,12 +142,10 @@ def _run(
     flops, bandwidth = (row["ours"] for row in records["device"]["rows"])
     ceilings = {"flops": flops, "bandwidth": bandwidth}
     command += ["--ceilings", json.dumps(ceilings)]
-  # A piece that was stopped finds its compiled programs again.
-  programs = {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
   try:
     completed = subprocess.run(
       command,
-      env=programs | os.environ,
+      env=_environment(folder),
       capture_output=True,
       text=True,
       check=False,
@@ -152,6 +158,19 @@ def _run(
     reason = " | ".join(lines[-ERROR_LINES:]) or "no message"
     return None, f"failed with status {completed.returncode}: {reason}"
   return json.loads(path.read_text()), ""
+
+
+def _environment(folder: pathlib.Path) -> dict[str, str]:
+  """Returns the environment of a piece, which finds one device."""
+  environment = {
+    # A piece that was stopped finds its compiled programs again.
+    "JAX_COMPILATION_CACHE_DIR": str(folder / "programs"),
+    **_FIRST_DEVICE,
+    **os.environ,
+  }
+  words = environment.get("XLA_FLAGS", "").split()
+  words = [word for word in words if _NUM_CPU_DEVICES not in word]
+  return environment | {"XLA_FLAGS": " ".join(words)}
 
 
 def _outcome(
