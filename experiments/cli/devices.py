@@ -30,8 +30,6 @@ _FRACTION_VARIABLES = (
   "XLA_CLIENT_MEM_FRACTION",
   "XLA_PYTHON_CLIENT_MEM_FRACTION",
 )
-
-
 # Largest size of the kept programs, in bytes; those not used for longest go.
 MAX_PROGRAM_BYTES = 4 * 2**30
 # Programs that compile faster are not kept.

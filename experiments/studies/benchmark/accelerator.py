@@ -90,7 +90,7 @@ def accelerator(
   records: dict[str, Any] = {}
   for name in pieces.PIECES:
     record = None
-    if name != "device":
+    if name not in ("device", profile):
       record = _finished(folder, name, records)
     if record is None and (not profile or name in ("device", profile)):
       seconds = min(PIECE_SECONDS, deadline - time.monotonic())
@@ -135,6 +135,8 @@ def _run(
 ) -> tuple[dict[str, Any] | None, str]:
   """Runs a piece; returns its record, or None and the reason."""
   path = folder / f"{name}.json"
+  if trace:  # a traced piece is slower, and its times are not kept
+    path = folder / f"{name}_traced.json"
   path.unlink(missing_ok=True)
   command = [sys.executable, "-m", _MODULE, name, str(path)]
   command += ["--profile", trace] if trace else []
@@ -177,9 +179,7 @@ def _outcome(
   records: Mapping[str, Any], failures: Mapping[str, str]
 ) -> outcome.Outcome:
   rows = [
-    outcome.Row(**{k: v for k, v in row.items() if k != "passed"})
-    for record in records.values()
-    for row in record["rows"]
+    outcome.Row(**row) for record in records.values() for row in record["rows"]
   ]
   versions = records["device"]["versions"] if "device" in records else {}
   result = outcome.from_rows(rows, failures=dict(failures), versions=versions)

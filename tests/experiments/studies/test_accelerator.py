@@ -81,10 +81,14 @@ def test_no_piece_is_started_without_time(tmp_path, monkeypatch):
   assert "device not started: no time is left" in result.verdict
 
 
-def test_a_profile_is_of_one_known_piece(tmp_path, monkeypatch):
+def test_a_profile_is_of_one_known_piece(folder, monkeypatch):
+  """A finished piece is traced as well, and its record stays."""
   with pytest.raises(errors.UsageError, match="did you mean 'decoding'"):
-    measure(tmp_path, profile="decode")
+    measure(folder, profile="decode")
   only(monkeypatch, "numbers", "trainer")
-  _, printed = measure(tmp_path, profile="numbers")
+  record = (folder / "state/numbers.json").read_text()
+  _, printed = measure(folder, profile="numbers")
+  assert "numbers: running" in printed
   assert "trainer: running" not in printed
-  assert list((tmp_path / "out/profile/numbers").rglob("*.xplane.pb"))
+  assert (folder / "state/numbers.json").read_text() == record
+  assert list((folder / "out/profile/numbers").rglob("*.xplane.pb"))

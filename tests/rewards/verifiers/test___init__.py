@@ -40,7 +40,7 @@ def test_ids_are_the_same_in_every_process(value, number):
 
 @each
 def contains(completion, answer, weight=1.0):
-  """Whether the answer is there."""
+  """Returns whether the answer is there."""
   return weight * (answer in completion)
 
 
@@ -74,7 +74,7 @@ def test_the_function_gets_the_arguments_that_it_names():
     (),
   )
   assert contains.__name__ == "contains"
-  assert contains.__doc__ == "Whether the answer is there."
+  assert contains.__doc__ == "Returns whether the answer is there."
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from fractions import Fraction
 
 import pytest
 import sympy
+from helpers.answer_forms import group, quantity
 
 from rewards.verifiers import forms
 from rewards.verifiers.forms import (
-  Group,
-  Quantity,
   Region,
   Relation,
   Unread,
@@ -20,23 +19,6 @@ from rewards.verifiers.forms import (
 
 x, y = sympy.symbols("x y", real=True)
 PI, OO = sympy.pi, sympy.oo
-
-
-def quantity(value, unit=""):
-  """Returns a number or formula as a form; a string is a fraction."""
-  is_expression = isinstance(value, sympy.Expr)
-  return Quantity(value if is_expression else Fraction(value), unit)
-
-
-def group(kind, *values):
-  """Returns a group of numbers and forms."""
-  return Group(
-    kind,
-    tuple(
-      quantity(value) if isinstance(value, int | str | sympy.Expr) else value
-      for value in values
-    ),
-  )
 
 
 def interval(start, end, left_open=False, right_open=False):

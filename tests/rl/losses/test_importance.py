@@ -65,7 +65,7 @@ def test_weights_multiply_the_advantages_of_samples_at_their_tokens():
 
 
 def test_a_term_with_a_signal_of_its_own_stays_as_it_is():
-  """And so does a term without a signal."""
+  """A term without a signal stays as it is, too."""
   rescored = PPO.of(signal=chain(scores(), transforms.center()))
   loss = 0.5 * terms.kl() + rescored + PPO
   method = importance.add_importance_weights(Method(loss, ADVANTAGE), 2.0)

@@ -144,7 +144,7 @@ def test_ppo_clip_on_the_cards_table():
 
 
 def test_the_share_of_clipped_tokens_leaves_out_those_at_the_bounds():
-  """And those whose advantage is 0, or pushes the ratio back."""
+  """Tokens whose advantage is 0, or pushes the ratio back, are left out too."""
   # 1 - 0.5 and 1 + 0.5 are exact in binary, as are these ratios.
   rho = jnp.array([0.25, 0.5, 0.25, 0.25, 2.0, 1.5, 2.0, 2.0, 1.0])
   a = jnp.array([-0.5, -0.5, 0.5, 0.0, 0.5, 0.5, -0.5, 0.0, 0.5])

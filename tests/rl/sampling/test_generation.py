@@ -430,7 +430,7 @@ def test_a_refused_setting_is_told_the_nearest_valid_value(change, nearest):
 
 
 def test_a_cache_grows_from_quarter_to_quarter_if_it_is_long():
-  """From 64 completion tokens on; quarters are rounded up."""
+  """A cache is long from 64 completion tokens on; quarters are rounded up."""
   capacities = generation.cache_capacities
   assert capacities(1) == (1,)
   assert capacities(63) == (63,)

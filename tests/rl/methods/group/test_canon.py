@@ -79,7 +79,7 @@ def test_halves_by_length():
 
 
 def test_equal_scores_and_the_order_of_equal_entropies():
-  """Of equal entropies, the first ones are in the low half."""
+  """The first of equal entropies are in the low half."""
   m = methods.get("canon", mu=1.0)
   # The mean of three scores of 0.9 is not 0.9 in float32.
   rollout = worked_example.rollout(

@@ -90,7 +90,7 @@ def test_the_number_of_samples_is_rounded_up():
 
 
 def test_of_two_equally_good_numbers_of_right_samples_the_larger():
-  """Of 3 samples 2 are right if possible, as many as there are otherwise."""
+  """Two of 3 samples are right, if as many exist."""
   right, wrong = jnp.array([3, 1, 0, 3]), jnp.array([3, 3, 4, 0])
   numbers = prof.balanced_counts(right, wrong, jnp.full(4, 3))
   np.testing.assert_array_equal(numbers, [2, 1, 0, 3])

@@ -1,4 +1,4 @@
-"""Which checks of a test must run and hold, by the rules of `assertions`."""
+"""Tests of the rules by which the checks of a test must run and hold."""
 
 import ast
 
@@ -32,7 +32,7 @@ NAMES |= {"drive": drive, "manager": Manager()}
 
 
 def passes(source):
-  """Whether a test without exceptions passes."""
+  """Returns whether a test without exceptions passes."""
   tree = ast.parse(source)
   test = assertions.Test([tree])
   exec(compile(tree, "test", "exec"), {**NAMES, **test.hooks})
