@@ -61,7 +61,10 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=["rl*", "models*", "rewards*", "experiments*"]
   ),
-  package_data={"experiments.report": ["web/*"]},
+  package_data={
+    "experiments.report": ["web/*"],
+    "experiments.studies.benchmark.on_accelerator": ["*.json"],
+  },
   install_requires=REQUIRES,
   extras_require=EXTRAS,
 )

@@ -61,6 +61,29 @@ class Cache:
   max_length: int = flax.struct.field(pytree_node=False)
 
 
+def cast(config: ModelConfig, params: transformer.Params) -> transformer.Params:
+  """Casts parameters to the dtype in which sampling reads them.
+
+  Args:
+    config: the decoder's config.
+    params: the decoder's parameters.
+
+  Returns:
+    The parameters in `config.dtype`, except norms and the value and extra
+    heads, which keep their dtype. `prefill` and `serve` compute the same with
+    them, bit by bit.
+  """
+
+  def cast_leaf(path: tuple, leaf: Array) -> Array:
+    names = [entry.key for entry in path]
+    keep_dtype = names[0] in ("value", "heads") or any(
+      "norm" in name for name in names
+    )
+    return leaf if keep_dtype else leaf.astype(config.dtype)
+
+  return jax.tree.map_with_path(cast_leaf, params)
+
+
 def serve(
   config: ModelConfig, params: transformer.Params
 ) -> transformer.Params:
@@ -74,20 +97,11 @@ def serve(
     params: the decoder's parameters.
 
   Returns:
-    The parameters in `config.dtype`, except norms and the value and extra
-    heads, which keep their dtype. If the layers do not run in a loop, "layers"
-    is a tuple with the parameters of each layer, because on CPU, slices of
-    stacked parameters would be copied for each token.
+    The parameters that `cast` returns. If the layers do not run in a loop,
+    "layers" is a tuple with the parameters of each layer, because on CPU,
+    slices of stacked parameters would be copied for each token.
   """
-
-  def cast(path: tuple, leaf: Array) -> Array:
-    names = [entry.key for entry in path]
-    keep_dtype = names[0] in ("value", "heads") or any(
-      "norm" in name for name in names
-    )
-    return leaf if keep_dtype else leaf.astype(config.dtype)
-
-  served = jax.tree.map_with_path(cast, params)
+  served = cast(config, params)
   specs = sharding.partition_specs(params)
 
   def gather(name: str) -> transformer.Params:

@@ -11,6 +11,7 @@ pytest-xdist's workers, and processes that tests start, inherit the environment:
 
 import gc
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("few")
 
 
+_MANY_MAPS = 30_000
+
+
 def pytest_unconfigure():
   if _MADE_FOLDER:
     shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
@@ -77,12 +81,15 @@ def pytest_unconfigure():
 
 @pytest.fixture(scope="module", autouse=True)
 def _free_compiled_programs():
-  """Frees the programs of a test file when its tests have run.
+  """Frees all programs after a test file, once they need many memory maps.
 
-  A process may have about 65,000 memory maps, and each program needs some.
+  On Linux a process may have about 65,000 of them, and each program needs some.
+  Until then, the next files use the programs too.
   """
   yield
-  import jax
+  maps = pathlib.Path("/proc/self/maps")
+  if maps.exists() and maps.read_bytes().count(b"\n") > _MANY_MAPS:
+    import jax
 
-  jax.clear_caches()
-  gc.collect()
+    jax.clear_caches()
+    gc.collect()

@@ -6,12 +6,12 @@ which they are tried:
   1. split the training state over all devices (fsdp instead of data)
   2. recompute the whole forward pass in the backward pass (remat)
   3. train on fewer prompts at a time (more microbatches)
-  4. split the tokens of a sequence (context), then heads and channels (tensor)
-     over more devices; each device then has more prompts, and change 3 is
-     possible again
-  5. sampling: decode fewer rows at a time, then split heads over more devices
-  6. evaluation: decode fewer rows at a time, then fewer problems, then split
-     heads over more devices
+  4. split the tokens of a sequence (context) over more devices, in place of
+     prompts or heads, then heads and channels (tensor) over more devices; each
+     device then has more prompts, and change 3 is possible again
+  5. sampling: decode fewer rows at a time, and split heads over more devices
+     than in training (sampling.tensor)
+  6. evaluation: the same, and fewer problems at a time
 
 How much changes 3, 5 and 6 reduce follows from the memory that, according to
 the compiler, the program needs.
@@ -31,7 +31,8 @@ from experiments.aot import chips, report
 from experiments.evaluation import evaluator
 from experiments.training import device_mesh, validate
 from experiments.training.experiment import Experiment
-from models import presets, sharding
+from models import presets, repeated_heads, sharding
+from models.config import ModelConfig
 from rl.sampling import generation
 
 Changes = dict[str, Any]  # new values by dotted config key
@@ -115,8 +116,8 @@ def change(e: Experiment, analysis: Mapping[str, Any]) -> Changes:
   evaluation = ratios.pop("evaluation", 0)
   return (
     (_training(e, max(ratios.values())) if ratios else {})
-    or (_sampling(e, hbm, sampling) if sampling else {})
-    or (_evaluation(e, hbm, evaluation) if evaluation else {})
+    or (_sampling(e, hbm - state, sampling) if sampling else {})
+    or (_evaluation(e, hbm - state, evaluation) if evaluation else {})
   )
 
 
@@ -142,47 +143,66 @@ def _training(e: Experiment, ratio: float) -> Changes:
   context = 2 * e.mesh.shape["context"]
   divides = e.sampling.samples % context == 0
   if e.config.model.attention in (None, "blocked") and divides:
-    split = _doubled(e, "context")
+    split = _doubled(e, "context", ("data", "fsdp", "tensor"))
+    tensor = e.mesh.shape["tensor"]
+    if split and split["mesh.tensor"] < tensor and e.sampling_mesh == e.mesh:
+      # The sampler still splits heads over as many devices.
+      split["sampling.tensor"] = tensor
     if split:
       return split
   return _more_tensor(e)
 
 
-def _sampling(e: Experiment, hbm: float, ratio: float) -> Changes:
+def _sampling(e: Experiment, room: float, ratio: float) -> Changes:
   """Returns a change for sampling; {} if none is left.
 
-  It is fewer rows at a time, unless the parameters alone take half the memory.
+  It is fewer rows at a time, or, if the parameters alone take half of the room,
+  first a split of heads over more devices.
 
   Args:
     e: the experiment.
-    hbm: GiB of the memory of a device.
-    ratio: memory that the program needs, as a multiple of `hbm`.
+    room: GiB of the memory of a device beside the training state.
+    ratio: memory that the program needs, as a multiple of a device's memory.
   """
-  if e.sampling_mesh != e.mesh:
-    return {}  # the changes below are about the training devices
-  params_bytes = sampled_bytes(e, e.mesh.shape["tensor"])
+  if e.sampling_mesh != e.evaluation_mesh:
+    return {}  # the sampler has devices of its own
   rows = _fewer_rows(e.sampling, ratio)
-  if rows and params_bytes < hbm * chips.GIB / 2:
-    return {"rollout.rows": rows}
-  return _more_tensor(e)
+  fewer = {"rollout.rows": rows} if rows else {}
+  return _in_order(e, room, fewer)
 
 
-def _evaluation(e: Experiment, hbm: float, ratio: float) -> Changes:
+def _evaluation(e: Experiment, room: float, ratio: float) -> Changes:
   """Returns a change for evaluation, with the arguments of `_sampling`.
 
-  It is fewer rows, then fewer problems at a time, unless the parameters alone
-  take half the memory.
+  It is fewer rows, then fewer problems at a time, or a split of heads over more
+  devices.
   """
-  shards, batch = sharding.num_prompt_shards(e.mesh), e.config.evaluation.batch
-  params_bytes = sampled_bytes(e, e.mesh.shape["tensor"])
-  if params_bytes < hbm * chips.GIB / 2:
-    rows = _fewer_rows(evaluator.sampling_settings(e), ratio)
-    if rows:
-      return {"evaluation.rows": rows}
-    if batch > shards:
-      divisors = (n for n in device_mesh.divisors(batch // shards) if n > 1)
-      return {"evaluation.batch": batch // next(divisors)}
-  return _more_tensor(e)
+  shards = sharding.num_prompt_shards(e.evaluation_mesh)
+  batch = e.config.evaluation.batch
+  rows = _fewer_rows(evaluator.sampling_settings(e), ratio)
+  fewer = {"evaluation.rows": rows} if rows else {}
+  if not rows and batch > shards:
+    divisors = (n for n in device_mesh.divisors(batch // shards) if n > 1)
+    fewer = {"evaluation.batch": batch // next(divisors)}
+  if e.sampling_mesh != e.evaluation_mesh:
+    return fewer
+  return _in_order(e, room, fewer)
+
+
+def _in_order(e: Experiment, room: float, fewer: Changes) -> Changes:
+  """Returns `fewer` or a larger `sampling.tensor`, whichever is better first.
+
+  Args:
+    e: the experiment, whose sampler has the devices of training.
+    room: GiB of the memory of a device beside the training state.
+    fewer: the change to a smaller cache; {} if there is none.
+  """
+  half, tensor = room * chips.GIB / 2, e.sampling_mesh.shape["tensor"]
+  larger = [n for n in sampling_tensors(e) if n > tensor]
+  sufficient = (n for n in larger if sampled_bytes(e.model, n) <= half)
+  split = {"sampling.tensor": next(sufficient, larger[-1])} if larger else {}
+  is_small = sampled_bytes(e.model, tensor) <= half
+  return (fewer or split) if is_small else (split or fewer)
 
 
 def _fewer_rows(sampling: generation.Sampling, ratio: float) -> int:
@@ -201,42 +221,59 @@ def _fewer_rows(sampling: generation.Sampling, ratio: float) -> int:
   return rows
 
 
-def sampled_bytes(e: Experiment, tensor: int) -> float:
+def sampled_bytes(model: ModelConfig, tensor: int) -> float:
   """Returns the bytes that parameters take on each device while sampling.
 
   While sampling, only the mesh axis `tensor` splits the parameters.
 
   Args:
-    e: the experiment.
-    tensor: size of this axis.
+    model: shape of the decoder.
+    tensor: size of this axis, for which heads are repeated if need be.
   """
-  return (
-    np.dtype(e.model.dtype).itemsize * presets.parameter_count(e.model) / tensor
-  )
+  count = repeated_heads.repeats(model, tensor)
+  repeated = repeated_heads.repeat_config(model, count)
+  itemsize = np.dtype(model.dtype).itemsize
+  return itemsize * presets.parameter_count(repeated) / tensor
 
 
-def most_tensor(e: Experiment) -> int:
-  """Returns the largest size of the mesh axis `tensor`.
+def sampling_tensors(e: Experiment) -> list[int]:
+  """Returns the sizes that `sampling.tensor` may have, in ascending order.
 
-  It must divide the number of devices, of heads and of MLP channels.
+  They divide the number of devices and of MLP channels, split the heads, and
+  leave as many devices as divide the prompts of a step and of an evaluation.
   """
-  model = e.model
-  return math.gcd(e.mesh.size, model.heads, model.kv_heads, model.mlp_width)
+  model, prompts = e.model, e.config.rollout.prompts
+  prompts = math.gcd(prompts, e.config.evaluation.batch)
+  return [
+    n
+    for n in device_mesh.divisors(math.gcd(e.mesh.size, model.mlp_width))
+    if model.heads % math.lcm(model.kv_heads, n) == 0
+    and prompts % (e.mesh.size // n) == 0
+  ]
 
 
 def _more_tensor(e: Experiment) -> Changes:
-  """Returns the change that doubles the mesh axis `tensor`, or {}."""
-  is_allowed = most_tensor(e) % (2 * e.mesh.shape["tensor"]) == 0
-  return _doubled(e, "tensor") if is_allowed else {}
+  """Returns the change that doubles the mesh axis `tensor`, or {}.
+
+  Its size must divide the number of devices, of heads and of MLP channels.
+  """
+  model = e.model
+  most = math.gcd(e.mesh.size, model.heads, model.kv_heads, model.mlp_width)
+  is_allowed = most % (2 * e.mesh.shape["tensor"]) == 0
+  return _doubled(e, "tensor", ("data", "fsdp")) if is_allowed else {}
 
 
-def _doubled(e: Experiment, axis: str) -> Changes:
-  """Returns the change that doubles a mesh axis and halves `data` or `fsdp`.
+def _doubled(e: Experiment, axis: str, others: Sequence[str]) -> Changes:
+  """Returns the change that doubles a mesh axis and halves another one.
 
-  It is {} if the sizes of both are odd.
+  Args:
+    e: the experiment.
+    axis: name of the axis to double.
+    others: names of the axes of which the first one with an even size is
+      halved. If there is none, the result is {}.
   """
   mesh = dict(e.mesh.shape)
-  halved = next((n for n in ("data", "fsdp") if mesh[n] % 2 == 0), None)
+  halved = next((n for n in others if mesh[n] % 2 == 0), None)
   if halved is None:
     return {}
   sizes = mesh | {axis: 2 * mesh[axis], halved: mesh[halved] // 2}

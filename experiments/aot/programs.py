@@ -5,7 +5,7 @@
   every parameter set (such as a reference policy), without an update.
 - train_step: one train step with the forward passes that its method needs; the
   training state is donated.
-- evaluation: sampling of held-out problems on the training devices.
+- evaluation: sampling of held-out problems.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
     return state
   if name == "score":
     return state.params, state.frozen, state.parameter_sets
-  if name == "evaluation":
+  if name == "evaluation" and e.evaluation_mesh == e.mesh:
     return state.params, state.frozen
   if e.sampling_mesh == e.mesh:
     return e.abstract_sampler_state
@@ -124,7 +124,7 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   if e.task.jittable:
     collect = rollouts.make_rollout_fn(
       e.task,
-      e.policy,
+      e.sampling_policy,
       e.sampling,
       e.config.rollout.prompts,
       e.sampling_sharding,
@@ -139,7 +139,7 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
     prompt_mask: jax.Array,
     keys: jax.Array,
   ) -> generation.Samples:
-    policy = e.policy.with_frozen(frozen)
+    policy = e.sampling_policy.with_frozen(frozen)
     return generation.generate(
       policy, params, prompts, prompt_mask, keys, e.sampling
     )
@@ -159,17 +159,17 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
 
 def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
   """Lowers the sampling of one batch of problems of the test split."""
-  state, batch = e.abstract, e.config.evaluation.batch
+  batch = e.config.evaluation.batch
   problem = e.task.test(1)  # arrays [1, ...]
   problem_shapes = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, problem))
 
   def batched(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     shape = batch, *leaf.shape[1:]
-    return _sharded(leaf.update(shape=shape), e.batch_sharding)
+    return _sharded(leaf.update(shape=shape), e.evaluation_sharding)
 
   return evaluator.generate.lower(
-    e.policy,
-    types.join(state.params, state.frozen),
+    e.evaluation_policy,
+    e.abstract_evaluation_params,
     jax.tree.map(batched, problem_shapes),
     jax.eval_shape(lambda: jax.random.key(0)),
     evaluator.sampling_settings(e),
@@ -183,10 +183,11 @@ def cache_bytes(e: Experiment) -> int:
 
   def make_cache(prompts, mask, params):
     capacity = e.sampling.max_tokens
-    _, cache = e.policy.prefill(params, prompts, mask, rows, capacity)
+    _, cache = e.sampling_policy.prefill(params, prompts, mask, rows, capacity)
     return cache
 
-  params = types.join(e.abstract.params, e.abstract.frozen)
+  state = e.abstract_sampler_state
+  params = types.join(state.params, state.frozen)
   cache = jax.eval_shape(make_cache, tokens.prompts, tokens.prompt_mask, params)
   keys_and_values = [
     leaf

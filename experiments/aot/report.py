@@ -59,7 +59,7 @@ Log = Callable[[str], None]  # prints a line of progress
 # its lowered text.
 Compiled = MutableMapping[tuple[str, str], dict[str, Any]]
 # Compiler options by platform.
-_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
   # Compiles faster; the programs are not run.
   "tpu": {"exec_time_optimization_effort": -1.0},
   # Computes matrix products with the vendor's library: Triton refuses some
@@ -227,7 +227,7 @@ def resident(e: Experiment) -> dict[str, float]:
   """
   state, mesh = e.abstract, e.sampling_mesh
   shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
-  heads = math.gcd(e.model.kv_heads, mesh.shape["tensor"])
+  heads = math.gcd(e.sampling_model.kv_heads, mesh.shape["tensor"])
   parts = {
     "parameters": _bytes_per_device((state.params, state.frozen)),
     "optimizer": _bytes_per_device(
@@ -284,10 +284,10 @@ def _compile(
   }
   try:
     platform = e.mesh.devices.flat[0].platform
-    options = {**_OPTIONS[platform], **chip.options}
+    options = {**OPTIONS[platform], **chip.options}
     compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
-    result["reason"] = _reason(str(error))
+    result["reason"] = reason(str(error))
     match = _SIZE.search(result["reason"])
     result["wanted_gib"] = float(match[1]) if match else None
     result["compile_s"] = time.perf_counter() - start
@@ -296,11 +296,7 @@ def _compile(
     "rollout": e.sampling,
     "evaluation": evaluator.sampling_settings(e),
   }
-  memory = compiled.memory_analysis()
-  arguments = memory.argument_size_in_bytes
-  # Results that share memory with arguments are counted once.
-  outputs = memory.output_size_in_bytes - memory.alias_size_in_bytes
-  peak = arguments + outputs + memory.temp_size_in_bytes
+  memory, peak = compiled.memory_analysis(), peak_bytes(compiled)
   iterations = _iterations(samplings[name]) if name in samplings else {}
   devices = _mesh(e, name).devices.flat
   slices = [getattr(device, "slice_index", 0) for device in devices]
@@ -309,16 +305,25 @@ def _compile(
     "fits": True,
     "peak_gib": peak / chips.GIB,
     "wanted_gib": peak / chips.GIB,
-    "arguments_gib": arguments / chips.GIB,
+    "arguments_gib": memory.argument_size_in_bytes / chips.GIB,
     "temporaries_gib": memory.temp_size_in_bytes / chips.GIB,
     "collectives": {kind: total._asdict() for kind, total in sent.items()},
     "compile_s": time.perf_counter() - start,
   }
 
 
+def peak_bytes(compiled: jax.stages.Compiled) -> int:
+  """Returns the bytes that a program reserves on each device."""
+  memory = compiled.memory_analysis()
+  # Results that share memory with arguments are counted once.
+  outputs = memory.output_size_in_bytes - memory.alias_size_in_bytes
+  return memory.argument_size_in_bytes + outputs + memory.temp_size_in_bytes
+
+
 def _mesh(e: Experiment, name: str) -> Mesh:
   """Returns the mesh of the devices that run a program."""
-  return e.sampling_mesh if name == "rollout" else e.mesh
+  meshes = {"rollout": e.sampling_mesh, "evaluation": e.evaluation_mesh}
+  return meshes.get(name, e.mesh)
 
 
 def _iterations(sampling: generation.Sampling) -> dict[int | None, int]:
@@ -340,7 +345,7 @@ def _iterations(sampling: generation.Sampling) -> dict[int | None, int]:
   return iterations | {None: iterations[capacities[-1]]}
 
 
-def _reason(error: str) -> str:
+def reason(error: str) -> str:
   """Returns why a program does not fit or compile, from the compiler's message.
 
   A message about memory is cut before its list of the largest buffers.
@@ -389,7 +394,7 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
 
   Axes: P prompts, S samples per prompt, T tokens of a completion.
   """
-  model: ModelConfig = e.model
+  model: ModelConfig = e.sampling_model if name == "rollout" else e.model
   tokens = programs.policy_rollout(programs.placed_rollout(e)).tokens
   P, S, T = tokens.completions.shape
   prompt_length = tokens.prompts.shape[-1]

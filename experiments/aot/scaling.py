@@ -201,8 +201,8 @@ def _compile(
   e = validate.check_and_build(config, devices=devices, memory=chip.memory)
   parts = report.resident(e).items()
   state_bytes = sum(gib for part, gib in parts if part != "cache") * chips.GIB
-  tensor = fit.most_tensor(e)
-  params_bytes = fit.sampled_bytes(e, tensor)
+  tensor = max(fit.sampling_tensors(e), default=1)
+  params_bytes = fit.sampled_bytes(e.model, tensor)
   reason = ""
   if state_bytes > chip.memory and e.mesh.shape["data"] == 1:
     reason = f"the state alone takes {state_bytes / chips.GIB:.0f} GiB a device"

@@ -248,7 +248,9 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
       # under the sampler, whose parameters are older or less precise. 0: no
       # weights.
       "truncation": 0.0,
-      # Mesh of the sampler, as in `mesh`; all None: the mesh of training.
+      # Mesh of the sampler, as in `mesh`; all None: the mesh of training. If
+      # it has the devices of training, evaluations use it too. `tensor` may be
+      # larger than the number of key and value heads, which are then repeated.
       "replica": placeholder(int),
       "data": placeholder(int),
       "fsdp": placeholder(int),

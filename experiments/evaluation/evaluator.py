@@ -168,14 +168,14 @@ def evaluate_experiment(
   Args:
     e: the experiment.
     params: all parameters of the policy (trained and frozen), on the training
-      mesh.
+      mesh. They are copied if `e.evaluation_mesh` is another mesh.
     step, between_batches, update: same as in `evaluate`.
   """
   settings = e.config.evaluation
   return evaluate(
     e.task,
-    e.policy,
-    params,
+    e.evaluation_policy,
+    e.evaluation_params(params),
     problems=settings.problems,
     samples=settings.samples,
     batch=settings.batch,
@@ -184,7 +184,7 @@ def evaluate_experiment(
     step=step,
     temperature=settings.temperature,
     max_tokens=e.sampling.max_tokens,
-    sharding=e.batch_sharding,
+    sharding=e.evaluation_sharding,
     between_batches=between_batches,
     update=update,
   )

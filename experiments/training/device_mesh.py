@@ -3,8 +3,9 @@
 In training, each parameter takes 16 bytes (the parameter, its gradient and two
 moments, in float32), which the axes `fsdp`, `tensor` and `context` split over
 devices. For sampling, each device also has a copy of the parameters in the
-dtype of the activations, which only `tensor` splits. Axes that the config
-leaves open therefore get these sizes:
+dtype of the activations, which only `tensor` splits. `sampling.tensor` gives
+the sampler a mesh of its own, on which `tensor` may be larger than the number
+of key and value heads. Axes of `config.mesh` that are open get these sizes:
 
   tensor  the smallest size for which every device has equally many prompts and
           the copy takes at most a third of a device's memory

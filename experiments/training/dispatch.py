@@ -51,18 +51,13 @@ def make_dispatch(
     sample_rollout: the result of `compile_rollout_fn`. The fused program does
       not call it, because it samples itself.
   """
-  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
-  out_shardings = (e.shardings, e.replicated)
   if e.config.steps_per_dispatch > 1:
-    body = fused_loop.iteration(_jittable_rollout_fn(e), train_step)
-    fused_steps = jax.jit(
-      fused_loop.scan(body, e.config.steps_per_dispatch),
-      donate_argnums=0,
-      out_shardings=out_shardings,
-    )
-    return lambda state: (*fused_steps(state), {})
+    steps = fused_steps(e)
+    return lambda state: (*steps(state), {})
   train_step = jax.jit(
-    train_step, donate_argnums=0, out_shardings=out_shardings
+    step.make(e.methods, e.policy, e.txs, e.plan),
+    donate_argnums=0,
+    out_shardings=(e.shardings, e.replicated),
   )
 
   def sample_and_train(state):
@@ -71,6 +66,17 @@ def make_dispatch(
     return (*train_step(state, rollout), times)
 
   return sample_and_train
+
+
+def fused_steps(e: Experiment) -> jax.stages.Wrapped:
+  """Returns the jitted function `state -> (state, metrics)` of a dispatch."""
+  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
+  body = fused_loop.iteration(_jittable_rollout_fn(e), train_step)
+  return jax.jit(
+    fused_loop.scan(body, e.config.steps_per_dispatch),
+    donate_argnums=0,
+    out_shardings=(e.shardings, e.replicated),
+  )
 
 
 def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:
@@ -82,7 +88,7 @@ def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:
   if not e.is_rl:
     return rollouts.make_host_demonstration_fn(e.task, prompts, sharding)
   return rollouts.make_host_rollout_fn(
-    e.task, e.policy, e.sampling, prompts, sharding, e.method
+    e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
   )
 
 
@@ -91,6 +97,6 @@ def _jittable_rollout_fn(e: Experiment) -> rollouts.RolloutFn:
   prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
   if e.is_rl:
     return rollouts.make_rollout_fn(
-      e.task, e.policy, e.sampling, prompts, sharding, e.method
+      e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
     )
   return rollouts.make_demonstration_fn(e.task, prompts, sharding)

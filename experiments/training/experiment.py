@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import tasks
 from experiments.training import prng_keys, rollouts
-from models import lora, sharding, transformer
+from models import (
+  decoding,
+  lora,
+  policy,
+  repeated_heads,
+  sharding,
+  transformer,
+)
 from models.config import ModelConfig
 from rl import learners, scoring, step, types
 from rl.method import Method
@@ -65,6 +73,29 @@ class Experiment:
   def is_rl(self) -> bool:
     """True if the policy learns from its samples, False from demonstrations."""
     return self.config.kind == "rl"
+
+  @property
+  def sampling_model(self) -> ModelConfig:
+    """Shape of the decoder that samples.
+
+    It is `model`; on another mesh than that of training, whose axis "tensor"
+    does not divide the key and value heads, these heads are repeated.
+    """
+    return repeated_heads.repeat_config(self.model, self._head_repeats)
+
+  @property
+  def sampling_policy(self) -> types.Policy:
+    """The functions of `sampling_model`."""
+    if self._head_repeats == 1:
+      return self.policy
+    return policy.bind(self.sampling_model)
+
+  @property
+  def _head_repeats(self) -> int:
+    if self.sampling_mesh == self.mesh:
+      return 1
+    tensor = self.sampling_mesh.shape["tensor"]
+    return repeated_heads.repeats(self.model, tensor)
 
   @property
   def model_without_lora(self) -> ModelConfig:
@@ -157,7 +188,7 @@ class Experiment:
 
     return intersect(params, self.abstract_params_without_lora)
 
-  @property
+  @functools.cached_property
   def state_shapes(self) -> step.State:
     """Shapes of the training state, without shardings."""
 
@@ -168,7 +199,7 @@ class Experiment:
 
     return jax.eval_shape(init, jax.random.key(0))
 
-  @property
+  @functools.cached_property
   def shardings(self) -> step.State:
     """Shardings of the training state.
 
@@ -177,7 +208,7 @@ class Experiment:
     """
     return _state_shardings(self.state_shapes, self.mesh)
 
-  @property
+  @functools.cached_property
   def abstract(self) -> step.State:
     """Shapes and shardings of the training state."""
     return jax.tree.map(_with_sharding, self.state_shapes, self.shardings)
@@ -199,8 +230,11 @@ class Experiment:
   def sampler_state(self, state: step.State) -> step.State:
     """Returns the part of a state that the sampler reads.
 
+    On another mesh than that of training, the parameters are those of
+    `sampling_model`, in the dtype in which sampling reads them.
+
     Args:
-      state: training state, or its shapes.
+      state: training state.
     """
     parameter_sets = state.parameter_sets
     # The sampler "once" reads the parameters of the behavior policy only; other
@@ -211,28 +245,98 @@ class Experiment:
         for name, params in parameter_sets.items()
         if name == self.method.behavior
       }
-    return state.replace(
+    state = state.replace(
       opt_state=(), method_state=(), learners={}, parameter_sets=parameter_sets
     )
-
-  @property
-  def sampler_shardings(self) -> step.State:
-    """Shardings of `sampler_state` on the sampling mesh."""
-    return _state_shardings(
-      self.sampler_state(self.state_shapes), self.sampling_mesh
+    if self.sampling_mesh == self.mesh:
+      return state
+    return state.replace(
+      params=self.sampling_params(state.params),
+      frozen=self.sampling_params(state.frozen),
+      parameter_sets={
+        name: self.sampling_params(params)
+        for name, params in parameter_sets.items()
+      },
     )
 
-  @property
+  def sampling_params(self, params: types.PyTree) -> types.PyTree:
+    """Returns parameters as the sampler reads them on a mesh of its own.
+
+    Args:
+      params: parameters of the policy, or a part of them.
+    """
+    params = decoding.cast(self.model, params)
+    return repeated_heads.repeat_params(self.model, params, self._head_repeats)
+
+  @functools.cached_property
+  def sampler_state_shapes(self) -> step.State:
+    """Shapes of `sampler_state`, without shardings."""
+    return jax.eval_shape(self.sampler_state, self.state_shapes)
+
+  @functools.cached_property
+  def sampler_shardings(self) -> step.State:
+    """Shardings of `sampler_state` on the sampling mesh."""
+    return _state_shardings(self.sampler_state_shapes, self.sampling_mesh)
+
+  @functools.cached_property
   def abstract_sampler_state(self) -> step.State:
     """Shapes and shardings of `sampler_state` on the sampling mesh."""
-    shapes = self.sampler_state(self.state_shapes)
-    return jax.tree.map(_with_sharding, shapes, self.sampler_shardings)
+    return jax.tree.map(
+      _with_sharding, self.sampler_state_shapes, self.sampler_shardings
+    )
+
+  # ----------------------------------------------------------------------------
+  # Evaluation
+  # ----------------------------------------------------------------------------
+
+  @property
+  def evaluation_mesh(self) -> Mesh:
+    """Mesh of the devices that evaluate.
+
+    It is the sampling mesh if that has the devices of training, and otherwise
+    the training mesh.
+    """
+    devices = [
+      set(mesh.devices.flat) for mesh in (self.mesh, self.sampling_mesh)
+    ]
+    return self.sampling_mesh if devices[0] == devices[1] else self.mesh
+
+  @property
+  def evaluation_sharding(self) -> NamedSharding:
+    """Sharding that splits problems over the axes of `evaluation_mesh`."""
+    return sharding.batch_sharding(self.evaluation_mesh)
+
+  @property
+  def evaluation_policy(self) -> types.Policy:
+    """The functions of the policy on `evaluation_mesh`."""
+    on_mesh = self.evaluation_mesh == self.mesh
+    return self.policy if on_mesh else self.sampling_policy
+
+  @property
+  def abstract_evaluation_params(self) -> types.PyTree:
+    """Shapes and shardings of all parameters of the policy on this mesh."""
+    on_mesh = self.evaluation_mesh == self.mesh
+    state = self.abstract if on_mesh else self.abstract_sampler_state
+    return types.join(state.params, state.frozen)
+
+  def evaluation_params(self, params: types.PyTree) -> types.PyTree:
+    """Returns all parameters of the policy, on `evaluation_mesh`.
+
+    Args:
+      params: the parameters on the training mesh.
+    """
+    if self.evaluation_mesh == self.mesh:
+      return params
+    mesh_shardings = jax.tree.map(
+      lambda leaf: leaf.sharding, self.abstract_evaluation_params
+    )
+    return jax.device_put(jax.jit(self.sampling_params)(params), mesh_shardings)
 
   # ----------------------------------------------------------------------------
   # Rollouts
   # ----------------------------------------------------------------------------
 
-  @property
+  @functools.cached_property
   def abstract_rollout(self) -> step.Rollouts:
     """Shapes of the rollout of one step, computed without the decoder."""
     state = self.state_shapes

@@ -31,7 +31,8 @@ def on_sampling_mesh(
   """Returns a rollout function that samples on the sampling mesh.
 
   It takes a state on the training mesh, copies the parameters to the sampling
-  mesh, and copies the rollout back to the training mesh.
+  mesh in the dtype of sampling, and copies the rollout back to the training
+  mesh.
 
   Args:
     e: the experiment.
@@ -57,15 +58,16 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
   Frozen parameters are copied only once.
   """
   frozen = []  # the frozen parameters, after the first call
+  sampler_state = jax.jit(e.sampler_state)
 
   def send(state: step.State) -> step.State:
     shardings = e.sampler_shardings
     if not frozen:
-      frozen.append(jax.device_put(state.frozen, shardings.frozen))
-    sampler_state = jax.device_put(
-      e.sampler_state(state).replace(frozen={}), shardings.replace(frozen={})
-    )
-    return sampler_state.replace(frozen=frozen[0])
+      sent = e.sampling_params(state.frozen)
+      frozen.append(jax.device_put(sent, shardings.frozen))
+    sent = sampler_state(state.replace(frozen={}))
+    sent = jax.device_put(sent, shardings.replace(frozen={}))
+    return sent.replace(frozen=frozen[0])
 
   return send
 

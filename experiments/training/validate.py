@@ -24,6 +24,7 @@ import jax
 import ml_collections
 import numpy as np
 from etils import epath
+from jax.sharding import Mesh
 
 from experiments import tasks
 from experiments.cli import arguments, config_keys, spec
@@ -39,7 +40,13 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
-from models import checkpoint_reader, lora, sharding, storage_paths
+from models import (
+  checkpoint_reader,
+  lora,
+  repeated_heads,
+  sharding,
+  storage_paths,
+)
 from rewards import combine
 from rl import learners, registry, scoring, step, transforms, types
 from rl.method import Method
@@ -440,9 +447,9 @@ def _check_model(e: Experiment) -> None:
 
 
 def _check_divisibility(e: Experiment) -> None:
-  """Checks that the mesh divides batches, minibatches and samples evenly."""
+  """Checks that the meshes divide batches, minibatches and samples evenly."""
   config, plan = e.config, e.plan
-  shards, context = sharding.num_prompt_shards(e.mesh), e.mesh.shape["context"]
+  context = e.mesh.shape["context"]
   if e.is_rl and config.rollout.samples % context:
     nearest = max(round(config.rollout.samples / context), 1) * context
     raise ValueError(
@@ -454,8 +461,31 @@ def _check_divisibility(e: Experiment) -> None:
     "rollout.prompts": prompts,
     "rollout.prompts / (plan.minibatches * plan.microbatches)": prompts
     // (plan.minibatches * plan.microbatches),
-    "evaluation.batch": config.evaluation.batch,
   }
+  evaluated = {"evaluation.batch": config.evaluation.batch}
+  if e.evaluation_mesh == e.mesh:
+    sizes |= evaluated
+  _check_divides(sizes, e.mesh, "mesh's")
+  if e.sampling_mesh != e.mesh:
+    sizes = {"rollout.prompts": prompts}
+    if e.evaluation_mesh == e.sampling_mesh:
+      sizes |= evaluated
+    _check_divides(sizes, e.sampling_mesh, "sampler's")
+    try:
+      repeated_heads.repeats(e.model, e.sampling_mesh.shape["tensor"])
+    except ValueError as error:
+      raise ValueError(f"sampling.{error}") from None
+
+
+def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:
+  """Checks that the axes of a mesh that split prompts divide sizes evenly.
+
+  Args:
+    sizes: numbers of prompts by the config key that sets them.
+    mesh: the mesh.
+    owner: whose axes they are, for the message.
+  """
+  shards = sharding.num_prompt_shards(mesh)
   wrong_sizes = [
     f"{key} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
     for key, size in sizes.items()
@@ -463,15 +493,8 @@ def _check_divisibility(e: Experiment) -> None:
   ]
   if wrong_sizes:
     raise ValueError(
-      f"{', '.join(wrong_sizes)}: not divisible by the mesh's "
+      f"{', '.join(wrong_sizes)}: not divisible by the {owner} "
       f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
-    )
-  shards = sharding.num_prompt_shards(e.sampling_mesh)
-  if prompts % shards:
-    nearest = max(round(prompts / shards), 1) * shards
-    raise ValueError(
-      f"rollout.prompts = {prompts} is not divisible by the sampler's "
-      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}; nearest: {nearest}"
     )
 
 

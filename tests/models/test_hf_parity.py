@@ -15,6 +15,9 @@ torch = pytest.importorskip(
 
 from helpers import hf_folders  # noqa: E402
 
+from experiments.studies.benchmark.on_accelerator import (  # noqa: E402
+  reference,
+)
 from models import hf, policy, transformer  # noqa: E402
 from rl.sampling import generation  # noqa: E402
 
@@ -172,3 +175,18 @@ def test_theta_of_the_config_turns_the_logits(tmp_path):
   _, logits = ours(*hf.load(tmp_path))
   assert largest_difference(logits, want) < 1e-4
   assert largest_difference(before, want) > 0.1
+
+
+def test_the_reference_logits_of_the_accelerator_kit_are_those_of_torch(
+  tmp_path,
+):
+  hf.save(reference.CONFIG, reference.make_params(), tmp_path)
+  model = hf_folders.open_folder(tmp_path)
+  with torch.no_grad():
+    expected = model(input_ids=torch.tensor(reference.TOKENS)).logits.numpy()
+  np.testing.assert_allclose(
+    reference.read_logits(), expected, rtol=1e-4, atol=1e-5
+  )
+  np.testing.assert_allclose(
+    reference.compute_logits(), expected, rtol=1e-4, atol=1e-5
+  )

@@ -157,15 +157,25 @@ def fused(
   return outcome.from_rows(rows)
 
 
-def build_experiment(steps_per_dispatch: int, prompts: int) -> Experiment:
-  """Builds the max@k experiment on Countdown that this benchmark runs."""
+def build_experiment(
+  steps_per_dispatch: int,
+  prompts: int,
+  devices: Sequence[jax.Device] | None = None,
+) -> Experiment:
+  """Builds the max@k experiment on Countdown that this benchmark runs.
+
+  Args:
+    steps_per_dispatch: steps of one fused program.
+    prompts: prompts of a step.
+    devices: devices of the mesh; None means all of this machine.
+  """
   config = countdown.max_at_k()
   config.steps_per_dispatch = config.steps = steps_per_dispatch
   config.rollout.prompts = config.evaluation.batch = prompts
   # The random term makes scores of a group differ, so that gradients are not
   # zero.
   config.reward = defaults.reward(right="task()", luck="coins(probability=0.1)")
-  return build.build(config)
+  return build.build(config, devices)
 
 
 def meshes() -> dict[str, Mesh]:
@@ -218,17 +228,8 @@ def loop_side_by_side(e: Experiment, count: int) -> Loop:
     e: the experiment; a dispatch runs its `steps_per_dispatch`.
     count: number of states.
   """
-  mesh = Mesh(np.array(jax.devices()), ("seed",))
+  program, mesh = side_by_side_program(e, jax.devices())
   seed_sharding = NamedSharding(mesh, PartitionSpec("seed"))
-  prompts = e.config.rollout.prompts
-  rollout_fn = rollouts.make_rollout_fn(
-    e.task, e.policy, e.sampling, prompts, method=e.method
-  )
-  iteration = fused_loop.iteration(
-    rollout_fn, step.make(e.methods, e.policy, e.txs, e.plan)
-  )
-  scanned = fused_loop.scan(iteration, e.config.steps_per_dispatch)
-  program = jax.jit(fused_loop.over_seeds(scanned, mesh), donate_argnums=0)
   groups = list(multi_seed.SideBySide(e, None, print).groups(range(count)))
 
   def run(states: Sequence[step.State]) -> list[step.State]:
@@ -249,6 +250,27 @@ def loop_side_by_side(e: Experiment, count: int) -> Loop:
     ]
 
   return run
+
+
+def side_by_side_program(
+  e: Experiment, devices: Sequence[jax.Device]
+) -> tuple[jax.stages.Wrapped, Mesh]:
+  """Returns a jitted function of stacked training states, and their mesh.
+
+  Args:
+    e: the experiment; a call runs its `steps_per_dispatch`.
+    devices: devices over which the states are split.
+  """
+  mesh = Mesh(np.array(devices), ("seed",))
+  prompts = e.config.rollout.prompts
+  rollout_fn = rollouts.make_rollout_fn(
+    e.task, e.policy, e.sampling, prompts, method=e.method
+  )
+  iteration = fused_loop.iteration(
+    rollout_fn, step.make(e.methods, e.policy, e.txs, e.plan)
+  )
+  scanned = fused_loop.scan(iteration, e.config.steps_per_dispatch)
+  return jax.jit(fused_loop.over_seeds(scanned, mesh), donate_argnums=0), mesh
 
 
 def time_against(

@@ -37,6 +37,11 @@ def analysis_of(*failed, state=1.0, needs=None):
   }
 
 
+ONE_PROMPT = {
+  "model__remat": "full",
+  "mesh__tensor": 2,
+  "plan__microbatches": 8,
+}
 LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
 
 
@@ -84,9 +89,38 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
       analysis_of("train_step"),
       {"mesh.tensor": 2, "mesh.data": 4},
     ),
+    # Four samples cannot be split over eight devices.
+    (
+      {**ONE_PROMPT, "mesh__context": 4},
+      analysis_of("train_step"),
+      {},
+    ),
+    # Tokens are split in place of heads; the sampler still splits these.
+    (
+      {**ONE_PROMPT, "mesh__context": 4, "rollout__samples": 8},
+      analysis_of("train_step"),
+      {"mesh.context": 8, "mesh.tensor": 1, "sampling.tensor": 2},
+    ),
     # Halved by what is left, to two rows.
     ({}, analysis_of("rollout"), {"rollout.rows": 2}),
-    ({"rollout__rows": 1}, analysis_of("rollout"), {"mesh.tensor": 2}),
+    ({"rollout__rows": 1}, analysis_of("rollout"), {"sampling.tensor": 2}),
+    # The parameters alone take more than half of the room beside the state.
+    (
+      {"mesh__fsdp": 8},
+      analysis_of("rollout", state=HBM),
+      {"sampling.tensor": 2},
+    ),
+    (
+      {"rollout__rows": 1, "sampling__tensor": 2},
+      analysis_of("rollout"),
+      {},
+    ),
+    (
+      {"rollout__rows": 1, "sampling__tensor": 2, "model__heads": 8},
+      analysis_of("rollout"),
+      {"sampling.tensor": 4},
+    ),
+    ({"sampling__devices": 4, "mesh__data": 4}, analysis_of("rollout"), {}),
     # Of held-out problems: rows, then problems, then heads.
     (
       {"evaluation__samples": 8},
@@ -106,7 +140,17 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
     (
       {"evaluation__rows": 1, "evaluation__batch": 8},
       analysis_of("evaluation"),
-      {"mesh.tensor": 2},
+      {"sampling.tensor": 2},
+    ),
+    (
+      {
+        "evaluation__rows": 1,
+        "evaluation__batch": 8,
+        "mesh__data": 4,
+        "sampling__devices": 4,
+      },
+      analysis_of("evaluation"),
+      {"evaluation.batch": 4},
     ),
     ({}, analysis_of("rollout", "evaluation"), {"rollout.rows": 2}),
   ],

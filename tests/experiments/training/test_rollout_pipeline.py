@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import small_run
 
+from experiments.evaluation import evaluator
 from experiments.logging import json_files
 from experiments.training import device_mesh, dispatch, loop, validate
 from models import presets
@@ -50,18 +51,39 @@ def assert_same(result, expected):
     {"mesh__fsdp": 8, "sampling__tensor": 2},
     {**HALF, "mesh__fsdp": 4},
     {**HALF, "mesh__tensor": 2, "sampling__fsdp": 2},
+    {"mesh__fsdp": 8, "sampling__tensor": 4, "model__lora_rank": 2},
   ],
-  ids=["same devices", "own devices", "own devices, own layout"],
+  ids=["same devices", "own devices", "own devices, own layout", "heads twice"],
 )
 def test_another_mesh_gives_the_same_rollout(changes):
-  usual = {"model__vocab_size": 26}  # the task's 25 rows do not split in two
-  reference, other = experiment(**usual), experiment(**usual, **changes)
+  # The task's 25 rows do not split in two. 4 query heads share 2 key heads.
+  usual = {"model__vocab_size": 28, "model__heads": 4}
+  usual |= {k: v for k, v in changes.items() if k == "model__lora_rank"}
+  reference, other = experiment(**usual), experiment(**usual | changes)
   assert other.sampling_mesh != other.mesh
   result, expected = (sampled(e, e.init()) for e in (other, reference))
   assert_same(result, expected)
   rollout, _ = dispatch.compile_rollout_fn(other)(other.init())
   assert rollout.completions.sharding == other.batch_sharding
   assert rollout.step.sharding == other.replicated
+
+
+@pytest.mark.parametrize(
+  ("changes", "mesh"),
+  [({"sampling__tensor": 2}, "sampling_mesh"), (HALF, "mesh")],
+  ids=["same devices", "own devices"],
+)
+def test_an_evaluation_uses_the_devices_of_training(changes, mesh):
+  """On the sampler's mesh, if that has the same devices."""
+  usual = {"model__vocab_size": 26}
+  reference, other = experiment(**usual), experiment(**usual, **changes)
+  assert other.evaluation_mesh == getattr(other, mesh)
+  result, expected = (
+    evaluator.evaluate_experiment(e, e.init().params)
+    for e in (other, reference)
+  )
+  np.testing.assert_array_equal(result.scores, expected.scores)
+  np.testing.assert_array_equal(result.lengths, expected.lengths)
 
 
 class TestAhead:
@@ -121,6 +143,15 @@ class TestAhead:
     ({"sampling__ahead": 1}, "give the sampler devices of its own"),
     ({"sampling__ahead": 2, **HALF}, "sampling.ahead = 2 must be 0 or 1"),
     ({"sampling__tensor": 3}, "sampling: mesh replica=1"),
+    (
+      {"sampling__tensor": 4},
+      "sampling.tensor = 4 cannot split the 2 heads in 2 groups equally; "
+      "nearest: 2",
+    ),
+    (
+      {"sampling__tensor": 2, "evaluation__batch": 6},
+      "not divisible by the sampler's replica \\* data \\* fsdp = 4",
+    ),
     ({**HALF, "steps_per_dispatch": 2, "steps": 4}, "use 1"),
     (
       {"sampling__devices": 2, "rollout__prompts": 9, "mesh__data": 3},

@@ -45,6 +45,7 @@ from experiments.configs import countdown, defaults
 from experiments.logging import json_files
 from experiments.studies import flop_counts
 from experiments.studies.benchmark import fused, outcome, random_rollout
+from experiments.studies.benchmark.on_accelerator import reference
 from experiments.training import build, dispatch
 from experiments.training.experiment import Experiment
 from models import policy, transformer
@@ -120,15 +121,32 @@ def peak_gib() -> float | None:
 # ------------------------------------------------------------------------------
 
 
+def ceiling_programs(
+  setting: Setting,
+) -> tuple[
+  jax.stages.Wrapped,
+  jax.stages.Wrapped,
+  jax.ShapeDtypeStruct,
+  jax.ShapeDtypeStruct,
+]:
+  """Returns a product of matrices, a copy, and the shapes of their inputs."""
+  size, elements = (512, 2**22) if setting.toy else (8192, 2**29)
+  return (
+    jax.jit(lambda x, y: x @ y),
+    # The array is donated, so that no time is spent on new memory.
+    jax.jit(jnp.negative, donate_argnums=0),
+    jax.ShapeDtypeStruct((size, size), jnp.bfloat16),
+    jax.ShapeDtypeStruct((elements,), jnp.bfloat16),
+  )
+
+
 def measure_device(setting: Setting) -> list[outcome.Row]:
   """Measures the rate of bfloat16 products and the bandwidth of memory."""
-  size, elements = (512, 2**22) if setting.toy else (8192, 2**29)
-  x = jnp.ones((size, size), jnp.bfloat16)
-  product = jax.jit(lambda x, y: x @ y)
+  product, negate, square, vector = ceiling_programs(setting)
+  size, elements = len(square), vector.size
+  x = jnp.ones(square.shape, square.dtype)
   flops = 2 * size**3 / median_seconds(lambda: product(x, x), 20)
-  # The array is donated, so that no time is spent on new memory.
-  negate = jax.jit(jnp.negative, donate_argnums=0)
-  array = [jnp.ones(elements, jnp.bfloat16)]
+  array = [jnp.ones(vector.shape, vector.dtype)]
 
   def copy() -> jax.Array:
     array[0] = negate(array[0])
@@ -186,29 +204,73 @@ def experiment_config(
   return config
 
 
-def time_update(
-  setting: Setting,
-  name: str,
-  tokens: int,
-  *,
-  microbatches: int = 1,
-  target: float | None = None,
-  **changes: Any,
-) -> outcome.Row:
-  """Times the training step on random tokens, without sampling.
+class Update(NamedTuple):
+  """A training step that is timed on random tokens.
 
-  Args:
-    setting: toy sizes or full ones, and the ceilings.
+  Attributes:
     name: name of the row, without the number of tokens.
     tokens: completion tokens of the batch.
     microbatches: parts of the batch whose gradients are summed.
-    target: share of the peak rate that is aimed at.
-    **changes: changes of `experiment_config`.
+    preset: name of the shape.
+    model: settings of the decoder.
   """
-  prompts, max_tokens = (2, 16) if setting.toy else (tokens // 4096, 512)
-  config = experiment_config(setting, prompts, max_tokens, **changes)
-  config.plan.microbatches = min(microbatches, prompts)
-  e = build.build(config)
+
+  name: str
+  tokens: int
+  microbatches: int = 1
+  preset: str = "qwen3-0.6b"
+  model: Mapping[str, Any] = {}
+
+  def build(
+    self, setting: Setting, devices: Sequence[jax.Device] | None = None
+  ) -> Experiment:
+    """Builds the experiment; None as devices means all of this machine."""
+    prompts, max_tokens = (2, 16) if setting.toy else (self.tokens // 4096, 512)
+    config = experiment_config(
+      setting, prompts, max_tokens, self.preset, **self.model
+    )
+    config.plan.microbatches = min(self.microbatches, prompts)
+    return build.build(config, devices)
+
+
+def updates(platform: str) -> dict[str, list[Update]]:
+  """Returns the training steps of each piece that times some.
+
+  Args:
+    platform: platform of the devices, whose attention kernel is compared.
+  """
+  kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform, "plain")
+  return {
+    "trainer": [Update("trainer, full", 16_384)],
+    "trainer_lora": [
+      Update("trainer, LoRA 16", 16_384, model={"lora_rank": 16})
+    ],
+    "trainer_long": [Update("trainer, full", 65_536, microbatches=4)],
+    "attention": [
+      *(
+        Update(f"attention {form}", 16_384, model={"attention": form})
+        for form in (kernel, "blocked")
+      ),
+      Update("remat dots", 16_384, model={"remat": "dots"}),
+    ],
+    "larger_model": [
+      Update("trainer, 1.7B", 16_384, microbatches=2, preset="qwen3-1.7b")
+    ],
+  }
+
+
+def measure_updates(piece: str, setting: Setting) -> list[outcome.Row]:
+  """Times the training steps of a piece."""
+  return [
+    time_update(update, setting)
+    for update in updates(jax.default_backend())[piece]
+  ]
+
+
+def time_update(update: Update, setting: Setting) -> outcome.Row:
+  """Times a training step on random tokens, without sampling."""
+  e = update.build(setting)
+  prompts, max_tokens = e.config.rollout.prompts, e.sampling.max_tokens
   tokens = prompts * SAMPLES * max_tokens
   rollout = random_rollout.make(
     e.model.vocab_size, prompts, SAMPLES, PROMPT_LENGTH, max_tokens
@@ -229,67 +291,23 @@ def time_update(
   flops = (
     factor * flop_counts.update_cost(e.model, PROMPT_LENGTH, lengths).flops
   )
+  is_target = update.name == "trainer, full"
   return outcome.Row(
-    f"{name}, {tokens:,} tokens",
+    f"{update.name}, {tokens:,} tokens",
     f"{prompts} x {SAMPLES} x {max_tokens}, {e.model.attention}, "
     f"remat {e.model.remat}",
     "tokens/s",
     tokens / seconds,
     bound_fraction=flops / seconds / setting.peak,
-    bound_limit=setting.target(target),
+    bound_limit=setting.target(
+      TRAINER_TARGETS[update.tokens] if is_target else None
+    ),
     settings={"seconds": f"{seconds:.3f}", "peak": _gib(peak_gib())},
   )
 
 
 def _gib(size: float | None) -> str:
   return "unknown" if size is None else f"{size:.1f} GiB"
-
-
-def measure_trainer(setting: Setting) -> list[outcome.Row]:
-  """Times the training step of Qwen3-0.6B at 16,384 tokens."""
-  tokens = 16_384
-  return [
-    time_update(
-      setting, "trainer, full", tokens, target=TRAINER_TARGETS[tokens]
-    )
-  ]
-
-
-def measure_trainer_lora(setting: Setting) -> list[outcome.Row]:
-  """Times the training step with adapters of rank 16 at 16,384 tokens."""
-  return [time_update(setting, "trainer, LoRA 16", 16_384, lora_rank=16)]
-
-
-def measure_trainer_long(setting: Setting) -> list[outcome.Row]:
-  """Times the training step at 65,536 tokens."""
-  tokens = 65_536
-  return [
-    time_update(
-      setting,
-      "trainer, full",
-      tokens,
-      microbatches=4,
-      target=TRAINER_TARGETS[tokens],
-    )
-  ]
-
-
-def measure_attention(setting: Setting) -> list[outcome.Row]:
-  """Times the training step with each form of attention, and other remat."""
-  form = {"gpu": "cudnn", "tpu": "splash"}.get(jax.default_backend(), "plain")
-  return [
-    time_update(setting, f"attention {attention}", 16_384, attention=attention)
-    for attention in (form, "blocked")
-  ] + [time_update(setting, "remat dots", 16_384, remat="dots")]
-
-
-def measure_larger_model(setting: Setting) -> list[outcome.Row]:
-  """Times the training step of Qwen3-1.7B at 16,384 tokens."""
-  return [
-    time_update(
-      setting, "trainer, 1.7B", 16_384, microbatches=2, preset="qwen3-1.7b"
-    )
-  ]
 
 
 # ------------------------------------------------------------------------------
@@ -299,16 +317,13 @@ def measure_larger_model(setting: Setting) -> list[outcome.Row]:
 
 def measure_decoding(setting: Setting) -> list[outcome.Row]:
   """Times sampling of completions that never end, for three batch sizes."""
-  e = build.build(experiment_config(setting, 2, 16, remat="none"))
-  bfloat16_model = dataclasses.replace(e.model, param_dtype="bfloat16")
-  params = jax.jit(functools.partial(transformer.init, bfloat16_model))(
-    jax.random.key(0)
-  )
-  max_tokens = 16 if setting.toy else 256
+  e, init, max_tokens = decoding_experiment(setting)
+  params = init(jax.random.key(0))
   rows = []
-  for batch in (16,) if setting.toy else (16, 64, 256):
+  for batch in decoding_batches(setting):
     prompts = batch // SAMPLES
-    seconds = _decoding_seconds(e, params, prompts, max_tokens)
+    sample = decoding_program(e, prompts, max_tokens)
+    seconds = median_seconds(functools.partial(sample, params))
     cost = flop_counts.decode_cost(
       e.model,
       PROMPT_LENGTH,
@@ -330,28 +345,55 @@ def measure_decoding(setting: Setting) -> list[outcome.Row]:
   return rows
 
 
-def _decoding_seconds(
-  e: Experiment, params: types.PyTree, prompts: int, max_tokens: int
-) -> float:
+def decoding_experiment(
+  setting: Setting, devices: Sequence[jax.Device] | None = None
+) -> tuple[Experiment, Callable[[jax.Array], types.PyTree], int]:
+  """Returns the experiment, its initialiser, and the tokens of a completion.
+
+  The initialiser makes parameters in bfloat16.
+  """
+  config = experiment_config(setting, 2, 16, remat="none")
+  e = build.build(config, devices)
+  bfloat16_model = dataclasses.replace(e.model, param_dtype="bfloat16")
+  init = jax.jit(functools.partial(transformer.init, bfloat16_model))
+  return e, init, 16 if setting.toy else 256
+
+
+def decoding_batches(setting: Setting) -> Sequence[int]:
+  """Returns the numbers of completions that are sampled at a time."""
+  return (16,) if setting.toy else (16, 64, 256)
+
+
+def decoding_program(
+  e: Experiment, prompts: int, max_tokens: int
+) -> jax.stages.Wrapped:
+  """Returns a jitted function of parameters that samples; no sample ends."""
   sampling = generation.Sampling(
     samples=SAMPLES, max_tokens=max_tokens, eos_ids=(), pad_id=0
   )
-  ids = jnp.ones((prompts, PROMPT_LENGTH), jnp.int32)
-  keys = jax.random.split(jax.random.key(1), prompts)
-  sample = jax.jit(
-    lambda params: generation.generate(
-      e.policy, params, ids, ids > 0, keys, sampling
-    )
-  )
-  return median_seconds(lambda: sample(params))
+
+  def sample(params: types.PyTree) -> generation.Samples:
+    ids = jnp.ones((prompts, PROMPT_LENGTH), jnp.int32)
+    keys = jax.random.split(jax.random.key(1), prompts)
+    return generation.generate(e.policy, params, ids, ids > 0, keys, sampling)
+
+  return jax.jit(sample)
+
+
+def iteration_experiment(
+  setting: Setting, devices: Sequence[jax.Device] | None = None
+) -> Experiment:
+  """Returns the experiment whose whole iterations are timed."""
+  prompts, max_tokens = (2, 16) if setting.toy else (64, 256)
+  config = experiment_config(setting, prompts, max_tokens)
+  config.plan.microbatches = min(8, prompts)
+  return build.build(config, devices)
 
 
 def measure_iteration(setting: Setting) -> list[outcome.Row]:
   """Times whole iterations in two programs: sample, then score and update."""
-  prompts, max_tokens = (2, 16) if setting.toy else (64, 256)
-  config = experiment_config(setting, prompts, max_tokens)
-  config.plan.microbatches = min(8, prompts)
-  e = build.build(config)
+  e = iteration_experiment(setting)
+  prompts, max_tokens = e.config.rollout.prompts, e.sampling.max_tokens
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   state, sampled = [e.init()], []
 
@@ -373,9 +415,19 @@ def measure_iteration(setting: Setting) -> list[outcome.Row]:
   ]
 
 
+def embedded_task_sizes(setting: Setting) -> tuple[int, int]:
+  """Returns the steps of a dispatch and the prompts of a step."""
+  return (2, 8) if setting.toy else (10, 32)
+
+
+def seed_counts(setting: Setting) -> Sequence[int]:
+  """Returns the numbers of seeds that are trained at a time."""
+  return (1, 2) if setting.toy else (1, 8, 64)
+
+
 def measure_fused(setting: Setting) -> list[outcome.Row]:
   """Times the embedded task as one program beside two programs a step."""
-  steps, prompts = (2, 8) if setting.toy else (10, 32)
+  steps, prompts = embedded_task_sizes(setting)
   fused_experiment = fused.build_experiment(steps, prompts)
   staged_experiment = fused.build_experiment(1, prompts)
   start = fused_experiment.init()
@@ -402,8 +454,8 @@ def measure_fused(setting: Setting) -> list[outcome.Row]:
 
 def measure_seeds(setting: Setting) -> list[outcome.Row]:
   """Times 1, 8 and 64 seeds of the embedded task in one program."""
-  counts = (1, 2) if setting.toy else (1, 8, 64)
-  steps, prompts = (2, 8) if setting.toy else (10, 32)
+  counts = seed_counts(setting)
+  steps, prompts = embedded_task_sizes(setting)
   e = fused.build_experiment(steps, prompts)
   rows, first = [], None
   for count in counts:
@@ -435,7 +487,7 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
 
 
 def check_numbers(setting: Setting) -> list[outcome.Row]:
-  """Compares results on the device with enumeration and with the CPU."""
+  """Compares results on the device with enumeration, PyTorch and the CPU."""
   del setting  # the sizes are small in any case
   shape = "largest relative difference"
   rows = [
@@ -449,24 +501,28 @@ def check_numbers(setting: Setting) -> list[outcome.Row]:
     )
   ]
   with jax.default_matmul_precision("highest"):
-    for name, compute in (
-      ("logits", _logits),
-      ("one training step", _parameters_after_a_step),
-    ):
-      on_device = compute()
-      with jax.default_device(jax.devices("cpu")[0]):
-        on_cpu = compute()
-      difference = _relative_difference(on_device, on_cpu)
-      rows.append(
-        outcome.Row(
-          f"{name} beside the CPU",
-          shape,
-          "of 1e-3",
-          difference,
-          ratio=1e-3 / max(difference, 1e-12),
-          limit=1.0,
-        )
+    logits = reference.compute_logits()
+    parameters = _parameters_after_a_step()
+    with jax.default_device(jax.devices("cpu")[0]):
+      parameters_on_cpu = _parameters_after_a_step()
+  for name, difference in {
+    "logits beside transformers": _relative_difference(
+      logits, reference.read_logits()
+    ),
+    "one training step beside the CPU": _relative_difference(
+      parameters, parameters_on_cpu
+    ),
+  }.items():
+    rows.append(
+      outcome.Row(
+        name,
+        shape,
+        "of 1e-3",
+        difference,
+        ratio=1e-3 / max(difference, 1e-12),
+        limit=1.0,
       )
+    )
   return rows
 
 
@@ -482,23 +538,12 @@ def _max_at_k_difference(n: int = 8, k: int = 3) -> float:
   return _relative_difference(actual, expected)
 
 
-def _small_experiment() -> Experiment:
+def _parameters_after_a_step() -> jax.Array:
+  """Returns the change of the parameters by one step of SGD, as one vector."""
   config = countdown.max_at_k()
   config.rollout.prompts = 4
   config.model.attention = "plain"
-  return build.build(config, [jax.devices("cpu")[0]])
-
-
-def _logits() -> jax.Array:
-  model = _small_experiment().model
-  params = transformer.init(model, jax.random.key(0))
-  ids = jnp.arange(24).reshape(2, 12) % model.vocab_size
-  return transformer.logits(model, params, ids, ids >= 0)
-
-
-def _parameters_after_a_step() -> jax.Array:
-  """Returns the change of the parameters by one step of SGD, as one vector."""
-  model = _small_experiment().model
+  model = build.build(config, [jax.devices("cpu")[0]]).model
   method, tx = methods.get("grpo", beta=0.0), optax.sgd(1.0)
   params = transformer.init(model, jax.random.key(0))
   state = step.init(method, params, tx, jax.random.key(1))
@@ -522,16 +567,16 @@ def _relative_difference(actual: Any, expected: Any) -> float:
 # In this order; "device" measures the ceilings that the others read.
 PIECES: Mapping[str, Callable[[Setting], Sequence[outcome.Row]]] = {
   "device": measure_device,
-  "trainer": measure_trainer,
-  "trainer_lora": measure_trainer_lora,
+  "trainer": functools.partial(measure_updates, "trainer"),
+  "trainer_lora": functools.partial(measure_updates, "trainer_lora"),
   "decoding": measure_decoding,
   "numbers": check_numbers,
   "iteration": measure_iteration,
   "fused": measure_fused,
   "seeds": measure_seeds,
-  "trainer_long": measure_trainer_long,
-  "attention": measure_attention,
-  "larger_model": measure_larger_model,
+  "trainer_long": functools.partial(measure_updates, "trainer_long"),
+  "attention": functools.partial(measure_updates, "attention"),
+  "larger_model": functools.partial(measure_updates, "larger_model"),
 }
 
 
