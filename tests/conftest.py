@@ -5,8 +5,9 @@ pytest-xdist's workers, and processes that tests start, inherit the environment:
   - JAX has 8 CPU devices.
   - XLA compiles with few optimizations, because the programs of tests are small
     and run once.
-  - All processes share one folder of compiled programs, so that equal programs
-    are compiled once. Set JAX_COMPILATION_CACHE_DIR to keep it for later runs.
+  - All processes share one folder of compiled programs, which is kept, so that
+    equal programs are compiled once. JAX_COMPILATION_CACHE_DIR names another.
+    Programs of several devices are not kept (`experiments.cli.devices`).
 """
 
 import gc
@@ -15,10 +16,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import hypothesis
 import pytest
+
+from experiments.cli import program_folders
 
 _EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
 # Makes compilation faster; not every version of XLA has this flag.
@@ -40,10 +42,13 @@ if _EIGHT_DEVICES not in _flags:  # workers inherit them
   _flags = f"{_flags} {_EIGHT_DEVICES}"
   _with_fast = f"{_flags} {_FAST_COMPILATION}"
   os.environ["XLA_FLAGS"] = _with_fast if _are_known(_with_fast) else _flags
-# False in workers, and if the user keeps a folder of programs.
-_MADE_FOLDER = "JAX_COMPILATION_CACHE_DIR" not in os.environ
-if _MADE_FOLDER:
-  os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="programs")
+# Larger, the folder of programs is emptied when tests start.
+_MAX_PROGRAM_BYTES = 4 * 2**30
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers inherit it
+  _folder = program_folders.of_tests()
+  if sum(p.stat().st_size for p in _folder.glob("*")) > _MAX_PROGRAM_BYTES:
+    shutil.rmtree(_folder, ignore_errors=True)
+  os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_folder)
 _SETTINGS = {
   "JAX_PLATFORMS": "cpu",
   "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
@@ -51,6 +56,20 @@ _SETTINGS = {
 }
 for _name, _value in _SETTINGS.items():
   os.environ.setdefault(_name, _value)
+
+
+def pytest_collection():
+  """Keeps no programs of several devices; JAX has no setting for that."""
+  from jax._src import compiler
+
+  make_key = compiler._get_cache_key
+
+  def make_key_of_one_device(*args, devices, **kwargs):
+    if devices.size > 1:
+      return None  # not kept
+    return make_key(*args, devices=devices, **kwargs)
+
+  compiler._get_cache_key = make_key_of_one_device
 
 
 hypothesis.settings.register_profile(
@@ -70,13 +89,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("few")
 
-
 _MANY_MAPS = 30_000
-
-
-def pytest_unconfigure():
-  if _MADE_FOLDER:
-    shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,22 +5,23 @@ devices a batch is split over several cores: on two cores, two devices decode
 and train almost twice as fast as one. On a GPU, JAX reserves most of the memory
 at its start. Both settings must be made before JAX initializes its devices.
 
-Compiled programs are kept in `program_folder()`, so that a command which
-compiles what an earlier one has compiled starts faster. JAX's own settings take
-precedence: JAX_COMPILATION_CACHE_DIR names another folder, and
-JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.
+Compiled programs are kept in `program_folders.of_commands()`, so that a command
+which compiles what an earlier one has compiled starts faster. JAX's own
+settings take precedence: JAX_COMPILATION_CACHE_DIR names another folder, and
+JAX_ENABLE_COMPILATION_CACHE=false keeps nothing. With several CPU devices
+nothing is kept: a program that XLA loads from a folder may run its collectives
+in another order on each of them, and then waits forever (seen with JAX 0.10.2).
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
-import pathlib
-import platform
 import re
 
 import jax
+
+from experiments.cli import program_folders
 
 # Share of a GPU's memory that JAX reserves, instead of its default of 0.75. The
 # rest is left to libraries that allocate outside of JAX.
@@ -55,19 +56,20 @@ def configure(cpu_devices: int = 1, *, keep_programs: bool = True) -> None:
     raise ValueError(f"cpu_devices = {cpu_devices} must be at least 1")
   if not any(os.environ.get(name) for name in _FRACTION_VARIABLES):
     os.environ[_FRACTION_VARIABLES[0]] = str(GPU_MEMORY_FRACTION)
-  is_set_in_xla_flags = (
-    "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-  )
-  if cpu_devices > 1 and not is_set_in_xla_flags:
+  xla_flags = os.environ.get("XLA_FLAGS", "")
+  match = re.search(r"xla_force_host_platform_device_count=(\d+)", xla_flags)
+  if match:
+    cpu_devices = int(match[1])
+  elif cpu_devices > 1:
     jax.config.update("jax_num_cpu_devices", cpu_devices)
-  if not keep_programs:
+  if not keep_programs or cpu_devices > 1:
     jax.config.update("jax_enable_compilation_cache", False)
   elif jax.config.jax_compilation_cache_dir is None:
     _use_program_folder()
 
 
 def _use_program_folder() -> None:
-  folder = program_folder()
+  folder = program_folders.of_commands()
   try:
     folder.mkdir(parents=True, exist_ok=True)
   except OSError:  # without a home that can be written, nothing is kept
@@ -78,24 +80,3 @@ def _use_program_folder() -> None:
   )
   if importlib.util.find_spec("filelock"):  # JAX needs it to limit the size
     jax.config.update("jax_compilation_cache_max_size", MAX_PROGRAM_BYTES)
-
-
-def program_folder() -> pathlib.Path:
-  """Returns the folder of compiled programs of this kind of processor.
-
-  It is in `extremum/programs` of the user's cache. Programs for a CPU use its
-  instructions, so machines that share a home folder but differ in their
-  processors have a folder each.
-  """
-  cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-  root = pathlib.Path(cache).expanduser() / "extremum" / "programs"
-  try:
-    text = pathlib.Path("/proc/cpuinfo").read_text()
-  except OSError:  # not Linux
-    return root / platform.machine()
-  # The first processor's name and features; "Features" is the name on ARM.
-  lines = re.findall(r"^(?:model name|flags|Features)\s*:.*$", text, re.M)[:2]
-  name = lines[0].partition(":")[2].strip().lower() if lines else "unknown"
-  name = re.sub(r"[^a-z0-9]+", "_", name)
-  digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
-  return root / f"{name[:40]}_{digest}"

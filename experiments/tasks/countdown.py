@@ -71,17 +71,14 @@ def countdown(count: int = 4) -> Task:
     return _draw(jax.random.fold_in(key, step), n, count, False)
 
   def test(n: int) -> Problems:
-    pool = _draw(jax.random.key(0), POOL, count, True)
-    # Positions of distinct problems in the pool.
-    _, distinct = np.unique(np.asarray(pool.ids), return_index=True)
-    if n > distinct.size:
+    problems = _test_problems(count)
+    size = len(problems.ids)
+    if n > size:
       raise ValueError(
-        f"n={n} test problems, but countdown(count={count}) has "
-        f"{distinct.size}; ask for 1 to {distinct.size}"
+        f"n={n} test problems, but countdown(count={count}) has {size}; "
+        f"ask for 1 to {size}"
       )
-    # In the order of the pool, so that more problems extend fewer problems.
-    positions = np.sort(distinct)[:n]
-    return jax.tree.map(lambda leaf: leaf[positions], pool)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[:n]), problems)
 
   return Task(
     name=f"countdown(count={count})",
@@ -97,6 +94,16 @@ def countdown(count: int = 4) -> Task:
     decode=decode,
     gold=gold,
   )
+
+
+@functools.cache  # to draw them takes half a second
+def _test_problems(count: int) -> Problems:
+  """Returns all distinct test problems, as numpy arrays."""
+  pool = jax.device_get(_draw(jax.random.key(0), POOL, count, True))
+  _, distinct = np.unique(pool.ids, return_index=True)
+  # In the order of the pool, so that more problems extend fewer problems.
+  positions = np.sort(distinct)
+  return jax.tree.map(lambda leaf: leaf[positions], pool)
 
 
 def score(

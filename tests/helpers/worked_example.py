@@ -111,7 +111,8 @@ def _step_fields(steps: Any, step_scores: Any, t: int) -> dict[str, jax.Array]:
 
 def apply(transform: transforms.Transform, rollout: types.Rollout) -> Any:
   """Applies a transform that starts from the rollout, in its first state."""
-  return np.asarray(transform.apply(None, rollout, transform.init())[0])
+  compiled = jax.jit(lambda *arguments: transform.apply(None, *arguments)[0])
+  return np.asarray(compiled(rollout, transform.init()))
 
 
 def advantages(m: method.Method, rollout: types.Rollout) -> np.ndarray:
@@ -182,6 +183,18 @@ def loss(
     head = jnp.zeros_like(table) if values is None else jnp.asarray(values)
     return {"log_probs": table, "values": head.astype(jnp.float32)}
 
+  @jax.jit
+  def total_and_gradient(policy, sources, first_sources, rollout, state):
+    if first_sources is not None:
+      first = scoring.passes(POLICY, first_sources, needs, rollout)
+      _, _, state = prepare.prepare(m, first, state)
+    scored = scoring.passes(POLICY, sources, needs, rollout)
+    batch, term_weights, _ = prepare.prepare(m, scored, state)
+    gradient, tally = prepare.gradient(
+      m, POLICY, policy, batch, term_weights, Plan()
+    )
+    return tally.merge()["loss/total"], gradient["log_probs"]
+
   policy = params_of(log_probs)
   sources = {name: old for name, _ in m.parameter_sets} | dict(other or {})
   sources["old"] = old
@@ -190,16 +203,10 @@ def loss(
     for name, table in sources.items()
   }
   needs = prepare.required(m, updates=2)
-  state = m.init()
+  first_sources = None
   if earlier is not None:
-    first = scoring.passes(
-      POLICY, sources | {"old": params_of(earlier)}, needs, rollout
-    )
-    _, _, state = prepare.prepare(m, first, state)
-  scored = scoring.passes(POLICY, sources, needs, rollout)
-  batch, term_weights, _ = prepare.prepare(m, scored, state)
-  gradient, tally = prepare.gradient(
-    m, POLICY, policy, batch, term_weights, Plan()
+    first_sources = sources | {"old": params_of(earlier)}
+  total, slopes = total_and_gradient(
+    policy, sources, first_sources, rollout, m.init()
   )
-  total = float(tally.merge()["loss/total"])
-  return total, np.asarray(gradient["log_probs"])
+  return float(total), np.asarray(slopes)

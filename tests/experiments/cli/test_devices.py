@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from experiments.cli import devices
+from experiments.cli import devices, program_folders
 
 SETTINGS = (
   "jax_compilation_cache_dir",
@@ -28,7 +28,7 @@ def test_programs_are_kept_in_a_folder_of_this_processor(cache):
   devices.configure()
   (folder,) = (cache / "extremum" / "programs").iterdir()
   assert jax.config.jax_compilation_cache_dir == str(folder)
-  assert folder == devices.program_folder()
+  assert folder == program_folders.of_commands()
   assert jax.config.jax_compilation_cache_max_size == 4 * 2**30
 
 

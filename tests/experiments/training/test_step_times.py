@@ -27,6 +27,8 @@ from experiments.training import (
 )
 from rl import step
 
+pytestmark = pytest.mark.long
+
 SHORT, LONG = 0.2, 1.2
 # By step from 0. A warm-up of 2 steps compiles, and is not looked at.
 SLEEPS = (SHORT, SHORT, SHORT, LONG, SHORT, SHORT)

@@ -132,6 +132,7 @@ def test_bootstrap_advantages_have_a_key_per_prompt():
   close(
     _value(transforms.scores(), analytic, rollout=rollout),
     objectives.pass_at_k_advantages(scores, 2, valid),
+    rtol=1e-6,
   )
 
 

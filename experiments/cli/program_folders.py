@@ -1,0 +1,43 @@
+"""Folders in which compiled programs are kept, in the user's cache.
+
+Programs for a CPU use its instructions, so machines that share a home folder
+but differ in their processors have a folder each. The module does not import
+JAX, whose settings it helps to make.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import platform
+import re
+
+
+def of_commands() -> pathlib.Path:
+  """Returns the folder of the programs that commands compile."""
+  return _cache() / "programs" / _processor()
+
+
+def of_tests() -> pathlib.Path:
+  """Returns the folder of the many small programs that tests compile."""
+  return _cache() / "test_programs" / _processor()
+
+
+def _cache() -> pathlib.Path:
+  cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+  return pathlib.Path(cache).expanduser() / "extremum"
+
+
+def _processor() -> str:
+  """Returns a name of this kind of processor, with a digest of its features."""
+  try:
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+  except OSError:  # not Linux
+    return platform.machine()
+  # The first processor's name and features; "Features" is the name on ARM.
+  lines = re.findall(r"^(?:model name|flags|Features)\s*:.*$", text, re.M)[:2]
+  name = lines[0].partition(":")[2].strip().lower() if lines else "unknown"
+  name = re.sub(r"[^a-z0-9]+", "_", name)
+  digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+  return f"{name[:40]}_{digest}"
