@@ -18,6 +18,7 @@ def cache(tmp_path, monkeypatch):
   """An empty cache of the user, and JAX without a folder of its own."""
   saved = {name: getattr(jax.config, name) for name in SETTINGS}
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  monkeypatch.delenv("XLA_FLAGS")  # eight devices
   jax.config.update("jax_compilation_cache_dir", None)
   yield tmp_path
   for name, value in saved.items():
@@ -37,6 +38,18 @@ def test_the_users_own_folder_takes_precedence(cache):
   devices.configure()
   assert jax.config.jax_compilation_cache_dir == str(cache / "own")
   assert not (cache / "extremum").exists()
+
+
+def test_programs_of_several_cpu_devices_are_not_kept(cache, monkeypatch):
+  flag = "--xla_force_host_platform_device_count="
+  monkeypatch.setenv("XLA_FLAGS", flag + "2")
+  devices.configure()
+  assert not jax.config.jax_enable_compilation_cache
+  jax.config.update("jax_enable_compilation_cache", True)
+  monkeypatch.setenv("XLA_FLAGS", flag + "1")
+  devices.configure(cpu_devices=2)  # the flag takes precedence
+  assert jax.config.jax_enable_compilation_cache
+  assert jax.config.jax_compilation_cache_dir
 
 
 def test_nothing_is_kept_if_that_is_asked_for_or_impossible(cache):

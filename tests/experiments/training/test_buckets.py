@@ -348,7 +348,7 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 LOCAL = {
   "aot": "a report of this machine's compiler",
   "cli/command_line.py": "config files, which are imported",
-  "cli/devices.py": "the folder of compiled programs",
+  "cli/program_folders.py": "the folder of compiled programs",
   "cli/papers.py": "the checkout",
   "logging/provenance.py": "the checkout",
   "run.py": "the checkout",
