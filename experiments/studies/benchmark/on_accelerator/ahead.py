@@ -1,7 +1,7 @@
 """Compiles the programs of the benchmark `accelerator` for absent chips.
 
   python -m experiments.studies.benchmark.on_accelerator.ahead
-    v5e:1x1 v6e:1x1 h100:1 [--toy]
+    v5e:2x2 v6e:2x2 h100:1 [--toy]
 
 One device of each topology is the target; `experiments.aot` describes them, and
 the packages that they need. A line for each program has its peak memory, and
@@ -149,7 +149,7 @@ def faults(
     wrong.append("computes in float64")
   if program.kernel not in text:
     wrong.append(f"has no {program.kernel}")
-  options = {**report.OPTIONS[platform], **chip.options}
+  options = {**report.OPTIONS.get(platform, {}), **chip.options}
   try:
     compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
@@ -193,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     prog="python -m experiments.studies.benchmark.on_accelerator.ahead",
     description=__doc__.splitlines()[0],
   )
-  parser.add_argument("topologies", nargs="+", metavar="v5e:1x1")
+  parser.add_argument("topologies", nargs="+", metavar="v5e:2x2")
   parser.add_argument("--toy", action="store_true", help="small sizes")
   options = parser.parse_args(argv)
   jax.config.update("jax_platforms", "cpu")

@@ -1,0 +1,72 @@
+"""The programs of the benchmark `accelerator`, compiled for a TPU."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from experiments.aot import chips
+from experiments.studies.benchmark.on_accelerator import ahead, pieces
+
+pytestmark = pytest.mark.long
+WEIGHT = jax.ShapeDtypeStruct((2, 256, 512), jnp.bfloat16)
+TEXT = """\
+%fused_computation (p: bf16[256,512]) -> f32[256,512] {
+  %inside = f32[256,512]{1,0} convert(%p)
+}
+
+%body (p: bf16[2,256,512]) -> bf16[2,256,512] {
+  %logits = f32[64,512]{1,0} dot(%x, %y)
+  %copy = f32[256,512]{1,0} convert(%slice)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def target():
+  pytest.importorskip("libtpu", reason="no extra tpu here")
+  chip, devices = chips.devices("v5e:2x2")
+  programs = ahead.all_programs(pieces.Setting(True, {}), devices[0])
+  return chip, {(p.piece, p.name): p for p in programs}
+
+
+def test_a_float32_array_of_the_shape_of_a_weight_is_a_copy():
+  assert ahead.float32_copies(TEXT, {"kernel": WEIGHT}) == ["256,512"]
+  fused = TEXT.partition("%body")[0]
+  assert ahead.float32_copies(fused, {"kernel": WEIGHT}) == []
+  assert ahead.float32_copies(TEXT, {"kernel": WEIGHT.update(shape=(9,))}) == []
+
+
+def test_every_piece_has_its_programs(target):
+  _, programs = target
+  assert {piece for piece, _ in programs} == set(pieces.PIECES)
+  assert programs["trainer", "trainer, full (splash)"].kernel
+
+
+@pytest.mark.parametrize(
+  "key", [("trainer", "trainer, full (splash)"), ("decoding", "batch 16")]
+)
+def test_a_program_is_as_it_should_be(target, key):
+  chip, programs = target
+  peak, wrong = ahead.faults(programs[key], chip, "tpu")
+  assert wrong == []
+  assert 0 < peak < chip.memory
+
+
+def test_what_is_wrong_with_a_program_is_said(target):
+  chip, programs = target
+  program = programs["attention", "attention blocked (blocked)"]
+  wrong = program._replace(kernel="tpu_custom_call")
+  peak, faults = ahead.faults(wrong, chip._replace(memory=1000.0), "tpu")
+  assert faults == [
+    "has no tpu_custom_call",
+    f"needs {peak / chips.GIB:.1f} GiB",
+  ]
+
+  def call_host(x):
+    return jax.pure_callback(lambda x: x, jax.typeof(x), x)
+
+  calling = ahead.Program(
+    "numbers", "host", lambda: jax.jit(call_host).lower(jnp.ones(3))
+  )
+  _, faults = ahead.faults(calling, chip, "cpu")
+  assert any(fault.startswith("calls the host") for fault in faults)
