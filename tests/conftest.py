@@ -23,8 +23,13 @@ import pytest
 from experiments.cli import program_folders
 
 _EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
-# Makes compilation faster; not every version of XLA has this flag.
-_FAST_COMPILATION = "--xla_cpu_use_fusion_emitters=false"
+# Not every version of XLA has these flags. The first makes compilation faster.
+# With the second, devices wait 5 minutes for each other in a collective, and
+# not 40 seconds, before XLA ends the process: the machine may be busy.
+_OTHER_FLAGS = (
+  "--xla_cpu_use_fusion_emitters=false "
+  "--xla_cpu_collective_call_terminate_timeout_seconds=300"
+)
 
 
 def _are_known(flags):
@@ -40,8 +45,8 @@ def _are_known(flags):
 _flags = os.environ.get("XLA_FLAGS", "")
 if _EIGHT_DEVICES not in _flags:  # workers inherit them
   _flags = f"{_flags} {_EIGHT_DEVICES}"
-  _with_fast = f"{_flags} {_FAST_COMPILATION}"
-  os.environ["XLA_FLAGS"] = _with_fast if _are_known(_with_fast) else _flags
+  _more_flags = f"{_flags} {_OTHER_FLAGS}"
+  os.environ["XLA_FLAGS"] = _more_flags if _are_known(_more_flags) else _flags
 # Larger, the folder of programs is emptied when tests start.
 _MAX_PROGRAM_BYTES = 4 * 2**30
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers inherit it
