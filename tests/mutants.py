@@ -716,6 +716,8 @@ def main() -> int:
     concurrent.futures.ThreadPoolExecutor(arguments.jobs) as threads,
   ):
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", programs)
+    # Before this folder, which has an `experiments` too.
+    sys.path.insert(0, str(ROOT))
     # Importing it sets the environment of the tests, which forks inherit.
     importlib.import_module("conftest")
     if pending:  # The original must pass, or every mutant would be noticed.
