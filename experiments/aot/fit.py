@@ -145,11 +145,13 @@ def _training(e: Experiment, ratio: float) -> Changes:
   if e.config.model.attention in (None, "blocked") and divides:
     split = _doubled(e, "context", ("data", "fsdp", "tensor"))
     tensor = e.mesh.shape["tensor"]
-    if split and split["mesh.tensor"] < tensor and e.sampling_mesh == e.mesh:
-      # The sampler still splits heads over as many devices.
-      split["sampling.tensor"] = tensor
-    if split:
+    keeps_tensor = bool(split) and split["mesh.tensor"] == tensor
+    if keeps_tensor or (split and e.sampling_mesh != e.mesh):
       return split
+    # The sampler still splits heads over at least as many devices.
+    enough = [n for n in sampling_tensors(e) if n >= tensor]
+    if split and enough:
+      return split | {"sampling.tensor": enough[0]}
   return _more_tensor(e)
 
 
@@ -175,7 +177,7 @@ def _evaluation(e: Experiment, room: float, ratio: float) -> Changes:
   """Returns a change for evaluation, with the arguments of `_sampling`.
 
   It is fewer rows, then fewer problems at a time, or a split of heads over more
-  devices.
+  devices: of the sampler's, or of training if these evaluate.
   """
   shards = sharding.num_prompt_shards(e.evaluation_mesh)
   batch = e.config.evaluation.batch
@@ -185,7 +187,7 @@ def _evaluation(e: Experiment, room: float, ratio: float) -> Changes:
     divisors = (n for n in device_mesh.divisors(batch // shards) if n > 1)
     fewer = {"evaluation.batch": batch // next(divisors)}
   if e.sampling_mesh != e.evaluation_mesh:
-    return fewer
+    return fewer or _more_tensor(e)
   return _in_order(e, room, fewer)
 
 

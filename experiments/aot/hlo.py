@@ -76,7 +76,7 @@ def collectives(
     The kinds of which the program has collectives between several devices.
   """
   totals = {kind: np.zeros(4) for kind in KINDS}
-  bodies, entry = _computations(text)
+  bodies, entry = computations(text)
   for name, times in _executions(bodies, entry, iterations or {}).items():
     for line in bodies[name]:
       match = _COLLECTIVE.search(line)
@@ -101,7 +101,7 @@ def collectives(
   }
 
 
-def _computations(text: str) -> tuple[dict[str, list[str]], str]:
+def computations(text: str) -> tuple[dict[str, list[str]], str]:
   """Splits a program into computations, the functions of HLO.
 
   Returns:

@@ -62,6 +62,8 @@ def configure(cpu_devices: int = 1, *, keep_programs: bool = True) -> None:
     cpu_devices = int(match[1])
   elif cpu_devices > 1:
     jax.config.update("jax_num_cpu_devices", cpu_devices)
+  # JAX_NUM_CPU_DEVICES may have set this one.
+  cpu_devices = max(cpu_devices, jax.config.jax_num_cpu_devices)
   if not keep_programs or cpu_devices > 1:
     jax.config.update("jax_enable_compilation_cache", False)
   elif jax.config.jax_compilation_cache_dir is None:

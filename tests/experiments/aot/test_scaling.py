@@ -101,6 +101,19 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
       analysis_of("train_step"),
       {"mesh.context": 8, "mesh.tensor": 1, "sampling.tensor": 2},
     ),
+    # With two prompts the sampler cannot split heads over two devices only.
+    (
+      {
+        **ONE_PROMPT,
+        "mesh__context": 4,
+        "rollout__samples": 8,
+        "rollout__prompts": 2,
+        "evaluation__batch": 2,
+        "plan__microbatches": 2,
+      },
+      analysis_of("train_step"),
+      {},
+    ),
     # Halved by what is left, to two rows.
     ({}, analysis_of("rollout"), {"rollout.rows": 2}),
     ({"rollout__rows": 1}, analysis_of("rollout"), {"sampling.tensor": 2}),
@@ -151,6 +164,16 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
       },
       analysis_of("evaluation"),
       {"evaluation.batch": 4},
+    ),
+    (
+      {
+        "evaluation__rows": 1,
+        "evaluation__batch": 4,
+        "mesh__data": 4,
+        "sampling__devices": 4,
+      },
+      analysis_of("evaluation"),
+      {"mesh.tensor": 2, "mesh.data": 2},
     ),
     ({}, analysis_of("rollout", "evaluation"), {"rollout.rows": 2}),
   ],

@@ -9,8 +9,8 @@ what is wrong with it:
 
 - it does not compile, or its peak is more than a device has;
 - it calls the host, or computes in float64;
-- its method reads attention through a kernel (cuDNN's or Pallas'), and the
-  kernel is not in the program;
+- its decoder is set to compute attention by a kernel (cuDNN's or Pallas'), and
+  the kernel is not in the program;
 - decoding has a float32 array of the shape of a bfloat16 kernel.
 
 The exit status is 1 if anything is wrong.
@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from experiments.aot import chips, programs, report, stack
+from experiments.aot import chips, hlo, programs, report, stack
 from experiments.cli import errors
 from experiments.studies.benchmark import fused
 from experiments.studies.benchmark.on_accelerator import pieces, reference
@@ -42,8 +42,6 @@ from rl import types
 KERNELS = {"splash": "tpu_custom_call", "cudnn": "cudnn$fmha"}
 _HOST = re.compile(r"callback|stablehlo\.(send|recv|infeed|outfeed)")
 _FLOAT64 = re.compile(r"\bf64\b|xf64>")
-# The head of a computation of a compiled program, and its float32 results.
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _FLOAT32 = re.compile(r"= f32\[([0-9,]+)\]")
 
 
@@ -177,13 +175,15 @@ def float32_copies(text: str, weights: types.PyTree) -> list[str]:
   names = {
     ",".join(map(str, shape)) for shape in shapes if np.prod(shape) >= 2**16
   }
-  copies, is_fused = set(), False
-  for line in text.splitlines():
-    if head := _COMPUTATION.match(line):
-      is_fused = "fused" in head[1]
-    elif not is_fused and (match := _FLOAT32.search(line)):
-      copies |= {match[1]} & names
-  return sorted(copies)
+  computations, _ = hlo.computations(text)
+  results = {
+    shape
+    for name, lines in computations.items()
+    if "fused" not in name
+    for line in lines
+    for shape in _FLOAT32.findall(line)
+  }
+  return sorted(results & names)
 
 
 @errors.one_line_errors
