@@ -23,11 +23,12 @@ import pytest
 from experiments.cli import program_folders
 
 _EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
-# Not every version of XLA has these flags. The first makes compilation faster.
-# With the second, devices wait 5 minutes for each other in a collective, and
-# not 40 seconds, before XLA ends the process: the machine may be busy.
+# Not every version of XLA has these flags. The first two make compilation
+# faster. With the third, devices wait 5 minutes for each other in a collective,
+# and not 40 seconds, before XLA ends the process: the machine may be busy.
 _OTHER_FLAGS = (
   "--xla_cpu_use_fusion_emitters=false "
+  "--xla_cpu_parallel_codegen_split_count=1 "
   "--xla_cpu_collective_call_terminate_timeout_seconds=300"
 )
 
@@ -75,6 +76,16 @@ def pytest_collection():
     return make_key(*args, devices=devices, **kwargs)
 
   compiler._get_cache_key = make_key_of_one_device
+
+
+def pytest_collection_finish():
+  """Lets Python look for cycles of unused objects less often.
+
+  Tracing makes millions of objects, and each search visits those of the modules
+  and of all tests again.
+  """
+  gc.freeze()
+  gc.set_threshold(100_000, 20, 20)
 
 
 hypothesis.settings.register_profile(

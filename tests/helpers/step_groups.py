@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from helpers import tabular_policy
+from helpers.worked_example import apply
 from rewards.process.segmentation import segment_steps, step_mask
 from rl import methods, transforms
 from rl.transforms import chain
@@ -84,7 +85,7 @@ def advantages(name, rollout, whitened=False, **hyper):
 
 
 def value(t, rollout):
-  return np.asarray(t.apply(None, rollout, t.init())[0])
+  return apply(t, rollout)
 
 
 def worked_example():

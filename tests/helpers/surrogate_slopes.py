@@ -27,15 +27,17 @@ def drifted(scale=1.0):
 
 def gradient(m, rollout, params, old=None, state=None):
   """The gradient of the whole method's loss at every position's logits."""
-  sources = {"old": params if old is None else old}
-  needs = prepare.required(m, updates=2)
-  scored = scoring.passes(tabular_policy.policy, sources, needs, rollout)
+  policy, needs = tabular_policy.policy, prepare.required(m, updates=2)
+
+  @jax.jit
+  def compute(params, old, rollout, state):
+    scored = scoring.passes(policy, {"old": old}, needs, rollout)
+    batch, scales, _ = prepare.prepare(m, scored, state)
+    return prepare.gradient(m, policy, params, batch, scales, Plan())[0]
+
+  old = params if old is None else old
   state = m.init() if state is None else state
-  batch, scales, _ = prepare.prepare(m, scored, state)
-  plan = Plan()
-  result, _ = prepare.gradient(
-    m, tabular_policy.policy, params, batch, scales, plan
-  )
+  result = compute(params, old, rollout, state)
   return np.asarray(result["hidden"][..., : tabular_policy.V])
 
 

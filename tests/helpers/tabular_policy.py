@@ -6,7 +6,6 @@ first token is its row of the parameters, so any slice of a batch finds its own.
 """
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rl import types
@@ -57,54 +56,44 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
   step_scores = rng.uniform(-1, 1, (p, s, k))
   log_probs = -rng.uniform(0.1, 3.0, (p, s, t))
   real = mask & sample_mask[..., None]
-  return types.Rollout(
-    tokens=types.Tokens(
-      prompts=jnp.asarray(
-        np.column_stack([np.arange(p), rng.integers(0, V, (p, 3))])
+  real_steps = step_mask & sample_mask[..., None]
+  # One transfer; `jnp.asarray` would compile a program for each shape.
+  return jax.device_put(
+    types.Rollout(
+      tokens=types.Tokens(
+        prompts=np.column_stack([np.arange(p), rng.integers(0, V, (p, 3))]),
+        prompt_mask=np.ones((p, 4), bool),
+        completions=rng.integers(0, V, (p, s, t)),
+        lengths=lengths,
+        mask=mask,
       ),
-      prompt_mask=jnp.ones((p, 4), bool),
-      completions=jnp.asarray(rng.integers(0, V, (p, s, t))),
-      lengths=jnp.asarray(lengths),
-      mask=jnp.asarray(mask),
-    ),
-    sample_mask=jnp.asarray(sample_mask),
-    behavior_log_probs=jnp.asarray(
-      np.where(real, log_probs, garbage), jnp.float32
-    ),
-    finished=jnp.asarray((rng.random((p, s)) < 0.8) | (np.arange(s) < 2)),
-    scores=jnp.asarray(np.where(sample_mask, scores, garbage), jnp.float32),
-    correct=jnp.asarray(correct),
-    prompt_ids=jnp.arange(p),
-    keys=jax.random.split(jax.random.key(seed), p),
-    step=jnp.zeros((), jnp.int32),
-    step_ids=jnp.asarray(step_ids),
-    step_scores=jnp.asarray(
-      np.where(step_mask & sample_mask[..., None], step_scores, garbage),
-      jnp.float32,
-    ),
-    step_mask=jnp.asarray(step_mask),
-    components={
-      "accuracy": jnp.asarray(
-        np.where(sample_mask, correct == 1, garbage), jnp.float32
-      ),
-      "format": jnp.asarray(
-        np.where(sample_mask, rng.random((p, s)) < 0.7, garbage), jnp.float32
-      ),
-    },
-    extras=types.Named(
-      {
-        "task/answer_ids": jnp.asarray(
-          np.where(correct == 1, 0, rng.integers(-1, 3, (p, s)))
+      sample_mask=sample_mask,
+      behavior_log_probs=np.float32(np.where(real, log_probs, garbage)),
+      finished=(rng.random((p, s)) < 0.8) | (np.arange(s) < 2),
+      scores=np.float32(np.where(sample_mask, scores, garbage)),
+      correct=correct,
+      prompt_ids=np.arange(p),
+      keys=jax.random.split(jax.random.key(seed), p),
+      step=np.int32(0),
+      step_ids=step_ids,
+      step_scores=np.float32(np.where(real_steps, step_scores, garbage)),
+      step_mask=step_mask,
+      components={
+        "accuracy": np.float32(np.where(sample_mask, correct == 1, garbage)),
+        "format": np.float32(
+          np.where(sample_mask, rng.random((p, s)) < 0.7, garbage)
         ),
-        "task/durations": jnp.asarray(
-          np.where(
-            step_mask & sample_mask[..., None],
-            rng.uniform(0.1, 9, (p, s, k)),
-            garbage,
+      },
+      extras=types.Named(
+        {
+          "task/answer_ids": np.where(
+            correct == 1, 0, rng.integers(-1, 3, (p, s))
           ),
-          jnp.float32,
-        ),
-        "sampler/greedy_scores": jnp.asarray(rng.random(p), jnp.float32),
-      }
-    ),
+          "task/durations": np.float32(
+            np.where(real_steps, rng.uniform(0.1, 9, (p, s, k)), garbage)
+          ),
+          "sampler/greedy_scores": np.float32(rng.random(p)),
+        }
+      ),
+    )
   )

@@ -64,34 +64,35 @@ def rollout(
     behavior_log_probs = np.zeros((p, s, t))
   result = types.Rollout(
     tokens=types.Tokens(
-      prompts=jnp.arange(p)[:, None],
-      prompt_mask=jnp.ones((p, 1), bool),
-      completions=jnp.zeros((p, s, t), jnp.int32),
-      lengths=jnp.asarray(lengths, jnp.int32),
-      mask=jnp.asarray(mask),
+      prompts=np.arange(p)[:, None],
+      prompt_mask=np.ones((p, 1), bool),
+      completions=np.zeros((p, s, t), np.int32),
+      lengths=np.asarray(lengths, np.int32),
+      mask=mask,
     ),
-    sample_mask=jnp.ones((p, s), bool),
-    behavior_log_probs=jnp.asarray(behavior_log_probs, jnp.float32),
-    finished=jnp.ones((p, s), bool),
-    scores=jnp.asarray(scores),
-    correct=jnp.asarray(verdicts, jnp.int8),
-    prompt_ids=jnp.arange(p),
+    sample_mask=np.ones((p, s), bool),
+    behavior_log_probs=np.asarray(behavior_log_probs, np.float32),
+    finished=np.ones((p, s), bool),
+    scores=scores,
+    correct=np.asarray(verdicts, np.int8),
+    prompt_ids=np.arange(p),
     keys=jax.random.split(jax.random.key(0), p),
-    step=jnp.int32(0),
+    step=np.int32(0),
     components={
-      name: jnp.atleast_2d(jnp.asarray(value, jnp.float32))
+      name: np.atleast_2d(np.asarray(value, np.float32))
       for name, value in (components or {}).items()
     },
     extras=types.Named(
-      {name: jnp.asarray(value) for name, value in (extras or {}).items()}
+      {name: np.asarray(value) for name, value in (extras or {}).items()}
     ),
   )
   if steps is not None:
     result = result.replace(**_step_fields(steps, step_scores, t))
-  return result.replace(**fields)
+  # One transfer; `jnp.asarray` would compile a program for each shape.
+  return jax.device_put(result.replace(**fields))
 
 
-def _step_fields(steps: Any, step_scores: Any, t: int) -> dict[str, jax.Array]:
+def _step_fields(steps: Any, step_scores: Any, t: int) -> dict[str, np.ndarray]:
   """Returns the fields of the steps of a single prompt."""
   k = max(map(len, steps))
   step_ids = np.full((1, len(steps), t), -1)
@@ -103,16 +104,16 @@ def _step_fields(steps: Any, step_scores: Any, t: int) -> dict[str, jax.Array]:
     if step_scores is not None:
       padded_scores[0, i, : len(sizes)] = step_scores[i]
   return {
-    "step_ids": jnp.asarray(step_ids),
-    "step_mask": jnp.asarray(step_mask),
-    "step_scores": jnp.asarray(padded_scores),
+    "step_ids": step_ids,
+    "step_mask": step_mask,
+    "step_scores": padded_scores,
   }
 
 
 def apply(transform: transforms.Transform, rollout: types.Rollout) -> Any:
   """Applies a transform that starts from the rollout, in its first state."""
-  compiled = jax.jit(lambda *arguments: transform.apply(None, *arguments)[0])
-  return np.asarray(compiled(rollout, transform.init()))
+  value, _ = jax.jit(transform.apply)(None, rollout, transform.init())
+  return np.asarray(value)
 
 
 def advantages(m: method.Method, rollout: types.Rollout) -> np.ndarray:

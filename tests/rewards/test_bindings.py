@@ -91,7 +91,7 @@ def test_every_reward_is_fed_by_a_rollout(judged, name):
   """In a chain, finite, and indifferent to what no sample holds."""
   t = judged.made[name]
   bridge = transforms.chain(t)
-  value, _ = bridge.apply(None, judged.rollout, bridge.init())
+  value, _ = jax.jit(bridge.apply)(None, judged.rollout, bridge.init())
   real = judged.rollout.valid(t.gives)
   assert np.isfinite(np.asarray(value)[np.asarray(real)]).all()
   absent = ~judged.rollout.sample_mask
@@ -111,7 +111,7 @@ def test_every_reward_is_fed_by_a_rollout(judged, name):
     },
     extras=types.Named(extras),
   )
-  again, _ = bridge.apply(None, dirty, bridge.init())
+  again, _ = jax.jit(bridge.apply)(None, dirty, bridge.init())
   np.testing.assert_array_equal(
     np.asarray(again)[np.asarray(real)], np.asarray(value)[np.asarray(real)]
   )
@@ -149,7 +149,7 @@ def test_the_reference_is_scored_after_the_thought_whatever_was_answered(
       types.Named(),
     )["log_probs"][0, 0, -3:]
     t = judged.made["log_probability"]
-    value, _ = t.apply(None, result, ())
+    value, _ = jax.jit(t.apply)(None, result, ())
     np.testing.assert_allclose(value[p, s], one.sum(), rtol=1e-5)
 
 
@@ -176,7 +176,7 @@ def test_a_completion_is_scored_without_its_question(judged):
 def value_of(judged, name, **hyper):
   """Returns the scores of the samples that exist."""
   t = rewards.get(name, **SETTINGS.get(name, {}) | hyper)
-  value, _ = t.apply(None, judged.rollout, t.init())
+  value, _ = jax.jit(t.apply)(None, judged.rollout, t.init())
   return np.asarray(value), np.asarray(judged.rollout.sample_mask)
 
 
@@ -231,7 +231,7 @@ def test_who_was_not_asked_again_is_not_paid_for_it(judged):
 def test_novelty_learns_and_never_beats_a_right_answer(judged):
   t = judged.made["novelty_bonus"]
   state = t.init()
-  value, after = t.apply(None, judged.rollout, state)
+  value, after = jax.jit(t.apply)(None, judged.rollout, state)
   right = np.asarray(judged.rollout.correct) == 1
   real = np.asarray(judged.rollout.sample_mask)
   assert value[right & real].min() > value[~right & real].max()
@@ -255,8 +255,8 @@ def test_a_score_is_stretched_as_training_goes_on(judged):
 def test_the_streams_moments_are_carried(judged):
   t = judged.made["min_max"]
   low = judged.rollout.replace(scores=judged.rollout.scores * 0 - 3.0)
-  _, state = t.apply(None, low, t.init())
-  value, _ = t.apply(None, judged.rollout, state)
+  _, state = jax.jit(t.apply)(None, low, t.init())
+  value, _ = jax.jit(t.apply)(None, judged.rollout, state)
   expected = (judged.rollout.scores + 3.0) / (judged.rollout.scores.max() + 3.0)
   real = np.asarray(judged.rollout.sample_mask)
   np.testing.assert_allclose(
@@ -408,7 +408,7 @@ def test_a_forecast_that_nobody_stated_is_the_worst(judged):
   result = judged.rollout.replace(
     components={**judged.rollout.components, "stated": none, "forecast": none}
   )
-  value, _ = judged.made["brier"].apply(None, result, ())
+  value, _ = jax.jit(judged.made["brier"].apply)(None, result, ())
   np.testing.assert_array_equal(value, -1.0)
 
 
@@ -418,7 +418,7 @@ def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
   )
   init = {name: t.init() for name, t in mixed.transforms.items()}
   result, _ = mixed.apply(judged.rollout, init)
-  alone, _ = judged.made["worst_step"].apply(None, judged.rollout, ())
+  alone, _ = jax.jit(judged.made["worst_step"].apply)(None, judged.rollout, ())
   real = np.asarray(judged.rollout.sample_mask)
   np.testing.assert_array_equal(
     np.asarray(result.components["worst"])[real], np.asarray(alone)[real]
@@ -610,7 +610,7 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
   np.testing.assert_allclose(
     fewer.extras["sampler/values"][0, 0], [0.75, 0.75, 1.0]
   )
-  gain = rewards.get("gains").apply(None, result, ())[0]
+  gain = jax.jit(rewards.get("gains").apply)(None, result, ())[0]
   np.testing.assert_allclose(gain.sum(-1)[0, 0], 1.0 - 1 / 3, rtol=1e-6)
 
 

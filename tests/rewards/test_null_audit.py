@@ -105,10 +105,12 @@ def paid():
   scored = jax.jit(
     lambda params: scoring.passes(e.policy, {"old": params}, needs, result)
   )(e.init().params)
-  return {
-    name: np.asarray(t.apply(None, scored, t.init())[0])
-    for name, t in built.items()
-  }
+
+  @jax.jit
+  def values(scored):
+    return {n: t.apply(None, scored, t.init())[0] for n, t in built.items()}
+
+  return jax.device_get(values(scored))
 
 
 def better(values):

@@ -143,10 +143,8 @@ def exact_gradient(k):
   ],
 )
 def test_every_baseline_is_unbiased(n, k, baseline):
-  got = expected_estimate(
-    lambda t: max_at_k_weights(jnp.asarray(REWARDS[t]), k, None, baseline),
-    n,
-  )
+  weigh = jax.jit(lambda g: max_at_k_weights(g, k, None, baseline))
+  got = expected_estimate(lambda t: weigh(REWARDS[t]), n)
   np.testing.assert_allclose(got, exact_gradient(k), atol=2e-6)
 
 
@@ -178,20 +176,12 @@ def test_exact_off_policy_weights_are_unbiased_where_on_policy_ones_are_not(k):
   log_ratio = np.log(softmax(LOGITS) / softmax(sampler))
 
   def weigh(order):
-    return lambda t: off_policy_weights(
-      jnp.asarray(REWARDS[t], jnp.float32),
-      jnp.asarray(log_ratio[t], jnp.float32),
-      k,
-      None,
-      order,
-    )
+    weights = jax.jit(lambda g, r: off_policy_weights(g, r, k, None, order))
+    return lambda t: weights(REWARDS[t], log_ratio[t])
 
   def gain(t):
-    return off_policy_advantages(
-      jnp.asarray(REWARDS[t], jnp.float32),
-      jnp.asarray(log_ratio[t], jnp.float32),
-      k,
-    )
+    advantages = jax.jit(lambda g, r: off_policy_advantages(g, r, k))
+    return advantages(REWARDS[t], log_ratio[t])
 
   exact = exact_gradient(k)
   for estimator in (weigh("exact"), gain):
@@ -435,8 +425,9 @@ LOG_RATIOS = np.linspace(-0.4, 0.5, 15, dtype=np.float32).reshape(3, 5)
 )
 def test_a_group_of_a_batch_is_treated_as_if_it_were_alone(objective):
   """Its samples that do not exist may be anywhere."""
-  g, r = jnp.asarray(BATCH), jnp.asarray(LOG_RATIOS)
-  together = np.asarray(objective(g, r, ~jnp.isnan(g)))
+  objective = jax.jit(objective)
+  g, r = BATCH, LOG_RATIOS
+  together = np.asarray(objective(g, r, ~np.isnan(g)))
   for row in range(3):
     exists = ~np.isnan(BATCH[row])
     alone = objective(g[row, exists], r[row, exists], None)

@@ -226,7 +226,7 @@ def test_the_width_of_the_states_is_checked():
   )
   t = rewards.get("novelty_bonus", size=2)
   with pytest.raises(ValueError, match=r"size = 2 must be the width .* 3"):
-    t.apply(None, rollout, t.init())
+    jax.jit(t.apply)(None, rollout, t.init())
 
 
 @pytest.mark.worked_example("reward:novelty_bonus")
@@ -250,7 +250,7 @@ def test_novelty_within_right_and_within_wrong_answers(monkeypatch):
     extras={"old/hidden": states},
   )
   t = rewards.get("novelty_bonus", size=1)
-  value, state = t.apply(None, rollout, small_state())
+  value, state = jax.jit(t.apply)(None, rollout, small_state())
   # Standardized means 1/s, -2/s, 0, 2/s and -1/s with mean 3 and s^2 = 2:
   # errors 1/2, 0, 0, 2 and 0. Right: 0.95 + 0.1 u; wrong: -0.05 + 0.1 u.
   expected = [[1.05, 0.95, 0.95, 0.05, -0.05, 0]]

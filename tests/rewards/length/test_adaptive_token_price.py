@@ -1,5 +1,6 @@
 """Tests of `rewards.length.adaptive_token_price`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -52,24 +53,26 @@ def test_price_of_two_training_steps():
   )
   t = rewards.get("adaptive_token_price")
   # R = 1[right] - price |y|, with the price 1e-3 at first.
-  first, price = t.apply(None, rollout, t.init())
+  first, price = jax.jit(t.apply)(None, rollout, t.init())
   expected = [[0.9, 0.75, -0.3], [0.6, -0.15, 0]]
   np.testing.assert_allclose(first, expected, atol=1e-6)
   # price + rate (accuracy - reference), with 1e-3 and 1/2; unknown verdicts
   # and missing samples do not count: (3 right of 4) - 1/2.
   np.testing.assert_allclose(price, 0.00125, rtol=1e-5)
-  second, price = t.apply(None, rollout, price)
+  second, price = jax.jit(t.apply)(None, rollout, price)
   expected = [[0.875, 0.6875, -0.375], [0.5, -0.1875, 0]]
   np.testing.assert_allclose(second, expected, atol=1e-6)
   np.testing.assert_allclose(price, 0.0015, rtol=1e-5)
   unknown = rollout.replace(correct=jnp.full((2, 3), -1))
-  np.testing.assert_array_equal(t.apply(None, unknown, price)[1], price)
+  np.testing.assert_array_equal(
+    jax.jit(t.apply)(None, unknown, price)[1], price
+  )
   # A single verdict: 1 right of 1.
   single = unknown.replace(correct=unknown.correct.at[0, 1].set(1))
-  raised = t.apply(None, single, price)[1]
+  raised = jax.jit(t.apply)(None, single, price)[1]
   np.testing.assert_allclose(raised, 0.002, rtol=1e-5)
   t = rewards.get("adaptive_token_price", price=0.01, reference=1, rate=0.02)
-  value, price = t.apply(None, rollout, t.init())
+  value, price = jax.jit(t.apply)(None, rollout, t.init())
   np.testing.assert_allclose(value[0], [0, -1.5, -3], atol=1e-6)
   np.testing.assert_allclose(price, 0.005, rtol=1e-5)
   # max(0, price + 1e-3 (a - a0)): 0.002 + 1e-3 / 2, and below 0.

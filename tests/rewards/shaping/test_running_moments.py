@@ -116,7 +116,7 @@ def test_two_batches_and_a_component(name, first, second, component):
   transform = rewards.get(name)
   state = transform.init()
   for rollout, expected in zip(batches, (first, second), strict=True):
-    result, state = transform.apply(None, rollout, state)
+    result, state = jax.jit(transform.apply)(None, rollout, state)
     np.testing.assert_allclose(result[0, : len(expected)], expected, rtol=1e-5)
   # Components 0, 0, 9: mean 3 and variance (9 + 9 + 36) / 3.
   result = worked_example.reward(name, batches[0], component="a")

@@ -72,7 +72,7 @@ def test_the_root_has_the_slope_of_the_root():
       tokens=rollout.tokens.replace(mask=jnp.ones((1, 10, 1), bool)),
       extras=rollout.extras.update(extras),
     )
-    return float(slope_of_the_root(0.3).apply(None, batch, ())[0])
+    return float(jax.jit(slope_of_the_root(0.3).apply)(None, batch, ())[0])
 
   np.testing.assert_allclose((pi**2 / ref).sum() - 1, 0.63, atol=1e-9)
   np.testing.assert_allclose(slope(ref), 0.15 / np.sqrt(0.63), rtol=1e-5)
@@ -91,6 +91,6 @@ def test_the_ratio_becomes_its_tangent_and_the_root_loses_its_slope():
     extras = {"old/log_probs": jnp.full((1, 2, 1), x)}
     extras["ref/log_probs"] = jnp.zeros((1, 2, 1))
     rollout = worked_example.rollout([0, 0], extras=extras)
-    slope, _ = slope_of_the_root(0.1).apply(None, rollout, ())
+    slope, _ = jax.jit(slope_of_the_root(0.1).apply)(None, rollout, ())
     # (e^x - 1) + (e^-x - 1) is x^2 for small x.
     np.testing.assert_allclose(slope, coef / (2 * x), rtol=1e-3)

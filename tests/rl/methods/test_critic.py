@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 
 from rl import methods, prepare, scoring, types
 from rl.minibatches import Plan
+from rl.transforms import chain
 
 close = functools.partial(np.testing.assert_allclose, atol=1e-6)
 
@@ -29,11 +30,13 @@ def worked(mask=(1, 1, 1), values=(0.5, 0.6, 0.8), score=1.0):
 def targets(m, rollout):
   """The target of the critic, G = A + V."""
   signal = m.loss.terms[-1].signal
-  return np.asarray(signal.apply(None, rollout, signal.init())[0])[0, 0]
+  return np.asarray(jax.jit(signal.apply)(None, rollout, signal.init())[0])[
+    0, 0
+  ]
 
 
 def advantage(m, rollout):
-  return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+  return worked_example.advantages(m, rollout)
 
 
 @pytest.mark.worked_example("method:ppo")
@@ -140,9 +143,7 @@ def test_the_trace_of_vapo_grows_with_the_length(length, lam):
   rollout = worked((1,) * length, (0.0,) * length)
   m = methods.get("vapo")
   links = [stage for _, stage in m.advantage.links]
-  signal = None
-  for stage in links[:-1]:  # before whitening
-    signal, _ = stage.apply(signal, rollout, stage.init())
+  signal = worked_example.apply(chain(*links[:-1]), rollout)  # not whitened
   close(signal[0, 0, -2:], [lam, 1.0], atol=2e-5)
 
 

@@ -46,7 +46,7 @@ def test_clip_cov_rests_tokens_and_counts_them():
   scored = scoring.passes(
     tabular_policy.policy, {"old": params}, {OLD}, rollout
   )
-  a, _ = grpo.advantage.apply(None, rollout, grpo.advantage.init())
+  a, _ = jax.jit(grpo.advantage.apply)(None, rollout, grpo.advantage.init())
   mask = rollout.valid("token")
   wide = jnp.broadcast_to(a[..., None], mask.shape)
   covariance = selection.token_covariance(wide, scored.extras[OLD], mask)
@@ -77,7 +77,7 @@ def test_kl_cov_holds_back_only_what_has_moved():
     ]
     for p in (params, old)
   ]
-  a, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  a, _ = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
   covariance = selection.token_covariance(a, both[1], rollout.valid("token"))
   fourth = np.sort(np.asarray(covariance).ravel())[-4]
   np.testing.assert_array_equal(penalized, covariance >= fourth)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 
 from rl import methods, objectives, prepare, types
 from rl.minibatches import Plan
@@ -143,7 +143,7 @@ def test_bon_mean_turns_the_sign_of_the_second_best():
   )
 
   def advantage(m):
-    return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+    return worked_example.advantages(m, rollout)
 
   np.testing.assert_allclose(
     advantage(methods.get("bon_mean", k=2)),
@@ -170,7 +170,7 @@ def test_pass_at_1_is_grpo_with_ddof_0():
   rollout = tabular_policy.rollout()
 
   def advantage(m):
-    return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+    return worked_example.advantages(m, rollout)
 
   np.testing.assert_allclose(
     advantage(methods.get("pass_at_k", k=1)),
@@ -183,7 +183,8 @@ def test_min_and_sum_form_agree_on_samples_of_one_step():
   rollout = tabular_policy.rollout(k=1)
   forms = [methods.get(name) for name in ("min_form", "sum_form")]
   a, b = (
-    m.advantage.apply(None, rollout, m.advantage.init())[0] for m in forms
+    jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())[0]
+    for m in forms
   )
   np.testing.assert_allclose(a, b, atol=1e-6)
 
@@ -213,7 +214,7 @@ def test_the_process_advantage_of_pure_worked_by_hand():
   outcome = [[0.5] * 8, [0.5] * 6 + [0] * 2, [-1] * 8]
   for verifiable in (0.0, 1.0):
     m = methods.get("min_form", verifiable=verifiable)
-    got, _ = m.advantage.apply(None, rollout, m.advantage.init())
+    got, _ = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
     want = np.array(process) + verifiable * np.array(outcome)
     np.testing.assert_allclose(got[0], want, atol=2e-6)
 

@@ -52,11 +52,13 @@ def test_the_price_of_the_region_has_the_gradient_of_the_dual():
       extras=rollout.extras.update(extras), step=jnp.int32(1)
     )
     t = fixpo.dual_variable(tabular_policy.V, 0.2, 2.0, 0.01, 1.0)
-    beta, _ = t.apply(None, batch, t.init())
+    beta, _ = jax.jit(t.apply)(None, batch, t.init())
     # Adam's first step has the size of its rate.
     np.testing.assert_allclose(beta, 1 + sign * 0.01, atol=1e-5)
     # Nothing has moved before the first step, and so does not the price.
-    still, _ = t.apply(None, batch.replace(step=jnp.int32(0)), t.init())
+    still, _ = jax.jit(t.apply)(
+      None, batch.replace(step=jnp.int32(0)), t.init()
+    )
     assert still == 1
 
 
@@ -71,7 +73,7 @@ def test_the_price_is_never_negative():
   t = fixpo.dual_variable(2, 0.2, 2.0, 0.5, 1.0)
   state = t.init()
   for _ in range(5):
-    beta, state = t.apply(None, batch, state)
+    beta, state = jax.jit(t.apply)(None, batch, state)
   assert beta == 0
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 
 from rl import methods, prepare, types
 from rl.losses import aggregates
@@ -33,8 +33,7 @@ def groups(scores, lengths=None, **extras):
 
 def advantage(name, rollout, **hyper):
   """The advantage of a method at its first rollout."""
-  m = methods.get(name, **hyper)
-  return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+  return worked_example.advantages(methods.get(name, **hyper), rollout)
 
 
 def tokens(values):
@@ -434,7 +433,9 @@ def test_riskpo_shares_a_bundles_risk_by_each_prompts_spread():
   """Totals 0, 1, 2, 2 of two prompts; a third prompt is in no bundle."""
   rows = [[0, 0, 1, 1], [0, 1, 1, 1], [1, 0, 0, 0]]
   m = methods.get("riskpo", bundle=2)
-  got, state = m.advantage.apply(None, groups(rows), m.advantage.init())
+  got, state = jax.jit(m.advantage.apply)(
+    None, groups(rows), m.advantage.init()
+  )
   totals = np.array([0.0, 1, 2, 2])
   low, high = np.quantile(totals, [0.2, 0.8])
   rvar = (np.clip(totals, low, high) - high) / 0.6
@@ -444,7 +445,7 @@ def test_riskpo_shares_a_bundles_risk_by_each_prompts_spread():
   np.testing.assert_allclose(got[:2], want, atol=1e-5)
   assert not np.asarray(got[2]).any()
   # The second rollout moves the quantiles by rate (level - share below).
-  _, state = m.advantage.apply(None, groups(np.ones((3, 4))), state)
+  _, state = jax.jit(m.advantage.apply)(None, groups(np.ones((3, 4))), state)
   (moved,) = (x for x in jax.tree.leaves(state) if x.shape == (2,))
   np.testing.assert_allclose(moved, [low + 0.02, high + 0.08], atol=1e-6)
 
@@ -595,7 +596,9 @@ def test_a_batch_without_a_whole_bundle_is_refused():
   with pytest.raises(
     ValueError, match="bundle = 5 exceeds the 4 prompts of a step"
   ):
-    m.advantage.apply(None, tabular_policy.rollout(p=4), m.advantage.init())
+    jax.jit(m.advantage.apply)(
+      None, tabular_policy.rollout(p=4), m.advantage.init()
+    )
 
 
 def test_a_greedy_answer_without_a_score_pays_nobody():
@@ -630,5 +633,5 @@ def test_equal_scores_are_worth_nothing_even_without_an_epsilon(name):
   rollout = tabular_policy.rollout()
   rollout = rollout.replace(scores=jnp.full_like(rollout.scores, 0.3))
   m = methods.get(name, eps=0.0)
-  actual, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  actual, _ = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
   assert not np.asarray(actual).any()

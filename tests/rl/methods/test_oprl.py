@@ -24,7 +24,7 @@ def scored(seed=0, **changes):
 
 def advantage(rollout, **hyper):
   m = methods.get("oprl", **hyper)["policy"]
-  actual = m.advantage.apply(None, rollout, m.advantage.init())[0]
+  actual = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())[0]
   return np.where(rollout.valid("token"), actual, 0)
 
 
@@ -49,7 +49,7 @@ def test_a_model_at_the_policy_adds_nothing():
 def test_steps_collect_the_log_ratio_of_the_whole():
   rollout = scored()
   t = oprl.implicit_step_rewards(0.05)
-  steps = t.apply(None, rollout, t.init())[0]
+  steps = jax.jit(t.apply)(None, rollout, t.init())[0]
   gap = rollout.extras[PRM] - rollout.extras[OLD]
   want = 0.05 * masked.sum(gap, rollout.valid("token"))
   np.testing.assert_allclose(
@@ -155,4 +155,4 @@ def test_a_task_without_steps_is_named():
   rollout = scored().replace(step_ids=None, step_mask=None)
   t = oprl.implicit_step_rewards(0.05)
   with pytest.raises(ValueError, match="no steps"):
-    t.apply(None, rollout, t.init())
+    jax.jit(t.apply)(None, rollout, t.init())

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 
 from models import heads as head_lib
 from models import policy as policy_lib
@@ -62,12 +62,12 @@ def slope(m, rollout, log_probs=None):
   """The loss, and its gradient by each log-prob."""
   x = jnp.zeros(rollout.mask.shape) if log_probs is None else log_probs
   x = jnp.asarray(x, jnp.float32)
-  value, actual = jax.value_and_grad(lambda x: loss(m, rollout, x))(x)
+  slopes = jax.jit(jax.value_and_grad(lambda x: loss(m, rollout, x)))
+  value, actual = slopes(x)
   return float(value), np.squeeze(np.asarray(actual))
 
 
-def advantage(m, rollout):
-  return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+advantage = worked_example.advantages
 
 
 # PACS.
@@ -367,7 +367,7 @@ def judged(preferred):
 def win_rates(rollout, preferences="scores"):
   m = methods.get("pref_grpo", preferences=preferences)
   (source, _) = (stage for _, stage in m.advantage.links)
-  return np.asarray(source.apply(None, rollout, ())[0])
+  return np.asarray(jax.jit(source.apply)(None, rollout, ())[0])
 
 
 def test_win_rates_of_a_strict_order_are_evenly_spread():
@@ -417,7 +417,7 @@ def against_random(scores, limit):
   base = tabular_policy.rollout(p=MANY, s=len(scores), ragged=False)
   rollout = base.replace(scores=jnp.tile(jnp.asarray(scores), (MANY, 1)))
   t = against_random_member(limit)
-  return rollout, np.asarray(t.apply(None, rollout, t.init())[0])
+  return rollout, np.asarray(jax.jit(t.apply)(None, rollout, t.init())[0])
 
 
 def test_brpo_is_the_sign_of_the_gap_to_a_uniform_reference():
@@ -438,7 +438,7 @@ def test_brpo_counts_ties_as_losses_and_drops_lopsided_groups():
   rollout, a = against_random([0.1, 0.2, 0.3, 0.4, 0.5], 0.6)
   assert set(np.abs(a.sum(-1))[a.any(-1)]) == {0, 2}  # 4 of 5 is too much
   m = methods.get("brpo_writing")
-  in_loss, _ = m.loss_filter.apply(None, rollout, m.loss_filter.init())
+  in_loss, _ = jax.jit(m.loss_filter.apply)(None, rollout, m.loss_filter.init())
   np.testing.assert_array_equal(in_loss, np.repeat(a.any(-1)[:, None], 5, 1))
 
 
@@ -446,7 +446,9 @@ def test_brpo_drops_a_group_of_one():
   alone = group([1.0, 0.0], sample_mask=jnp.array([[True, False]]))
   m = methods.get("brpo_writing")
   assert not advantage(m, alone).any()
-  assert not m.loss_filter.apply(None, alone, m.loss_filter.init())[0].any()
+  assert not jax.jit(m.loss_filter.apply)(None, alone, m.loss_filter.init())[
+    0
+  ].any()
 
 
 def test_the_source_of_preferences_is_part_of_the_method():
@@ -632,7 +634,9 @@ def test_modelled_advantages_are_centred_and_read_before_the_last_token():
       row[exists], v[exists] - v[exists].mean(), atol=1e-6
     )
     assert not row[~exists].any()
-  rehearsed, _ = m.loss.terms[1].loss_filter.apply(None, rollout, ((), ()))
+  rehearsed, _ = jax.jit(m.loss.terms[1].loss_filter.apply)(
+    None, rollout, ((), ())
+  )
   np.testing.assert_array_equal(np.argmax(rehearsed, -1), np.argmax(a, -1))
   assert (rehearsed.sum(-1) == 1).all()
 
@@ -710,25 +714,24 @@ def multi_headed(noise=0.0, p=3):
 
 
 def gradients(m, policy, params, rollout, reference=None, temperature=1.0):
-  sources = {"old": params, "ref": params if reference is None else reference}
-  rollout = scoring.passes(
-    policy, sources, prepare.required(m), rollout, temperature
-  )
-  batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  aggregation_weights = prepare.aggregation_weights(m, batch)
+  @jax.jit
+  def value_and_gradient(params, reference, rollout):
+    sources = {"old": params, "ref": reference}
+    rollout = scoring.passes(
+      policy, sources, prepare.required(m), rollout, temperature
+    )
+    batch, scales, _ = prepare.prepare(m, rollout, m.init())
+    weights = prepare.aggregation_weights(m, batch)
 
-  def value(params):
-    return prepare.loss(
-      m,
-      policy,
-      params,
-      batch,
-      aggregation_weights,
-      scales,
-      temperature=temperature,
-    )[0]
+    def value(params):
+      return prepare.loss(
+        m, policy, params, batch, weights, scales, temperature=temperature
+      )[0]
 
-  return jax.value_and_grad(value)(params)
+    return jax.value_and_grad(value)(params)
+
+  reference = params if reference is None else reference
+  return value_and_gradient(params, reference, rollout)
 
 
 def test_mah_dpo_of_one_objective_is_dpo():

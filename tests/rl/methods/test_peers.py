@@ -144,13 +144,19 @@ def ours(m, at=NOW, batch_rollout=None, microbatches=1):
   """Loss and slopes of the whole method, as the train step computes them."""
   batch_rollout = rollout() if batch_rollout is None else batch_rollout
   ref = OLD._replace(log_probs=BATCH.ref_log_probs)
-  sources = {"old": single(OLD), "ref": single(ref)}
   needs = prepare.required(m, updates=2)
-  scored = scoring.passes(POLICY, sources, needs, batch_rollout)
-  batch, scales, _ = prepare.prepare(m, scored, m.init())
   cut = Plan(microbatches=microbatches)
-  actual, tally = prepare.gradient(m, POLICY, single(at), batch, scales, cut)
-  return float(tally.merge()["loss/total"]), Point(*map(np.asarray, actual))
+
+  @jax.jit
+  def loss_and_gradient(params, sources, batch_rollout):
+    scored = scoring.passes(POLICY, sources, needs, batch_rollout)
+    batch, scales, _ = prepare.prepare(m, scored, m.init())
+    gradient, tally = prepare.gradient(m, POLICY, params, batch, scales, cut)
+    return tally.merge()["loss/total"], gradient
+
+  sources = {"old": single(OLD), "ref": single(ref)}
+  total, actual = loss_and_gradient(single(at), sources, batch_rollout)
+  return float(total), Point(*map(np.asarray, actual))
 
 
 def close(got, want):

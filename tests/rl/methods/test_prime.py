@@ -56,7 +56,7 @@ def prm_program(**hyper):
 @jax.jit
 def rewards_program(rollout, prm, ref):
   t = implicit.implicit_rewards()
-  return t.apply(None, scored(rollout, ref, prm, ref), t.init())[0]
+  return jax.jit(t.apply)(None, scored(rollout, ref, prm, ref), t.init())[0]
 
 
 def advantages(rollout, prm, ref, **hyper):
@@ -332,7 +332,7 @@ def test_an_all_right_group_still_learns_from_the_process():
 
 
 def filtered(t, rollout):
-  return np.asarray(t.apply(None, rollout, t.init())[0])
+  return np.asarray(jax.jit(t.apply)(None, rollout, t.init())[0])
 
 
 def test_groups_of_medium_accuracy_take_part():

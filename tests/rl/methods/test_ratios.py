@@ -66,7 +66,7 @@ def test_the_baseline_of_topr_reweighs_right_and_wrong(share, c, want):
   correct = (jnp.arange(10) < 10 * share).astype(jnp.int8)[None]
   rollout = rollout.replace(correct=correct)
   m = methods.get("topr", baseline=c)
-  a, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  a, _ = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
   right = jnp.where(correct == 1, a, 0.0).sum()
   close(right / jnp.abs(a).sum(), want)
   close(want, share * (1 - c) / (1 + (1 - 2 * share) * c))
@@ -244,7 +244,7 @@ def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():
   scored = scoring.passes(
     tabular_policy.policy, {"old": params}, {OLD}, rollout
   )
-  a, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  a, _ = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
   now = scored.extras[OLD]
   share = np.random.default_rng(0).dirichlet(
     np.ones(tabular_policy.T), (tabular_policy.P, tabular_policy.S)
@@ -310,7 +310,7 @@ def test_dapo_punishes_length_before_it_compares():
     ),
   )
   m = methods.get("dapo", max_length=6, cache=4)
-  a, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  a, _ = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
   close(a, [[1, 0, -1]], atol=1e-5)
 
 
@@ -382,7 +382,7 @@ def test_phases_follow_time_and_entropy():
   rollout = tabular_policy.rollout()
   t = flex_clip.time_phase(10)
   for at, want in ((0, 1.0), (5, 0.0), (10, -1.0), (15, -1.0)):
-    actual, _ = t.apply(None, rollout.replace(step=jnp.array(at)), ())
+    actual, _ = jax.jit(t.apply)(None, rollout.replace(step=jnp.array(at)), ())
     close(actual, want)
   moving = flex_clip.entropy_phase(10)
   state, key = moving.init(), "old/entropy"
@@ -393,7 +393,7 @@ def test_phases_follow_time_and_entropy():
     here = rollout.replace(
       step=jnp.array(at), extras=types.Named({key: entropy})
     )
-    phase, state = moving.apply(None, here, state)
+    phase, state = jax.jit(moving.apply)(None, here, state)
     phases.append(float(phase))
   assert phases == [0, 0, 1, 1, 0, 0, 0, 1]
   with pytest.raises(ValueError, match=r"'idd'.*did you mean"):
@@ -421,7 +421,7 @@ def test_outliers_are_dropped_and_ten_samples_have_none():
   for n, dropped in ((10, False), (11, True)):
     rollout = tabular_policy.rollout(p=1, s=n, ragged=False)
     rollout = rollout.replace(scores=jnp.zeros((1, n)).at[0, 0].set(1.0))
-    a, _ = m.apply(None, rollout, m.init())
+    a, _ = jax.jit(m.apply)(None, rollout, m.init())
     assert (float(a[0, 0]) == 0) == dropped
     assert np.asarray(a[0, 1:]).all(), "the others keep theirs"
   hard = stable_reinforce.without_outliers(3.0)
@@ -442,8 +442,8 @@ def test_the_reward_of_a_judge_is_between_0_and_2():
   source = chain(
     transforms.components(tuple(parts)), stable_reinforce.judge_reward()
   )
-  reward, _ = source.apply(None, rollout, source.init())
+  reward, _ = jax.jit(source.apply)(None, rollout, source.init())
   close(reward, [[2, 0, 0.5, 1.5]])
   m = methods.get("stable_reinforce", parts=tuple(parts)).advantage
-  a, _ = m.apply(None, rollout, m.init())
+  a, _ = jax.jit(m.apply)(None, rollout, m.init())
   close(a, transforms.whiten(1).bind("sample").apply(reward, rollout, ())[0])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 from scipy import stats
 
 from rl import methods, prepare, step
@@ -28,7 +28,7 @@ from rl.minibatches import Plan
 def advantage(name, rollout, **hyper):
   m = methods.get(name, **hyper)
   m = m["policy"] if isinstance(m, dict) else m
-  return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+  return worked_example.advantages(m, rollout)
 
 
 def group(scores, **changes):
@@ -385,7 +385,7 @@ def test_the_price_falls_while_entropy_is_above_its_target():
     batch = rollout.replace(
       extras=rollout.extras.update({"old/log_probs": old})
     )
-    state = m.advantage.apply(None, batch, m.advantage.init())[1]
+    state = jax.jit(m.advantage.apply)(None, batch, m.advantage.init())[1]
     return float(jnp.exp(optax.tree.get(state, "log_alpha")))
 
   # Adam's first step has the size of its rate.
@@ -503,7 +503,7 @@ def processed(correct, values, steps=None, **changes):
 def chosen(rollout, **hyper):
   m = methods.get("prof", **hyper)
   return np.asarray(
-    m.sample_filter.apply(None, rollout, m.sample_filter.init())[0]
+    jax.jit(m.sample_filter.apply)(None, rollout, m.sample_filter.init())[0]
   )[0]
 
 

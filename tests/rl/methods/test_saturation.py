@@ -170,5 +170,5 @@ def test_the_methods_at_one_wrong_sample_of_four_and_k_2(name, learns):
     scores=jnp.asarray([right(3)], jnp.float32)
   )
   advantage = methods.get(name, k=2).advantage
-  got, _ = advantage.apply(None, rollout, advantage.init())
+  got, _ = jax.jit(advantage.apply)(None, rollout, advantage.init())
   assert bool(got.any()) == learns

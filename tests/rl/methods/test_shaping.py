@@ -346,7 +346,7 @@ def test_less_never_amplifies_and_leaves_unknown_verdicts_alone():
   )
   m = methods.get("less", mu=2)
   rollout = scoring.compute_on_host(m.signal_needs, rollout)
-  got, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  got, _ = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
   a = np.asarray(group_normalize(rollout.scores, rollout.sample_mask))[
     ..., None
   ]
@@ -526,7 +526,7 @@ def test_the_entropy_bonus_is_capped_by_a_share_of_the_advantage():
 
 def trained_tokens(rollout, **hyper):
   keep = methods.get("earl", **hyper).loss_filter
-  return np.asarray(keep.apply(None, rollout, keep.init())[0])
+  return np.asarray(jax.jit(keep.apply)(None, rollout, keep.init())[0])
 
 
 def test_a_fifth_of_the_tokens_of_each_response_is_trained():
@@ -568,11 +568,13 @@ def test_earl_of_all_tokens_is_dapo():
   )
   dapo = methods.get("dapo")
   ours = methods.get("earl", rho=1.0, beta=0.0)
-  want, _ = dapo.loss_filter.apply(None, rollout, dapo.loss_filter.init())
+  want, _ = jax.jit(dapo.loss_filter.apply)(
+    None, rollout, dapo.loss_filter.init()
+  )
   np.testing.assert_array_equal(
     trained_tokens(rollout, rho=1.0), want[..., None] & rollout.valid("token")
   )
   pair = (ours.advantage, dapo.advantage)
-  a, b = (t.apply(None, rollout, t.init())[0] for t in pair)
+  a, b = (jax.jit(t.apply)(None, rollout, t.init())[0] for t in pair)
   np.testing.assert_array_equal(a, b)
   assert [str(t) for t in ours.loss.terms] == [str(t) for t in dapo.loss.terms]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 
 from rl import methods, prepare, types
 from rl.advantages import group_normalize, leave_one_out
@@ -63,7 +63,7 @@ def gradient(name, rollout, **hyper):
 
 
 def advantages(m, rollout):
-  return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+  return worked_example.advantages(m, rollout)
 
 
 # Positive and negative samples.

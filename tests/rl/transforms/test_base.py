@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -130,7 +131,7 @@ def test_a_level_agnostic_transform_gets_the_mask_of_its_level():
     bound = t.bind(level)
     assert (bound.takes, bound.gives) == (level, level)
     assert bound.needs == t.needs != frozenset()
-    result, state = bound.apply(None, ROLLOUT, ())
+    result, state = jax.jit(bound.apply)(None, ROLLOUT, ())
     close(result, 2.0 * ROLLOUT.valid(level))
     assert state == ()
 
@@ -244,7 +245,7 @@ def test_the_sides_of_a_sum_have_states_of_their_own():
   state = total.init()
   values = []
   for _ in range(2):
-    value, state = total.apply(None, ROLLOUT, state)
+    value, state = jax.jit(total.apply)(None, ROLLOUT, state)
     values.append(float(value[0, 0]))
   assert values == [11, 22]
   assert state == (3, 30)

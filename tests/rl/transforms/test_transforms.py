@@ -39,7 +39,7 @@ GRADIENT = policy_gradient(surrogates.ppo_clip())
 
 
 def run(t, rollout=ROLLOUT, state=None):
-  return t.apply(None, rollout, t.init() if state is None else state)
+  return jax.jit(t.apply)(None, rollout, t.init() if state is None else state)
 
 
 def value(t, rollout=ROLLOUT):

@@ -48,9 +48,8 @@ from experiments.studies.benchmark import fused, outcome, random_rollout
 from experiments.studies.benchmark.on_accelerator import reference
 from experiments.training import build, dispatch
 from experiments.training.experiment import Experiment
-from models import policy, transformer
-from rl import methods, objectives, step, types
-from rl.minibatches import Plan
+from models import transformer
+from rl import objectives, step, types
 from rl.sampling import generation
 
 BFLOAT16 = 2  # bytes
@@ -487,43 +486,43 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
 
 
 def check_numbers(setting: Setting) -> list[outcome.Row]:
-  """Compares results on the device with enumeration, PyTorch and the CPU."""
+  """Compares results on the device with enumeration, PyTorch and the CPU.
+
+  With several devices, a training step over all of them is compared with the
+  same step on one.
+  """
   del setting  # the sizes are small in any case
-  shape = "largest relative difference"
-  rows = [
+  differences = {"max@k weights beside enumeration": _max_at_k_difference()}
+  all_devices = jax.devices()
+  prompts = 4 * len(all_devices)
+  with jax.default_matmul_precision("highest"):
+    differences["logits beside transformers"] = _relative_difference(
+      reference.compute_logits(), reference.read_logits()
+    )
+    on_one = _change_by_a_step(all_devices[:1], prompts)
+    cpu = jax.devices("cpu")[:1]
+    with jax.default_device(cpu[0]):
+      differences["one training step beside the CPU"] = _relative_difference(
+        on_one, _change_by_a_step(cpu, prompts)
+      )
+    if len(all_devices) > 1:
+      name = f"one training step over {len(all_devices)} devices beside one"
+      differences[name] = _relative_difference(
+        _change_by_a_step(all_devices, prompts), on_one
+      )
+  limits = dict.fromkeys(differences, 1e-3)
+  limits["max@k weights beside enumeration"] = 1e-5
+  return [
     outcome.Row(
-      "max@k weights beside enumeration",
-      shape,
-      "of 1e-5",
-      difference := _max_at_k_difference(),
-      ratio=1e-5 / max(difference, 1e-12),
+      name,
+      "largest relative difference",
+      f"of {limits[name]:.0e}".replace("e-0", "e-"),
+      difference,
+      ratio=limits[name] / max(difference, 1e-12),
       limit=1.0,
     )
+    for name, difference in differences.items()
   ]
-  with jax.default_matmul_precision("highest"):
-    logits = reference.compute_logits()
-    parameters = _parameters_after_a_step()
-    with jax.default_device(jax.devices("cpu")[0]):
-      parameters_on_cpu = _parameters_after_a_step()
-  for name, difference in {
-    "logits beside transformers": _relative_difference(
-      logits, reference.read_logits()
-    ),
-    "one training step beside the CPU": _relative_difference(
-      parameters, parameters_on_cpu
-    ),
-  }.items():
-    rows.append(
-      outcome.Row(
-        name,
-        shape,
-        "of 1e-3",
-        difference,
-        ratio=1e-3 / max(difference, 1e-12),
-        limit=1.0,
-      )
-    )
-  return rows
 
 
 def _max_at_k_difference(n: int = 8, k: int = 3) -> float:
@@ -538,20 +537,31 @@ def _max_at_k_difference(n: int = 8, k: int = 3) -> float:
   return _relative_difference(actual, expected)
 
 
-def _parameters_after_a_step() -> jax.Array:
-  """Returns the change of the parameters by one step of SGD, as one vector."""
+def _change_by_a_step(
+  devices: Sequence[jax.Device], prompts: int
+) -> np.ndarray:
+  """Returns the change of the parameters by one step of SGD, as one vector.
+
+  With an even number of devices, parameters and batch are sharded over fsdp;
+  with a multiple of four, heads are sharded over tensor as well.
+  """
   config = countdown.max_at_k()
-  config.rollout.prompts = 4
+  config.method = "grpo(beta=0.0)"
+  config.rollout.prompts = prompts
   config.model.attention = "plain"
-  model = build.build(config, [jax.devices("cpu")[0]]).model
-  method, tx = methods.get("grpo", beta=0.0), optax.sgd(1.0)
-  params = transformer.init(model, jax.random.key(0))
-  state = step.init(method, params, tx, jax.random.key(1))
-  rollout = random_rollout.make(model.vocab_size, 4, 4, 8, 8)
-  train_step = jax.jit(step.make(method, policy.bind(model), tx, Plan()))
+  config.model.vocab_size = 32  # 25 rows of the embedding cannot be sharded
+  config.mesh.fsdp = 2 if len(devices) % 2 == 0 else 1
+  config.mesh.tensor = 2 if len(devices) % 4 == 0 else 1
+  e = build.build(config, devices)
+  e = dataclasses.replace(e, txs={name: optax.sgd(1.0) for name in e.methods})
+  rollout = random_rollout.make(e.model.vocab_size, prompts, 4, 8, 8)
+  rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
+  state = e.init()
+  train_step = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
   new_state, _ = train_step(state, rollout)
-  changes = jax.tree.map(jnp.subtract, new_state.params, params)
-  return jnp.concatenate([x.ravel() for x in jax.tree.leaves(changes)])
+  changes = jax.tree.map(jnp.subtract, new_state.params, state.params)
+  leaves = jax.device_get(jax.tree.leaves(changes))
+  return np.concatenate([x.ravel() for x in leaves])
 
 
 def _relative_difference(actual: Any, expected: Any) -> float:

@@ -1,5 +1,6 @@
 """Worked example of REINFORCE."""
 
+import jax
 import numpy as np
 import pytest
 from helpers import clip_example
@@ -21,7 +22,7 @@ def test_moving_average_of_earlier_batches():
   state = m.advantage.init()
   for scores, baseline in zip(batches, baselines, strict=True):
     rollout = clip_example.rollout(scores)
-    advantages, state = m.advantage.apply(None, rollout, state)
+    advantages, state = jax.jit(m.advantage.apply)(None, rollout, state)
     expected = np.where([[1, 0, 1, 1]], np.subtract(scores, baseline), 0)
     np.testing.assert_allclose(advantages, expected, rtol=1e-5)
   # - A log pi, summed over tokens, a mean over 3 samples; here A = R.

@@ -1,5 +1,6 @@
 """Worked example of maximum-entropy RL."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -38,11 +39,11 @@ def test_the_price_of_entropy(p, sign):
   old = np.where(clipped_group.MASK, np.log(p), -9.0)
   rollout = clipped_group.group(extras={"old/log_probs": old[None]})
   m = methods.get("soft_rl")
-  _, state = m.advantage.apply(None, rollout, m.advantage.init())
+  _, state = jax.jit(m.advantage.apply)(None, rollout, m.advantage.init())
   # Adam's first step has the size of its rate, 3e-4, in log alpha.
   old = jnp.zeros((1, 5, 3))
   rollout = clipped_group.group(extras={"old/log_probs": old - 100})
-  a, _ = m.advantage.apply(None, rollout, state)
+  a, _ = jax.jit(m.advantage.apply)(None, rollout, state)
   # The second return of sample 1 is one token's surprise below the first.
   gap = float(a[0, 1, 0] - a[0, 1, 1])
   np.testing.assert_allclose(gap, np.exp(sign * 3e-4), rtol=5e-5)

@@ -1,5 +1,6 @@
 """Worked example of VERL."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -43,10 +44,12 @@ def test_the_second_of_two_rollouts():
     )
 
   m = methods.get("erv")
-  a, state = m.advantage.apply(None, states(hidden[0]), m.advantage.init())
+  a, state = jax.jit(m.advantage.apply)(
+    None, states(hidden[0]), m.advantage.init()
+  )
   z = np.array([1.5, -0.5, -0.5, -0.5])
   np.testing.assert_allclose(a, [z], rtol=1e-5)
-  actual, state = m.advantage.apply(None, states(hidden[1]), state)
+  actual, state = jax.jit(m.advantage.apply)(None, states(hidden[1]), state)
   first, second = (
     np.array([statistics(x[i], LENGTHS[i]) for i in range(3)])
     for x in hidden[:2]
@@ -61,7 +64,7 @@ def test_the_second_of_two_rollouts():
   np.testing.assert_allclose(actual, [z + np.append(bonus, 0)], atol=1e-3)
   # In the third rollout the average is (0.7 first + second) / 1.7.
   mean = (0.7 * mean + second.mean(0)) / 1.7
-  actual, _ = m.advantage.apply(None, states(hidden[2]), state)
+  actual, _ = jax.jit(m.advantage.apply)(None, states(hidden[2]), state)
   third = np.array([statistics(hidden[2, i], LENGTHS[i]) for i in range(3)])
   x = np.clip((third - mean) / np.abs(mean), -5, 5)
   s = 1 / (1 + np.exp(-2 * x[:, 0]))

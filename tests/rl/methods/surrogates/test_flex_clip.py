@@ -1,5 +1,6 @@
 """Worked example of flexible entropy control."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -56,6 +57,6 @@ def test_limits_of_the_entropy(entropy, phase, start, target):
   )
   state = {"start": jnp.float32(start), "phase": jnp.float32(phase)}
   t = flex_clip.entropy_phase(steps=10)
-  actual, state = t.apply(None, rollout, state)
+  actual, state = jax.jit(t.apply)(None, rollout, state)
   assert actual == state["phase"] == target
   assert state["start"] == np.float32(start)

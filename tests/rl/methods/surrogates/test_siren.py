@@ -1,5 +1,6 @@
 """Worked example of SIREN."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -85,10 +86,10 @@ def test_nucleus_entropy_and_its_gap():
     },
   )
   gap = siren.entropy_gap(0.8, 0.5)
-  first, state = gap.apply(None, rollout, gap.init())
+  first, state = jax.jit(gap.apply)(None, rollout, gap.init())
   assert first == 0
   np.testing.assert_allclose(state["anchor"], 0.65, rtol=1e-5)
   state = state | {"anchor": jnp.float32(0.4)}
-  later, state = gap.apply(None, rollout, state)
+  later, state = jax.jit(gap.apply)(None, rollout, state)
   np.testing.assert_allclose(later, 2 * (0.65 - 0.4), rtol=1e-5)
   np.testing.assert_allclose(state["anchor"], 0.4)
