@@ -78,14 +78,14 @@ def pytest_collection():
   compiler._get_cache_key = make_key_of_one_device
 
 
-def pytest_collection_finish():
-  """Lets Python look for cycles of unused objects less often.
+# Python searches for cycles of unused objects less often: tracing makes many
+# objects, and each search visits those of the modules and of all tests again.
+gc.set_threshold(100_000, 20, 20)
 
-  Tracing makes millions of objects, and each search visits those of the modules
-  and of all tests again.
-  """
+
+def pytest_collection_finish():
+  """Leaves modules and tests out of the searches for unused objects."""
   gc.freeze()
-  gc.set_threshold(100_000, 20, 20)
 
 
 hypothesis.settings.register_profile(
@@ -105,7 +105,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("few")
 
-_MANY_MAPS = 30_000
+_MANY_MAPS = 45_000
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -90,12 +90,15 @@ def test_one_update_needs_no_old_pass():
   )
   old = scoring.Need("old", scoring.log_probs)
   scored = scoring.passes(policy, {"old": params}, {old}, rollout)
-  grads = []
-  for r in (rollout, scored):
-    batch, term_weights, _ = prepare.prepare(m, r, m.init())
-    grad, _ = prepare.gradient(m, policy, params, batch, term_weights, Plan())
-    grads.append(grad["hidden"])
-  np.testing.assert_array_equal(grads[0], grads[1])
+
+  @jax.jit
+  def gradient(rollout):
+    batch, term_weights, _ = prepare.prepare(m, rollout, m.init())
+    return prepare.gradient(m, policy, params, batch, term_weights, Plan())[0]
+
+  jax.tree.map(
+    np.testing.assert_array_equal, gradient(rollout), gradient(scored)
+  )
 
 
 @pytest.mark.parametrize("name", ["rloo", "reinforce"])
@@ -203,7 +206,7 @@ def test_a_score_that_is_not_finite_makes_the_step_a_no_op(field, at, value):
   m = methods.get("reinforce")
   tx = optax.adam(0.1)
   state = step.init(m, tabular_policy.params(), tx, jax.random.key(0))
-  train_step = step.make(m, tabular_policy.policy, tx, Plan())
+  train_step = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))
   after, metrics = train_step(state, rollout)
   for part in ("params", "opt_state", "method_state"):
     jax.tree.map(
@@ -227,13 +230,13 @@ def test_an_update_far_from_its_sampler_is_skipped():
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
   state = step.init(m, params, tx, jax.random.key(0))
   assert (
-    step.make(m, tabular_policy.policy, tx, plan)(state, rollout)[1][
+    jax.jit(step.make(m, tabular_policy.policy, tx, plan))(state, rollout)[1][
       "optim/skipped"
     ]
     == 0
   )
   strict = dataclasses.replace(plan, max_mean_ratio=0.5)
-  after, metrics = step.make(m, tabular_policy.policy, tx, strict)(
+  after, metrics = jax.jit(step.make(m, tabular_policy.policy, tx, strict))(
     state, rollout
   )
   assert metrics["optim/skipped"] == 2
@@ -273,7 +276,9 @@ def test_an_update_without_tokens_lowers_no_mean():
   m, tx = methods.get("dapo"), optax.sgd(1e-3)
   state = step.init(m, params, tx, jax.random.key(0))
   plan = Plan(minibatches=2)
-  _, metrics = step.make(m, tabular_policy.policy, tx, plan)(state, rollout)
+  _, metrics = jax.jit(step.make(m, tabular_policy.policy, tx, plan))(
+    state, rollout
+  )
   assert metrics["optim/skipped"] == 1
   np.testing.assert_allclose(metrics["policy/ratio_mean"], 1.0, rtol=1e-5)
 
@@ -306,19 +311,25 @@ def test_later_updates_keep_the_old_policy_and_take_the_minibatches_in_turn():
   m, tx = methods.get("grpo", beta=0.0), optax.sgd(2.0)
   state = step.init(m, params, tx, jax.random.key(0))
   plan = Plan(epochs=2, minibatches=2)
-  new, _ = step.make(m, tabular_policy.policy, tx, plan)(state, rollout)
-  needs = prepare.required(m, updates=4)
-  scored = scoring.passes(
-    tabular_policy.policy, {"old": params}, needs, rollout
+  new, _ = jax.jit(step.make(m, tabular_policy.policy, tx, plan))(
+    state, rollout
   )
-  batch, term_weights, _ = prepare.prepare(m, scored, m.init())
-  now = params
-  for part in (0, 1, 0, 1):
-    cut = jax.tree.map(lambda x, i=part: x[i::2] if x.ndim else x, batch)
-    grads, _ = prepare.gradient(
-      m, tabular_policy.policy, now, cut, term_weights, Plan()
-    )
-    now = jax.tree.map(lambda p, g: p - 2.0 * g, now, grads)
+  needs = prepare.required(m, updates=4)
+
+  @jax.jit
+  def four_updates(now, rollout):
+    sources = {"old": now}
+    scored = scoring.passes(tabular_policy.policy, sources, needs, rollout)
+    batch, term_weights, _ = prepare.prepare(m, scored, m.init())
+    for part in (0, 1, 0, 1):
+      cut = jax.tree.map(lambda x, i=part: x[i::2] if x.ndim else x, batch)
+      grads, _ = prepare.gradient(
+        m, tabular_policy.policy, now, cut, term_weights, Plan()
+      )
+      now = jax.tree.map(lambda p, g: p - 2.0 * g, now, grads)
+    return now
+
+  now = four_updates(params, rollout)
   assert np.abs(now["hidden"] - params["hidden"]).max() > 0.01
   np.testing.assert_allclose(
     new.params["hidden"], now["hidden"], rtol=1e-5, atol=1e-6
@@ -336,7 +347,7 @@ def test_parameter_sets_follow_the_policy_through_the_train_step():
     methods.get("reinforce"), parameter_sets=tuple(rules.items())
   )
   tx = optax.sgd(1.0)
-  train_step = step.make(m, tabular_policy.policy, tx, Plan())
+  train_step = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))
   states = [step.init(m, params, tx, jax.random.key(0))]
   for _ in range(2):
     states.append(train_step(states[-1], rollout)[0])

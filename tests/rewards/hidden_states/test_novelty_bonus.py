@@ -1,5 +1,6 @@
 """Tests of `rewards.hidden_states.novelty_bonus`."""
 
+import functools
 import itertools
 
 import jax
@@ -41,10 +42,10 @@ def test_what_is_seen_again_and_again_is_no_longer_new():
   result, state = stream([batch] * 300)
   assert result[-1].mean() < 0.02 * result[0].mean()
   other = 3 + rng.normal(size=(16, 1, 4))
-  bonus, _ = novelty_bonus.next_bonus(
+  bonus, _ = jax.jit(novelty_bonus.next_bonus)(
     state,
-    jnp.asarray(np.concatenate([batch, other]), jnp.float32),
-    jnp.ones((32, 1), bool),
+    np.float32(np.concatenate([batch, other])),
+    np.ones((32, 1), bool),
     jax.random.key(1),
   )
   assert bonus[16:].min() > 5 * bonus[:16].max()
@@ -93,16 +94,14 @@ def test_masked_observations_are_not_seen():
   batch = rng.normal(size=(6, 2, 4))
   mask = rng.random((6, 2)) < 0.6
   state = novelty_bonus.init(jax.random.key(0), 4)
-  args = jnp.asarray(mask), jax.random.key(1)
-  clean = novelty_bonus.next_bonus(state, jnp.asarray(batch), *args, share=1.0)
+  next_bonus = jax.jit(functools.partial(novelty_bonus.next_bonus, share=1.0))
+  key = jax.random.key(1)
+  clean = next_bonus(state, batch, mask, key)
   dirty = np.where(mask[..., None], batch, np.nan)
-  again = novelty_bonus.next_bonus(state, jnp.asarray(dirty), *args, share=1.0)
+  again = next_bonus(state, dirty, mask, key)
   jax.tree.map(np.testing.assert_array_equal, again, clean)
   assert not clean[0][~mask].any()
-  nobody = jnp.zeros_like(args[0])
-  bonus, same = novelty_bonus.next_bonus(
-    state, jnp.asarray(dirty), nobody, args[1]
-  )
+  bonus, same = next_bonus(state, dirty, np.zeros_like(mask), key)
   assert not bonus.any()
   jax.tree.map(np.testing.assert_array_equal, same, state)
 

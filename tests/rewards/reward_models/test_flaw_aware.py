@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -50,12 +51,15 @@ def test_no_flaw_makes_a_wrong_answer_beat_a_right_one(weight):
 
 def test_a_flawed_answer_turns_bad_once_clean_ones_outnumber_wrong_ones():
   """The card: its advantage is positive while clean < wrong, 0 at equality."""
+
+  @jax.jit
+  def centered_scores(correct, marks):
+    return advantages.center(flaw_aware.flaw_aware_scores(correct, marks))
+
   for clean, flawed, wrong in itertools.product(range(5), (1, 2), range(5)):
-    correct = jnp.array([1] * (clean + flawed) + [0] * wrong)
-    marks = jnp.array([0] * clean + [1] * flawed + [0] * wrong)
-    advantage = advantages.center(flaw_aware.flaw_aware_scores(correct, marks))[
-      clean
-    ]
+    correct = np.array([1] * (clean + flawed) + [0] * wrong)
+    marks = np.array([0] * clean + [1] * flawed + [0] * wrong)
+    advantage = centered_scores(correct, marks)[clean]
     assert np.sign(np.round(float(advantage), 6)) == np.sign(wrong - clean)
 
 

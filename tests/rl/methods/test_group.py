@@ -521,15 +521,14 @@ def every_group(clip=None, **method):
 
   name, now = method.pop("name"), method.pop("now")
   m = methods.get(name, **method, **({} if clip is None else {"clip": clip}))
-  batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  actual, _ = prepare.gradient(
-    m,
-    types.Policy(score, None, None),
-    {"logits": jnp.asarray(now, jnp.float32)},
-    batch,
-    scales,
-    Plan(),
-  )
+  policy = types.Policy(score, None, None)
+
+  @jax.jit
+  def gradient(params, rollout):
+    batch, scales, _ = prepare.prepare(m, rollout, m.init())
+    return prepare.gradient(m, policy, params, batch, scales, Plan())[0]
+
+  actual = gradient({"logits": np.asarray(now, np.float32)}, rollout)
   return -np.asarray(actual["logits"])
 
 

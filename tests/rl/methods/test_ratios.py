@@ -124,7 +124,9 @@ def test_the_ratio_that_is_logged_is_of_tokens_whatever_the_objective_makes():
   rollout = rollout.replace(behavior_log_probs=behind)
   m, tx = methods.get("topr"), optax.sgd(0.1)
   state = step.init(m, params, tx, jax.random.key(0))
-  _, actual = step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)
+  _, actual = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))(
+    state, rollout
+  )
   close(actual["policy/ratio_mean"], np.exp(1.5))
   assert actual["optim/skipped"] == 0
 

@@ -175,7 +175,9 @@ def test_the_gradient_is_grpos_at_a_fixed_group():
     m = methods.get(name, **hyper)
     tx = optax.sgd(1.0)
     state = step.init(m, params, tx, jax.random.key(0))
-    new, _ = step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)
+    new, _ = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))(
+      state, rollout
+    )
     actual.append(new.params["hidden"] - params["hidden"])
   np.testing.assert_allclose(*actual, atol=1e-7)
 
@@ -450,7 +452,9 @@ def test_the_whole_ticket_is_grpo_bit_for_bit():
     m, tx = methods.get(name, **hyper), optax.adam(0.1)
     state = step.init(m, params, tx, jax.random.key(0))
     actual.append(
-      step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)[0]
+      jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))(state, rollout)[
+        0
+      ]
     )
   np.testing.assert_array_equal(
     actual[0].params["hidden"], actual[1].params["hidden"]

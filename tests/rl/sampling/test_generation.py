@@ -27,6 +27,7 @@ POLICY = policy.bind(CONFIG)
 P, L, S, T = 8, 4, 3, 6
 EOS = 3
 PLAIN = Sampling(samples=S, max_tokens=T, eos_ids=(EOS,), pad_id=0)
+sample_token = jax.jit(generation.sample_token, static_argnums=2)
 TRUNCATIONS = {
   "plain": {},
   "cold": {"temperature": 0.6},
@@ -93,7 +94,7 @@ def test_frequencies_over_a_grid_of_uniforms_are_the_probabilities(name):
   grid = 4000
   uniforms = jnp.asarray((np.arange(grid) + 0.5) / grid, jnp.float32)
   rows = jnp.broadcast_to(jnp.asarray(logits, jnp.float32), (grid, 17))
-  tokens, log_probs = generation.sample_token(rows, uniforms, sampling)
+  tokens, log_probs = sample_token(rows, uniforms, sampling)
   probs = exact(logits, sampling)
   counts = np.bincount(tokens, minlength=17)
   # An interval of length p holds p * grid points of the grid, up to one.
@@ -114,9 +115,7 @@ def test_tokens_of_a_large_vocabulary_are_inverted_in_their_block():
   logits = np.log(np.where(weights, weights, 1e-30))
   logits = np.where(weights, logits, -np.inf)
   rows = jnp.broadcast_to(jnp.float32(logits), (len(uniforms), 300))
-  tokens, log_probs = generation.sample_token(
-    rows, jnp.float32(uniforms), PLAIN
-  )
+  tokens, log_probs = sample_token(rows, jnp.float32(uniforms), PLAIN)
   np.testing.assert_array_equal(tokens, token)
   probs = weights[tokens] / 2**14
   np.testing.assert_allclose(log_probs, np.log(probs), atol=1e-5)
@@ -125,7 +124,7 @@ def test_tokens_of_a_large_vocabulary_are_inverted_in_their_block():
 def test_a_number_at_the_end_of_an_interval_draws_the_next_token():
   logits = jnp.zeros((4, 4))
   uniforms = jnp.array([0.0, 0.25, 0.5, 0.75])
-  tokens, _ = generation.sample_token(logits, uniforms, PLAIN)
+  tokens, _ = sample_token(logits, uniforms, PLAIN)
   assert tokens.tolist() == [0, 1, 2, 3]
 
 
@@ -134,9 +133,7 @@ def test_the_only_possible_token_is_drawn_for_every_uniform_number():
   only = jnp.full((4, 300), -jnp.inf)
   only = only.at[jnp.arange(4), jnp.array([0, 1, 128, 299])].set(0.5)
   for uniform in (0.0, 1.0):
-    tokens, log_probs = generation.sample_token(
-      only, jnp.full(4, uniform), PLAIN
-    )
+    tokens, log_probs = sample_token(only, jnp.full(4, uniform), PLAIN)
     assert tokens.tolist() == [0, 1, 128, 299]
     assert not log_probs.any()
 
@@ -151,7 +148,7 @@ def test_a_token_of_probability_zero_is_never_drawn(name, uniform):
   logits[:, ::2] = -np.inf
   sampling = dataclasses.replace(PLAIN, **TRUNCATIONS[name])
   uniforms = jnp.full(64, uniform, jnp.float32)
-  tokens, log_probs = generation.sample_token(logits, uniforms, sampling)
+  tokens, log_probs = sample_token(logits, uniforms, sampling)
   assert (np.asarray(tokens) % 2 == 1).all()
   assert np.isfinite(log_probs).all()
 
@@ -198,7 +195,7 @@ def test_a_top_p_of_1_keeps_the_least_likely_token():
   logits = jnp.array([[0.0, -40.0, -80.0]])
   np.testing.assert_array_equal(generation.truncate(logits, PLAIN), logits)
   greedy = dataclasses.replace(PLAIN, temperature=0.0)
-  tokens, _ = generation.sample_token(
+  tokens, _ = sample_token(
     jnp.array([[1.0, 7.0, 7.0, -2.0]]), jnp.array([0.9]), greedy
   )
   assert tokens.tolist() == [1]  # the first of the most likely
@@ -223,7 +220,7 @@ def test_truncations_equal_sorting_on_a_large_vocabulary(truncation):
 def test_temperature_zero_is_the_most_likely_token():
   logits = np.random.default_rng(5).normal(size=(9, 13))
   greedy = dataclasses.replace(PLAIN, temperature=0)
-  tokens, log_probs = generation.sample_token(logits, jnp.full(9, 0.9), greedy)
+  tokens, log_probs = sample_token(logits, jnp.full(9, 0.9), greedy)
   np.testing.assert_array_equal(tokens, logits.argmax(-1))
   np.testing.assert_array_equal(log_probs, 0)
 
@@ -455,9 +452,14 @@ def _draw(sampling, ids=(5, 7), **settings):
   keys = generation.prompt_keys(jax.random.key(0), 0, jnp.array(ids))
   prompts = jnp.ones((len(ids), 1), jnp.int32)
   policy = _constant([0.5, 0.2, 0.3])
-  return generation.generate(
-    policy, (), prompts, prompts > 0, keys, sampling, **settings
-  )
+
+  @jax.jit
+  def generate(prompts, keys):
+    return generation.generate(
+      policy, (), prompts, prompts > 0, keys, sampling, **settings
+    )
+
+  return generate(prompts, keys)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 4])
