@@ -153,10 +153,14 @@ def test_a_mixture_sends_what_other_decoders_do():
   assert sent[:2] == sent[2:]
 
 
+@pytest.fixture(scope="module")
+def samples():
+  return drawing()(start(GROUPED), batch())
+
+
 @pytest.mark.parametrize("axes", MESHES)
-def test_samples_are_those_of_one_device(axes):
-  params, draw = start(GROUPED), drawing()
-  expected = draw(params, batch())
+def test_samples_are_those_of_one_device(samples, axes):
+  params, draw, expected = start(GROUPED), drawing(), samples
   mesh = sharding.make_mesh(**MESHES[axes])
   result = draw(*place(mesh, params, batch()))
   np.testing.assert_array_equal(result.completions, expected.completions)

@@ -36,8 +36,9 @@ from rl.sampling.samplers import PromptBatch
 def judged():
   """Demonstrations, right and wrong, scored by every pass that is needed."""
   e = experiment()
-  problems = e.task.train(jax.random.key(1), 0, P)
-  shown = [e.task.demonstrate(jax.random.key(i), problems) for i in range(S)]
+  problems = jax.jit(e.task.train, static_argnums=2)(jax.random.key(1), 0, P)
+  demonstrate = jax.jit(e.task.demonstrate)
+  shown = [demonstrate(jax.random.key(i), problems) for i in range(S)]
   completions, lengths = (jnp.stack(x, 1) for x in zip(*shown, strict=True))
   # One sample says a wrong digit, one is cut before it answers.
   completions = completions.at[0, 0, lengths[0, 0] - 2].add(1)
@@ -48,7 +49,7 @@ def judged():
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished
     ),
-    e.task.score(problems, completions, lengths, finished),
+    jax.jit(e.task.score)(problems, completions, lengths, finished),
     jax.random.split(jax.random.key(2), P),
     jnp.int32(7),
   )

@@ -62,8 +62,8 @@ def paid():
   """`{name: [P, 1 + nulls]}`, the solution first."""
   e = experiment()
   capacity = e.task.completion_length
-  problems = e.task.train(jax.random.key(1), 0, P)
-  gold, lengths = map(np.asarray, e.task.gold(problems))
+  problems = jax.jit(e.task.train, static_argnums=2)(jax.random.key(1), 0, P)
+  gold, lengths = map(np.asarray, jax.jit(e.task.gold)(problems))
   rows = [
     [
       (gold[p, : lengths[p]].tolist(), True),
@@ -80,7 +80,7 @@ def paid():
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished
     ),
-    e.task.score(problems, completions, lengths, finished),
+    jax.jit(e.task.score)(problems, completions, lengths, finished),
     jax.random.split(jax.random.key(2), P),
     jnp.int32(7),
   )

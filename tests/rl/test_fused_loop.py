@@ -19,7 +19,7 @@ from rl.sampling import generation
 MODEL = ModelConfig(
   vocab_size=16,
   width=16,
-  layers=2,
+  layers=1,
   heads=2,
   kv_heads=2,
   head_dim=8,

@@ -71,13 +71,17 @@ def _prepare(method, rollout=ROLLOUT, state=None):
 
 
 def _loss(method, rollout=ROLLOUT, **settings):
-  batch, term_weights, _ = _prepare(method, rollout)
-  weights = prepare.aggregation_weights(method, batch)
-  total, tally = prepare.loss(
-    method, POLICY, PARAMS, batch, weights, term_weights, **settings
-  )
-  merged = jax.tree.map(lambda x: x[None], tally).merge()
-  return float(total), {k: float(v) for k, v in merged.items()}
+  @jax.jit
+  def total_and_metrics(rollout):
+    batch, term_weights, _ = _prepare(method, rollout)
+    weights = prepare.aggregation_weights(method, batch)
+    total, tally = prepare.loss(
+      method, POLICY, PARAMS, batch, weights, term_weights, **settings
+    )
+    return total, jax.tree.map(lambda x: x[None], tally).merge()
+
+  total, metrics = total_and_metrics(rollout)
+  return float(total), {name: float(x) for name, x in metrics.items()}
 
 
 def _required(*arguments, **keywords):

@@ -49,7 +49,9 @@ def test_every_config_can_run(text, tmp_path):
 @pytest.mark.parametrize("name", methods.names())
 def test_every_method_has_a_config_that_can_run(name):
   """The method, at the settings of its config, on the embedded task."""
-  e = validate.check_and_build(method_configs.get_config(name))
+  config = method_configs.get_config(name)
+  config.model.layers = 1  # of many, each would be traced
+  e = validate.check_and_build(config)
   assert e.method.name.startswith(name)
 
 

@@ -109,7 +109,8 @@ def test_what_the_policy_did_not_choose_surprises_nobody(scored):
   """A tool's token in a step is read, but is no evidence of an error."""
   scorer, params, tokens, _ = scored
   chosen = tokens.mask.at[0, 0, 1].set(False)
-  reading = model.read_through(
+  read_through = jax.jit(model.read_through, static_argnums=0)
+  reading = read_through(
     scorer.policy, params["decoder"], tokens.replace(mask=chosen)
   )
   assert (reading.log_probs[~chosen] == 0).all()
@@ -166,7 +167,9 @@ def test_the_scores_of_a_rollout_are_those_of_its_steps():
     read=lambda outputs: outputs.sum(-1),
   )
   params = {"decoder": decoder, "head": jnp.array([1.0, 10, 100, 1000])}
-  result = model.score_rollout(scorer, params, rollout)
+  result = jax.jit(model.score_rollout, static_argnums=0)(
+    scorer, params, rollout
+  )
   # State -0.5, 3 and surprises 1, 2; state -8, 4 and surprise 0.5; and so on.
   expected = [
     [-0.5 + 30 + 200 + 3000, -8 + 40 + 50 + 500],

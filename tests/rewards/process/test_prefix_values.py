@@ -42,6 +42,7 @@ def batch_of(completions, lengths, task):
   positions = jnp.arange(completions.shape[-1])
   finished = jnp.ones(lengths.shape, bool)
 
+  @jax.jit
   def judge(texts, sizes):
     return task.score(problems, texts, sizes, sizes > 0)
 
@@ -142,7 +143,7 @@ def test_the_views_of_a_chain_have_the_answer_after_each_step():
   padded = text + [chain.PAD] * (task.completion_length - len(text))
   other = [ANSWER, digit(1), EOS] + [chain.PAD] * (len(padded) - 3)
   completions = jnp.asarray([[padded, other]])
-  judged = task.score(
+  judged = jax.jit(task.score)(
     problems, completions, jnp.asarray([[11, 3]]), jnp.ones((1, 2), bool)
   )
   view = judged.views["step_references"]

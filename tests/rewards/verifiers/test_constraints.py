@@ -507,19 +507,20 @@ def test_constant_and_echoed_answers_do_not_beat_one_that_obeys():
     assert outcome.score < good
 
 
+LENGTH = 50_000
 LONG = {
-  "letters": "a" * 10**5,
-  "words": "word " * 20_000,
-  "sentences": "No. " * 25_000,
-  "newlines": "a\n\n" * 33_000,
-  "stars": "a" + "*" * 10**5,
-  "brackets": "a" + "[" * 10**5,
-  "angles": "a" + "<<" * 50_000,
-  "fences": "a" + "```json " * 12_000,
-  "quotes": "a." + "\"'" * 50_000,
-  "spaces": "a" + " " * 10**5 + "b",
-  "dots": "a" + "." * 10**5,
-  "nulls": "a\x00\ud800" * 30_000,
+  "letters": "a" * LENGTH,
+  "words": "word " * (LENGTH // 5),
+  "sentences": "No. " * (LENGTH // 4),
+  "newlines": "a\n\n" * (LENGTH // 3),
+  "stars": "a" + "*" * LENGTH,
+  "brackets": "a" + "[" * LENGTH,
+  "angles": "a" + "<<" * (LENGTH // 2),
+  "fences": "a" + "```json " * (LENGTH // 8),
+  "quotes": "a." + "\"'" * (LENGTH // 2),
+  "spaces": "a" + " " * LENGTH + "b",
+  "dots": "a" + "." * LENGTH,
+  "nulls": "a\x00\ud800" * (LENGTH // 3),
 }
 
 
@@ -530,7 +531,7 @@ def test_long_texts_take_a_short_time(kind):
     start = time.process_time()  # whatever else the machine does
     outcome = constraints.verify([item(LONG[kind], inputs)])[0]
     assert outcome.verdict in (0, 1), (name, outcome.reason)
-    assert time.process_time() - start < 3, name
+    assert time.process_time() - start < 0.75, name
 
 
 def test_never_raises_over_a_text():

@@ -335,10 +335,14 @@ def test_superhf_of_one_sample_moves_nothing_on_average():
   hidden = tabular_policy.params(3, p=1, s=2, t=1)["hidden"]
   params = {"hidden": jnp.repeat(hidden, tabular_policy.V, 0)}
   m = methods.get("superhf")
-  batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  actual, _ = prepare.gradient(
-    m, tabular_policy.policy, params, batch, scales, Plan()
-  )
+
+  @jax.jit
+  def gradient(params, rollout):
+    batch, scales, _ = prepare.prepare(m, rollout, m.init())
+    policy, plan = tabular_policy.policy, Plan()
+    return prepare.gradient(m, policy, params, batch, scales, plan)[0]
+
+  actual = gradient(params, rollout)
   p = jax.nn.softmax(hidden[0, 0, 0, : tabular_policy.V])
   assert np.abs(actual["hidden"]).max() > 0.01
   mean = jnp.einsum("a,av->v", p, actual["hidden"][:, 0, 0, : tabular_policy.V])
