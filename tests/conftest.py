@@ -105,7 +105,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("few")
 
-_MANY_MAPS = 45_000
+_MANY_MAPS = 30_000
 
 
 @pytest.fixture(scope="module", autouse=True)
