@@ -147,7 +147,7 @@ def _run(
   try:
     completed = subprocess.run(
       command,
-      env=_environment(folder),
+      env=_environment(folder, name),
       capture_output=True,
       text=True,
       check=False,
@@ -162,8 +162,15 @@ def _run(
   return json.loads(path.read_text()), ""
 
 
-def _environment(folder: pathlib.Path) -> dict[str, str]:
-  """Returns the environment of a piece, which finds one device."""
+def _environment(folder: pathlib.Path, piece: str) -> dict[str, str]:
+  """Returns the environment of a piece, which finds one device.
+
+  The piece "numbers" finds all devices, because it compares several with one.
+  """
+  if piece == "numbers":
+    # A program of several CPU devices must not come from a folder, see
+    # `experiments.cli.devices`.
+    return os.environ | {"JAX_ENABLE_COMPILATION_CACHE": "false"}
   environment = {
     # A piece that was stopped finds its compiled programs again.
     "JAX_COMPILATION_CACHE_DIR": str(folder / "programs"),
