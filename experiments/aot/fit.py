@@ -177,7 +177,7 @@ def _evaluation(e: Experiment, room: float, ratio: float) -> Changes:
   """Returns a change for evaluation, with the arguments of `_sampling`.
 
   It is fewer rows, then fewer problems at a time, or a split of heads over more
-  devices: of the sampler's, or of training if these evaluate.
+  devices: those of the sampler, or those of training if they evaluate.
   """
   shards = sharding.num_prompt_shards(e.evaluation_mesh)
   batch = e.config.evaluation.batch

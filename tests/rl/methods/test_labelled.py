@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy
+from helpers import tabular_policy, worked_example
 
 from rl import methods, transforms
 from rl.methods.process import labels
@@ -102,9 +102,7 @@ def test_no_label_is_process_only_and_every_label_is_no_restriction(
       transforms.verdicts(), transforms.leave_one_out(), transforms.broadcast()
     ),
   )
-  want = process + 2.0 * np.asarray(
-    jax.jit(outcome.apply)(None, rollout, outcome.init())[0]
-  )
+  want = process + 2.0 * worked_example.apply(outcome, rollout)
   every = advantages(name, rollout, verifiable=2.0)
   np.testing.assert_allclose(every, want, atol=1e-6)
   explicit = advantages(name, rollout, verifiable=2.0, labelled=1.0)
@@ -140,7 +138,7 @@ def test_labels_without_process_are_rloo(name, rollout):
   )
   bare = bare.replace(scores=bare.correct.astype(jnp.float32))
   t = chain(methods.get("rloo").advantage, transforms.broadcast())
-  want = np.asarray(jax.jit(t.apply)(None, bare, t.init())[0])
+  want = worked_example.apply(t, bare)
   valid = np.asarray(bare.valid("token"))
   got = advantages(name, bare, verifiable=1.0, labelled=1.0)
   np.testing.assert_allclose(got[valid], want[valid], atol=1e-6)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy, worked_example
+from helpers import surrogate_slopes, tabular_policy, worked_example
 
 from models import heads as head_lib
 from models import policy as policy_lib
@@ -14,7 +14,6 @@ from rl import methods, prepare, scoring, types
 from rl.methods.pairs import mah_dpo
 from rl.methods.pairs.brpo_writing import against_random_member
 from rl.methods.pairs.duration_aware import weighted_by_duration
-from rl.minibatches import Plan
 
 LN2 = np.log(2)
 
@@ -335,17 +334,10 @@ def test_superhf_of_one_sample_moves_nothing_on_average():
   hidden = tabular_policy.params(3, p=1, s=2, t=1)["hidden"]
   params = {"hidden": jnp.repeat(hidden, tabular_policy.V, 0)}
   m = methods.get("superhf")
-
-  @jax.jit
-  def gradient(params, rollout):
-    batch, scales, _ = prepare.prepare(m, rollout, m.init())
-    policy, plan = tabular_policy.policy, Plan()
-    return prepare.gradient(m, policy, params, batch, scales, plan)[0]
-
-  actual = gradient(params, rollout)
+  actual = surrogate_slopes.gradient(m, rollout, params)
   p = jax.nn.softmax(hidden[0, 0, 0, : tabular_policy.V])
-  assert np.abs(actual["hidden"]).max() > 0.01
-  mean = jnp.einsum("a,av->v", p, actual["hidden"][:, 0, 0, : tabular_policy.V])
+  assert np.abs(actual).max() > 0.01
+  mean = jnp.einsum("a,av->v", p, actual[:, 0, 0])
   np.testing.assert_allclose(mean, 0, atol=1e-7)
 
 
@@ -421,7 +413,7 @@ def against_random(scores, limit):
   base = tabular_policy.rollout(p=MANY, s=len(scores), ragged=False)
   rollout = base.replace(scores=jnp.tile(jnp.asarray(scores), (MANY, 1)))
   t = against_random_member(limit)
-  return rollout, np.asarray(jax.jit(t.apply)(None, rollout, t.init())[0])
+  return rollout, worked_example.apply(t, rollout)
 
 
 def test_brpo_is_the_sign_of_the_gap_to_a_uniform_reference():

@@ -506,9 +506,7 @@ def processed(correct, values, steps=None, **changes):
 
 def chosen(rollout, **hyper):
   m = methods.get("prof", **hyper)
-  return np.asarray(
-    jax.jit(m.sample_filter.apply)(None, rollout, m.sample_filter.init())[0]
-  )[0]
+  return worked_example.apply(m.sample_filter, rollout)[0]
 
 
 def test_the_counts_of_prof_by_trying_all_of_them():
