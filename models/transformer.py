@@ -218,6 +218,17 @@ def score(
     final norm; entry t predicts completion token t. Padding does not affect the
     entries of real tokens and receives no gradient.
   """
+  hidden = _hidden_states(config, params, tokens)
+  # Callers use it to apply heads to each device's part of the hidden states.
+  local = sharding.map_over_devices(hidden)
+  return types.Scored(hidden, heads(config, params), local)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _hidden_states(
+  config: ModelConfig, params: Params, tokens: types.Tokens
+) -> Array:
+  """Returns `Scored.hidden` of `score`."""
   P, S, T = tokens.completions.shape
   prompts, prompt_mask = tokens.prompts, tokens.prompt_mask
   if prompts.ndim == 2:
@@ -278,10 +289,7 @@ def score(
   # Completion token 0 is predicted by the prompt's last token.
   first = jnp.broadcast_to(prompt_x[:, None, -1:], (*groups, 1, config.width))
   hidden = jnp.concatenate([first, completion_x[:, :, : T - 1]], axis=2)
-  hidden = final_norm(config, params, hidden).reshape(P, S, T, config.width)
-  # Callers use it to apply heads to each device's part of the hidden states.
-  local = sharding.map_over_devices(hidden)
-  return types.Scored(hidden, heads(config, params), local)
+  return final_norm(config, params, hidden).reshape(P, S, T, config.width)
 
 
 def heads(
