@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -367,8 +368,10 @@ def test_without_a_loop_gradients_are_stacked_not_added_up(unrolled):
   text, loop = lowered.as_text(), looped.as_text()
   assert "stablehlo.while" in loop
   assert "stablehlo.while" not in text
-  # A slice of a stack would come back as a padded stack for each layer.
-  assert text.count("stablehlo.pad") == loop.count("stablehlo.pad")
+  # The gradient of a slice of a stack would be padded to the 3 layers.
+  sizes = re.findall(r"stablehlo\.pad.*-> tensor<(\d+)x", text)
+  assert sizes
+  assert "3" not in sizes
 
 
 def equations(jaxpr):
