@@ -38,6 +38,7 @@ Pass@k Training (normalised by the spread over subsets); The Best of N Worlds
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -141,6 +142,7 @@ def _deviations(group: _Sorted) -> Array:
   return relative - masked.mean(relative, exists, keepdims=True)
 
 
+@functools.partial(jax.jit, static_argnames="k")
 def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
   """Computes maxk = sum_j w_j x_j, the unbiased estimate of max@k.
 
@@ -159,6 +161,7 @@ def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
   return _value(group)[..., 0]
 
 
+@functools.partial(jax.jit, static_argnames=("k", "baseline"))
 def max_at_k_weights(
   scores: Array, k: int, valid: Array | None = None, baseline: str = "none"
 ) -> Array:
@@ -243,6 +246,7 @@ def _previous(x: Array) -> Array:
   return jnp.concatenate([jnp.zeros_like(x[..., :1]), x[..., :-1]], -1)
 
 
+@functools.partial(jax.jit, static_argnames="k")
 def max_at_k_off_policy_value(
   scores: Array, log_ratios: Array, k: int, valid: Array | None = None
 ) -> Array:
@@ -305,6 +309,7 @@ def _sort_ratios(
   return group, ratios, jnp.moveaxis(means, 0, -1)
 
 
+@functools.partial(jax.jit, static_argnames=("k", "order"))
 def max_at_k_off_policy_weights(
   scores: Array,
   log_ratios: Array,
@@ -362,6 +367,7 @@ def _expand(exact: Callable, log_ratios: Array, order: str) -> Array:
   return primal + tangent
 
 
+@functools.partial(jax.jit, static_argnames=("k", "order"))
 def max_at_k_off_policy_advantages(
   scores: Array,
   log_ratios: Array,
@@ -405,6 +411,7 @@ def max_at_k_off_policy_advantages(
   return _expand(exact, log_ratios, order)
 
 
+@functools.partial(jax.jit, static_argnames="k")
 def pass_at_k_value(
   correct: Array, k: int, valid: Array | None = None
 ) -> Array:
@@ -428,6 +435,7 @@ def pass_at_k_value(
   return max_at_k_value((correct > 0).astype(jnp.float32), k, valid)
 
 
+@functools.partial(jax.jit, static_argnames=("k", "form"))
 def pass_at_k_advantages(
   scores: Array,
   k: int,

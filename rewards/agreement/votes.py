@@ -31,6 +31,7 @@ class Vote(NamedTuple):
   share: Array
 
 
+@jax.jit
 def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
   """Returns the share of the group with the same answer as each sample.
 
@@ -49,6 +50,7 @@ def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
   return jnp.where(answered, votes / n, 0.0)
 
 
+@jax.jit
 def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
   """Returns the most common answer of each group; O(S^2).
 
@@ -66,6 +68,7 @@ def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
   return Vote(jnp.where(share > 0, label, -1), share)
 
 
+@jax.jit
 def agreement(
   answer_ids: Array, labels: Array, valid: Array | None = None
 ) -> Array:
@@ -90,6 +93,7 @@ def agreement(
   return (valid & (answer_ids == labels[..., None])).astype(jnp.float32)
 
 
+@jax.jit
 def answer_entropy(answer_ids: Array, valid: Array | None = None) -> Array:
   """Returns the entropy of each group's answers, in nats.
 
