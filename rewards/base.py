@@ -24,7 +24,6 @@ Array = jax.Array
 # Arrays.
 
 
-@jax.jit
 def zero_outside(x: Array, mask: Array) -> Array:
   """Returns `x` where `mask` is True and 0 elsewhere, as float32.
 
@@ -41,7 +40,6 @@ def zero_outside(x: Array, mask: Array) -> Array:
   return jnp.where(mask, jnp.asarray(x).astype(jnp.float32), 0.0)
 
 
-@jax.jit
 def is_right(correct: Array) -> Array:
   """Returns True for verdicts of 1 (right); 0 is wrong and -1 unknown."""
   return jnp.asarray(correct) == 1

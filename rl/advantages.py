@@ -22,7 +22,6 @@ from rl import masked
 Array = jax.Array
 
 
-@jax.jit
 def center(scores: Array, valid: Array | None = None) -> Array:
   """Computes the score minus the mean of the group, A_i = R_i - mean R.
 
@@ -35,7 +34,6 @@ def center(scores: Array, valid: Array | None = None) -> Array:
   return jnp.where(varied, scores - mean, 0.0)
 
 
-@jax.jit
 def leave_one_out(scores: Array, valid: Array | None = None) -> Array:
   """Computes the score minus the mean of the other n - 1 samples of the group.
 
@@ -48,7 +46,6 @@ def leave_one_out(scores: Array, valid: Array | None = None) -> Array:
   return center(scores, valid) * n / jnp.maximum(n - 1, 1.0)
 
 
-@jax.jit
 def group_normalize(
   scores: Array, valid: Array | None = None, ddof: int = 1, eps: float = 1e-6
 ) -> Array:

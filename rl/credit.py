@@ -14,8 +14,6 @@ entries. The result at these entries is 0.
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -25,7 +23,6 @@ Array = jax.Array
 REDUCE = ("sum", "min")  # allowed values of `reduce` in `returns_to_go`
 
 
-@functools.partial(jax.jit, static_argnames="temperature")
 def min_form_rewards(
   step_scores: Array, step_mask: Array, temperature: float = 0.1
 ) -> Array:
@@ -82,7 +79,6 @@ def _reverse_recurrence(decay: Array, x: Array) -> Array:
   return y
 
 
-@functools.partial(jax.jit, static_argnames=("gamma", "reduce"))
 def returns_to_go(
   rewards: Array, mask: Array, gamma: float = 1.0, reduce: str = "sum"
 ) -> Array:
@@ -125,7 +121,6 @@ def returns_to_go(
   return jnp.where(mask, returns, 0.0)
 
 
-@jax.jit
 def gae(
   rewards: Array,
   values: Array,

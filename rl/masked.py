@@ -9,24 +9,18 @@ statistics; the minimum is +inf and the maximum is -inf.
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
 Array = jax.Array
 Axis = int | tuple[int, ...]
-# Outside of `jax.jit`, each function is one program for each shape and axis.
-_jit = functools.partial(jax.jit, static_argnames=("axis", "keepdims"))
 
 
-@_jit
 def count(mask: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
   """Counts the entries that exist, as float32."""
   return jnp.sum(mask, axis, keepdims=keepdims, dtype=jnp.float32)
 
 
-@_jit
 def sum(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
@@ -34,7 +28,6 @@ def sum(
   return jnp.sum(jnp.where(mask, x, 0.0), axis, keepdims=keepdims)
 
 
-@_jit
 def mean(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
@@ -43,7 +36,6 @@ def mean(
   return sum(x, mask, axis, keepdims) / jnp.maximum(n, 1.0)
 
 
-@_jit
 def std(
   x: Array, mask: Array, axis: Axis = -1, ddof: int = 0, keepdims: bool = False
 ) -> Array:
@@ -61,7 +53,6 @@ def std(
   return jnp.where(varied, jnp.sqrt(jnp.where(varied, variance, 1.0)), 0.0)
 
 
-@_jit
 def min(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
@@ -69,7 +60,6 @@ def min(
   return jnp.min(jnp.where(mask, x, jnp.inf), axis, keepdims=keepdims)
 
 
-@_jit
 def max(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
@@ -77,7 +67,6 @@ def max(
   return jnp.max(jnp.where(mask, x, -jnp.inf), axis, keepdims=keepdims)
 
 
-@_jit
 def is_constant(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
@@ -88,7 +77,6 @@ def is_constant(
   return max(x, mask, axis, keepdims) <= min(x, mask, axis, keepdims)
 
 
-@functools.partial(jax.jit, static_argnames=("q", "axis", "keepdims"))
 def quantile(
   x: Array, mask: Array, q: float, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
@@ -112,7 +100,6 @@ def median(
   return quantile(x, mask, 0.5, axis, keepdims)
 
 
-@functools.partial(jax.jit, static_argnames="axis")
 def whiten(
   x: Array, mask: Array, axis: Axis, ddof: int = 0, eps: float = 1e-8
 ) -> Array:
@@ -132,7 +119,6 @@ def mask_or_ones(x: Array, valid: Array | None) -> Array:
   return jnp.ones(x.shape, bool) if valid is None else valid
 
 
-@jax.jit
 def following(mask: Array) -> tuple[Array, Array]:
   """Finds, for each entry, the next entry that exists on the last axis.
 
@@ -151,7 +137,6 @@ def following(mask: Array) -> tuple[Array, Array]:
   return jnp.minimum(index, length - 1), index < length
 
 
-@jax.jit
 def run_ends(ids: Array, mask: Array) -> Array:
   """Marks the last entry of each run of equal ids on the last axis.
 

@@ -38,7 +38,6 @@ Pass@k Training (normalised by the spread over subsets); The Best of N Worlds
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -142,7 +141,6 @@ def _deviations(group: _Sorted) -> Array:
   return relative - masked.mean(relative, exists, keepdims=True)
 
 
-@functools.partial(jax.jit, static_argnames="k")
 def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
   """Computes maxk = sum_j w_j x_j, the unbiased estimate of max@k.
 
@@ -161,7 +159,6 @@ def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
   return _value(group)[..., 0]
 
 
-@functools.partial(jax.jit, static_argnames=("k", "baseline"))
 def max_at_k_weights(
   scores: Array, k: int, valid: Array | None = None, baseline: str = "none"
 ) -> Array:
@@ -246,7 +243,6 @@ def _previous(x: Array) -> Array:
   return jnp.concatenate([jnp.zeros_like(x[..., :1]), x[..., :-1]], -1)
 
 
-@functools.partial(jax.jit, static_argnames="k")
 def max_at_k_off_policy_value(
   scores: Array, log_ratios: Array, k: int, valid: Array | None = None
 ) -> Array:
@@ -309,7 +305,6 @@ def _sort_ratios(
   return group, ratios, jnp.moveaxis(means, 0, -1)
 
 
-@functools.partial(jax.jit, static_argnames=("k", "order"))
 def max_at_k_off_policy_weights(
   scores: Array,
   log_ratios: Array,
@@ -367,7 +362,6 @@ def _expand(exact: Callable, log_ratios: Array, order: str) -> Array:
   return primal + tangent
 
 
-@functools.partial(jax.jit, static_argnames=("k", "order"))
 def max_at_k_off_policy_advantages(
   scores: Array,
   log_ratios: Array,
@@ -411,7 +405,6 @@ def max_at_k_off_policy_advantages(
   return _expand(exact, log_ratios, order)
 
 
-@functools.partial(jax.jit, static_argnames="k")
 def pass_at_k_value(
   correct: Array, k: int, valid: Array | None = None
 ) -> Array:
@@ -435,7 +428,6 @@ def pass_at_k_value(
   return max_at_k_value((correct > 0).astype(jnp.float32), k, valid)
 
 
-@functools.partial(jax.jit, static_argnames=("k", "form"))
 def pass_at_k_advantages(
   scores: Array,
   k: int,

@@ -31,7 +31,6 @@ class Vote(NamedTuple):
   share: Array
 
 
-@jax.jit
 def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
   """Returns the share of the group with the same answer as each sample.
 
@@ -50,7 +49,6 @@ def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
   return jnp.where(answered, votes / n, 0.0)
 
 
-@jax.jit
 def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
   """Returns the most common answer of each group; O(S^2).
 
@@ -68,7 +66,6 @@ def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
   return Vote(jnp.where(share > 0, label, -1), share)
 
 
-@jax.jit
 def agreement(
   answer_ids: Array, labels: Array, valid: Array | None = None
 ) -> Array:
@@ -93,7 +90,6 @@ def agreement(
   return (valid & (answer_ids == labels[..., None])).astype(jnp.float32)
 
 
-@jax.jit
 def answer_entropy(answer_ids: Array, valid: Array | None = None) -> Array:
   """Returns the entropy of each group's answers, in nats.
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards import combine
 from rewards.agreement import cluster_share, majority
@@ -82,6 +83,13 @@ from rewards.text import (
   reasoning_patterns,
 )
 from rl.methods.process import step_rewards
+
+debiased_probability = compiled.functions(debiased_probability)
+gated_accumulation = compiled.functions(gated_accumulation)
+information_gain = compiled.functions(information_gain)
+phase_entropy = compiled.functions(phase_entropy)
+reference_probability = compiled.functions(reference_probability)
+trusted = compiled.functions(trusted)
 
 P, S, T, K = 2, 4, 6, 3
 RNG = np.random.default_rng(0)

@@ -2,8 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
+from helpers import compiled
 
 from rl import advantages
+
+advantages = compiled.functions(advantages)
 
 close = np.testing.assert_allclose
 NAN = float("nan")

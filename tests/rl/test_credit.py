@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rl import advantages, credit, masked
+
+credit = compiled.functions(credit)
 
 min_form = jax.jit(credit.min_form_rewards, static_argnums=2)
 returns_to_go = jax.jit(credit.returns_to_go, static_argnums=(2, 3))

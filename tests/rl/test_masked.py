@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rl import masked
+
+masked = compiled.functions(masked)
 
 NAN = float("nan")
 # Three rows of four entries; those that do not exist are NaN. The first row
@@ -124,7 +127,7 @@ def test_no_mask_means_that_all_entries_exist():
   np.testing.assert_array_equal(
     masked.mask_or_ones(X, None), np.ones((3, 4), bool)
   )
-  assert masked.mask_or_ones(X, MASK) is MASK
+  np.testing.assert_array_equal(masked.mask_or_ones(X, MASK), MASK)
   assert masked.mask_or_ones(X, None).dtype == bool
 
 

@@ -7,8 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rl import objectives
+
+objectives = compiled.functions(objectives)
 
 OUTCOMES = 3
 LOGITS = np.array([0.3, -0.4, 0.1])

@@ -3,10 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rl import update_guard
 from rl.minibatches import Plan
+
+update_guard = compiled.functions(update_guard)
 
 NAN, INF = float("nan"), float("inf")
 SOUND = {"loss/total": jnp.float32(0.5)}

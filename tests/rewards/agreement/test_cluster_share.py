@@ -5,9 +5,11 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.agreement import cluster_share
+
+cluster_share = compiled.functions(cluster_share)
 
 
 def test_expected_share_is_the_collision_probability():

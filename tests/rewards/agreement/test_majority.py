@@ -3,10 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.agreement import cluster_share, co_reward, majority
 from rewards.agreement import votes as votes_rewards
+
+cluster_share = compiled.functions(cluster_share)
+majority = compiled.functions(majority)
 
 
 def test_majority_is_the_verdict_where_the_mode_is_right():

@@ -5,9 +5,12 @@ import collections
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.agreement import majority
 from rewards.agreement import votes as votes_rewards
+
+votes_rewards = compiled.functions(votes_rewards)
 
 
 def by_counter(answers):

@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.confidence import answer_confidence
+
+answer_confidence = compiled.functions(answer_confidence)
 
 
 def test_confidence_of_an_answer_is_its_probability():

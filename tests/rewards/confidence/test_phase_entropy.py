@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.confidence import phase_entropy
+
+phase_entropy = compiled.functions(phase_entropy)
 
 
 def test_entropy_of_thought_and_answer():

@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.confidence import self_certainty
+
+self_certainty = compiled.functions(self_certainty)
 
 
 @pytest.mark.worked_example("function:self_certainty.divergence_from_uniform")

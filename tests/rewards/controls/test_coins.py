@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.controls import coins as coins_rewards
 from rewards.controls import flipped_groups
 from rl import advantages
+
+coins_rewards = compiled.functions(coins_rewards)
 
 
 def keys(n, seed=0):

@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.controls import flipped_groups
 from rl import advantages
+
+flipped_groups = compiled.functions(flipped_groups)
 
 
 def keys(n, seed=0):

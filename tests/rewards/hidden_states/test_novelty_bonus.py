@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 import rewards
 from rewards.hidden_states import novelty_bonus
+
+novelty_bonus = compiled.functions(novelty_bonus)
 
 next_bonus = jax.jit(
   novelty_bonus.next_bonus, static_argnames=("gamma", "rate")

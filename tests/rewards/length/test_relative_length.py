@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.length import relative_length
+
+relative_length = compiled.functions(relative_length)
 
 CORRECT = jnp.array([1, 1, 1, 0])
 LENGTHS = jnp.array([100, 200, 300, 150])

@@ -5,10 +5,13 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.length import (
   significant_tokens,
 )
+
+significant_tokens = compiled.functions(significant_tokens)
 
 
 def test_bingo_s_numbers():

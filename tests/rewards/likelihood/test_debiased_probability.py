@@ -3,12 +3,14 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference_views, worked_example
+from helpers import compiled, reference_views, worked_example
 
 from rewards.likelihood import (
   debiased_probability,
   reference_probability,
 )
+
+debiased_probability = compiled.functions(debiased_probability)
 
 LOGS = jnp.log(jnp.array([[0.9, 0.1], [0.5, 0.5]]))
 MASK = jnp.ones((2, 2), bool)

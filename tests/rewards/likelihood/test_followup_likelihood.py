@@ -3,8 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.likelihood import followup_likelihood
+
+followup_likelihood = compiled.functions(followup_likelihood)
 
 
 def test_followups_of_both_kinds_exchanged_negate():

@@ -4,9 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference_views, worked_example
+from helpers import compiled, reference_views, worked_example
 
 from rewards.likelihood import group_log_mean_advantages, reference_probability
+
+group_log_mean_advantages = compiled.functions(group_log_mean_advantages)
+reference_probability = compiled.functions(reference_probability)
 
 LOGS = jnp.log(jnp.array([[0.9, 0.1], [0.5, 0.5]]))
 MASK = jnp.ones((2, 2), bool)

@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.likelihood import (
   self_aligned_reward,
 )
+
+self_aligned_reward = compiled.functions(self_aligned_reward)
 
 
 def test_alignment_s_numbers():

@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.likelihood import t_reg
+
+t_reg = compiled.functions(t_reg)
 
 REWARDS = jnp.array([[0.0, 1.0], [1.0, 0.0]])  # primary, auxiliary
 

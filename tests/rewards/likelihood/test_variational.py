@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.likelihood import (
   variational,
 )
+
+variational = compiled.functions(variational)
 
 PRIOR = np.array([0.6, 0.3, 0.1])
 POSTERIOR = np.array([0.1, 0.2, 0.7])

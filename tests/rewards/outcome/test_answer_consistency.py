@@ -5,9 +5,11 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.outcome import answer_consistency
+
+answer_consistency = compiled.functions(answer_consistency)
 
 
 def test_lines_of_the_consistency_reward():

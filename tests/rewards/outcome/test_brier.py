@@ -3,10 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.outcome import brier
 from rl import advantages
+
+brier = compiled.functions(brier)
 
 
 def test_brier_s_numbers():

@@ -6,8 +6,11 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.outcome import document_ranking
+
+document_ranking = compiled.functions(document_ranking)
 
 
 def test_ndcg_and_recall_of_every_permutation():

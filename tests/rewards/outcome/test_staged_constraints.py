@@ -5,8 +5,11 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.outcome import staged_constraints
+
+staged_constraints = compiled.functions(staged_constraints)
 
 
 def test_stages_are_ordered_and_agree_at_the_ends():

@@ -5,8 +5,11 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.outcome import transfer
+
+transfer = compiled.functions(transfer)
 
 
 def test_the_receivers_success_is_added():

@@ -7,10 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from models import grow, heads, transformer
 from models.config import ModelConfig
 from rewards.process import losses
+
+losses = compiled.functions(losses)
 
 CONFIG = ModelConfig(
   vocab_size=11,

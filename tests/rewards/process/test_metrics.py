@@ -7,10 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.process import metrics as step_metrics
 from rewards.steps import step_aggregates
 from rl import metrics
+
+step_aggregates = compiled.functions(step_aggregates)
+step_metrics = compiled.functions(step_metrics)
 
 
 def test_the_first_error_is_the_first_step_below_the_threshold():

@@ -6,13 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from models import heads, transformer
 from models import policy as policies
 from models.config import ModelConfig
 from rewards.process import model
 from rl import types
+
+model = compiled.functions(model)
 
 CONFIG = ModelConfig(
   vocab_size=11,

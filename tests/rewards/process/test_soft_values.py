@@ -5,8 +5,11 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.process import labels, soft_values
+
+soft_values = compiled.functions(soft_values)
 
 
 @pytest.mark.worked_example("function:soft_values.log_mean_exp")

@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.reward_models import concise
+
+concise = compiled.functions(concise)
 
 
 def test_conciseness_is_bounded_and_needs_a_right_answer():

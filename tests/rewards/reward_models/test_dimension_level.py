@@ -3,10 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.reward_models import dimension_level
 from rl import advantages
+
+dimension_level = compiled.functions(dimension_level)
 
 
 def test_one_hot_weights_recover_each_side():

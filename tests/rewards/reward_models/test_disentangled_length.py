@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.reward_models import (
   disentangled_length,
 )
+
+disentangled_length = compiled.functions(disentangled_length)
 
 
 def test_correlation_is_pearsons():

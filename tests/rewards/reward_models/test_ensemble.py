@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.reward_models import ensemble
+
+ensemble = compiled.functions(ensemble)
 
 MEMBERS = jnp.array([1.0, 2.0, 6.0])[:, None]
 RULES = [

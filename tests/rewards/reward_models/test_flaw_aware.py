@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.reward_models import (
   flaw_aware,
 )
 from rl import advantages
+
+flaw_aware = compiled.functions(flaw_aware)
 
 
 def test_a_flaw_costs_what_it_weighs():

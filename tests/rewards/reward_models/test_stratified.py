@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.reward_models import stratified
 from rl import advantages
+
+stratified = compiled.functions(stratified)
 
 OK = jnp.array([1, 1, 0, 0])
 MODEL = jnp.array([2.0, 1.0, 0.5, -1.0])

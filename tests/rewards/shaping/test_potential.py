@@ -6,8 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.shaping import potential as potential_rewards
+
+potential_rewards = compiled.functions(potential_rewards)
 
 
 def test_a_potential_moves_no_optimum():

@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.shaping import (
   relative_to_references,
 )
+
+relative_to_references = compiled.functions(relative_to_references)
 
 REFERENCES = jnp.array([0.0, 1.0, 2.0])
 RELATIVE = [

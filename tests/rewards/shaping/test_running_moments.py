@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 import rewards
 from rewards.shaping import ceiling, running_moments
+
+running_moments = compiled.functions(running_moments)
 
 
 def test_streaming_moments_are_those_of_all_batches():

@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.shaping import stretched_with_progress
+
+stretched_with_progress = compiled.functions(stretched_with_progress)
 
 
 def test_stretching_keeps_the_order_and_has_width_1():

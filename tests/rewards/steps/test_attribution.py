@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.steps import (
   attribution,
 )
+
+attribution = compiled.functions(attribution)
 
 
 def test_attribution_recovers_what_each_turn_brings():

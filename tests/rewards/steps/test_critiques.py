@@ -3,9 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.steps import critiques, normalized_steps
 from rl import advantages
+
+critiques = compiled.functions(critiques)
 
 
 def test_critiques_vote_in_nested_sets():

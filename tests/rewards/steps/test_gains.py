@@ -5,11 +5,13 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.steps import (
   gains,
 )
+
+gains = compiled.functions(gains)
 
 
 def test_progress_of_the_best_of_four():

@@ -3,10 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.steps import (
   gated_accumulation,
 )
+
+gated_accumulation = compiled.functions(gated_accumulation)
 
 
 def test_levels_count_behind_those_above_them():

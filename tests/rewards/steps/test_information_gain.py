@@ -3,11 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards import base
 from rewards.steps import information_gain
 from rl import credit, types
+
+information_gain = compiled.functions(information_gain)
 
 
 @pytest.mark.worked_example("function:information_gain.information_gains")

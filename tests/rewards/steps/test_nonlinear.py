@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.steps import nonlinear, weibull
+
+nonlinear = compiled.functions(nonlinear)
 
 
 def test_the_shape_of_steps_has_the_paper_s_numbers():

@@ -3,10 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.steps import normalized_steps
 from rl import advantages
+
+normalized_steps = compiled.functions(normalized_steps)
 
 
 def test_steps_of_a_group_are_normalised_together():

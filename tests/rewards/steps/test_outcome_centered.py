@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.steps import outcome_centered
+
+outcome_centered = compiled.functions(outcome_centered)
 
 
 def test_turns_are_paid_against_the_outcome():

@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.steps import significant_gains
+
+significant_gains = compiled.functions(significant_gains)
 
 
 def test_clear_gains_reach_back_to_the_steps_before():

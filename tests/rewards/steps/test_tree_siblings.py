@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.steps import tree_siblings
+
+tree_siblings = compiled.functions(tree_siblings)
 
 
 def test_a_tree_of_two_levels():

@@ -3,8 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.steps import weibull
+
+weibull = compiled.functions(weibull)
 
 
 def test_the_weibull_s_mode():

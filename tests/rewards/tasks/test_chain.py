@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from experiments import tasks
 from rewards.tasks import chain
+
+chain = compiled.functions(chain)
 
 read = jax.jit(chain.read)
 SYMBOLS = {"+": operator.add, "-": operator.sub, "*": operator.mul}

@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from experiments import tasks
 from rewards.tasks import closeness, countdown
+
+countdown = compiled.functions(countdown)
 
 SYMBOLS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 

@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.text import distinct_ngrams
+
+distinct_ngrams = compiled.functions(distinct_ngrams)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.text import embedding_similarity
+
+embedding_similarity = compiled.functions(embedding_similarity)
 
 
 def test_cosine_is_of_the_angle_alone():

@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rewards.text import phrases
+
+phrases = compiled.functions(phrases)
 
 PHRASES = phrases.spelled([[[7], [17]], [[8, 9]], [[9, 8, 9]]])
 

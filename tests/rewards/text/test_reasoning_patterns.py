@@ -3,10 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.reward_models import calibrated
 from rewards.text import instead_of_nothing, phrases, reasoning_patterns
+
+phrases = compiled.functions(phrases)
 
 PHRASES = phrases.spelled([[[7], [17]], [[8, 9]], [[9, 8, 9]]])
 USER = phrases.spelled([[[3, 4]]])

@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import worked_example
+from helpers import compiled, worked_example
 
 from rewards.text import phrases, says
+
+says = compiled.functions(says)
 
 
 def text(*tokens, capacity=12):

@@ -5,11 +5,13 @@ import collections
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import reference_views, worked_example
+from helpers import compiled, reference_views, worked_example
 
 from rewards.text import (
   token_f1,
 )
+
+token_f1 = compiled.functions(token_f1)
 
 
 @pytest.mark.worked_example("function:token_f1.token_f1_scores")

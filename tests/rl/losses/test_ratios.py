@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rl.losses import ratios
+
+ratios = compiled.functions(ratios)
 
 # Two prompts of two samples; the log-ratios of tokens outside of the mask are
 # large.

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import surrogate_slopes, tabular_policy, worked_example
+from helpers import compiled, surrogate_slopes, tabular_policy, worked_example
 
 from models import heads as head_lib
 from models import policy as policy_lib
@@ -14,6 +14,8 @@ from rl import methods, prepare, scoring, types
 from rl.methods.pairs import mah_dpo
 from rl.methods.pairs.brpo_writing import against_random_member
 from rl.methods.pairs.duration_aware import weighted_by_duration
+
+mah_dpo = compiled.functions(mah_dpo)
 
 LN2 = np.log(2)
 

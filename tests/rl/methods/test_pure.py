@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 from helpers.step_groups import (
   EOS,
   GLUED,
@@ -29,6 +30,8 @@ from rewards.process.segmentation import segment_steps, step_mask
 from rl import methods, transforms
 from rl.methods.process import step_rewards, step_transforms
 from rl.transforms import chain
+
+step_rewards = compiled.functions(step_rewards)
 
 every_layout = pytest.mark.parametrize(("name", "hyper"), LAYOUTS)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import tabular_policy, worked_example
+from helpers import compiled, tabular_policy, worked_example
 from scipy import stats
 
 from rl import methods, prepare, step
@@ -23,6 +23,10 @@ from rl.methods.sampling import (
   ticket_mask,
 )
 from rl.minibatches import Plan
+
+coba = compiled.functions(coba)
+dars = compiled.functions(dars)
+pf_ppo = compiled.functions(pf_ppo)
 
 
 def advantage(name, rollout, **hyper):

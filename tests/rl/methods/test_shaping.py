@@ -8,11 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import tabular_policy, worked_example
+from helpers import compiled, tabular_policy, worked_example
 
 from rl import methods, scoring, types
 from rl.advantages import group_normalize
 from rl.methods.shaping import erv, ktae, less, progrpo
+
+erv = compiled.functions(erv)
+ktae = compiled.functions(ktae)
+progrpo = compiled.functions(progrpo)
 
 close = functools.partial(np.testing.assert_allclose, atol=1e-6)
 RAISED = np.array([[1.0, 0.5, 0.0, 0.2]])  # graded scores, verdicts as given

@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from models import policy, sharding, transformer
 from models.config import ModelConfig
 from rl import types
 from rl.sampling import generation
 from rl.sampling.generation import Sampling
+
+generation = compiled.functions(generation)
 
 CONFIG = ModelConfig(
   vocab_size=14,

@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from models import decoding, policy, sharding, transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rl.sampling import generation
 from rl.sampling.generation import Sampling
+
+generation = compiled.functions(generation)
 
 P, L, S, T = 2, 4, 10, 64
 EOS = 3

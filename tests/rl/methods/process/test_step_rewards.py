@@ -2,8 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
+from helpers import compiled
 
 from rl.methods.process import step_rewards
+
+step_rewards = compiled.functions(step_rewards)
 
 NAN = np.nan
 # Two samples of 3 and 1 tokens, then a single sample. The others do not exist.

@@ -5,11 +5,13 @@ import itertools
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group, worked_example
+from helpers import clipped_group, compiled, worked_example
 from scipy import stats
 
 from rl import methods
 from rl.methods.sampling import coba
+
+coba = compiled.functions(coba)
 
 
 class Batch:

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers import clipped_group, worked_example
+from helpers import clipped_group, compiled, worked_example
 
 from rl import methods
 from rl.methods.sampling import dars
+
+dars = compiled.functions(dars)
 
 
 class Batch:

@@ -3,10 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group, worked_example
+from helpers import clipped_group, compiled, worked_example
 
 from rl import methods
 from rl.methods.sampling import eepo
+
+eepo = compiled.functions(eepo)
 
 
 class Batch:

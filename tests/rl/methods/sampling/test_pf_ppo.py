@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers import clipped_group, worked_example
+from helpers import clipped_group, compiled, worked_example
 
 from rl import methods
 from rl.methods.sampling import pf_ppo
+
+pf_ppo = compiled.functions(pf_ppo)
 
 
 @pytest.mark.worked_example("method:pf_ppo")

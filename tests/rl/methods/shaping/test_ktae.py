@@ -5,10 +5,12 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group, worked_example
+from helpers import clipped_group, compiled, worked_example
 
 from rl import methods
 from rl.methods.shaping import ktae
+
+ktae = compiled.functions(ktae)
 
 
 @pytest.mark.worked_example("method:ktae")

@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group
+from helpers import clipped_group, compiled
 
 from rl import methods
 from rl.methods.surrogates import fixpo
+
+fixpo = compiled.functions(fixpo)
 
 
 def kl(p, q):

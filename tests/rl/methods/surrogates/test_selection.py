@@ -3,8 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compiled
 
 from rl.methods.surrogates import selection
+
+selection = compiled.functions(selection)
 
 
 @pytest.mark.parametrize(
