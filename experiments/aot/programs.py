@@ -33,7 +33,7 @@ def lower_functions(e: Experiment) -> Mapping[str, Lower]:
     e: experiment whose mesh may consist of devices that are not present. A
       supervised experiment has no rollout and no evaluation.
   """
-  rollout = placed_rollout(e)
+  rollout = e.placed_rollout
   state = e.abstract
   functions = {
     "score": lambda: jax.jit(_scorer(e)).lower(state, policy_rollout(rollout)),
@@ -79,12 +79,6 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
 def policy_rollout(rollout: step.Rollouts) -> types.Rollout:
   """Returns the policy's rollout, also if each learner has its own."""
   return learners.by_learner(rollout)[learners.POLICY]
-
-
-def placed_rollout(e: Experiment) -> step.Rollouts:
-  """Returns the shapes of a rollout, with their shardings on the mesh."""
-  rollout = e.abstract_rollout
-  return jax.tree.map(_sharded, rollout, e.rollout_shardings(rollout))
 
 
 def _sharded(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -178,7 +172,7 @@ def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
 
 def cache_bytes(e: Experiment) -> int:
   """Returns the bytes of the key-value cache of sampling, on all devices."""
-  tokens = policy_rollout(placed_rollout(e)).tokens
+  tokens = policy_rollout(e.placed_rollout).tokens
   rows = min(e.sampling.rows or e.sampling.samples, e.sampling.samples)
 
   def make_cache(prompts, mask, params):

@@ -395,7 +395,7 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
   Axes: P prompts, S samples per prompt, T tokens of a completion.
   """
   model: ModelConfig = e.sampling_model if name == "rollout" else e.model
-  tokens = programs.policy_rollout(programs.placed_rollout(e)).tokens
+  tokens = programs.policy_rollout(e.placed_rollout).tokens
   P, S, T = tokens.completions.shape
   prompt_length = tokens.prompts.shape[-1]
   mesh = _mesh(e, name)

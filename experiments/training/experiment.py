@@ -365,6 +365,14 @@ class Experiment:
     return jax.tree.map(choose, rollout)
 
   @property
+  def placed_rollout(self) -> step.Rollouts:
+    """Shapes and shardings of the rollout of one step."""
+    rollout = self.abstract_rollout
+    return jax.tree.map(
+      _with_sharding, rollout, self.rollout_shardings(rollout)
+    )
+
+  @property
   def batch_sharding(self) -> NamedSharding:
     """Sharding that splits prompts over the data axes of the training mesh."""
     return sharding.batch_sharding(self.mesh)

@@ -553,7 +553,9 @@ def _check_step(e: Experiment) -> None:
   Refuses, for example, a method that reads arrays which the task does not
   provide, or whose k exceeds the number of samples.
   """
-  state = e.state_shapes
+  # With the shardings of the run: its training step then uses what is traced
+  # here of the decoder.
+  state = e.abstract
   params = {
     name: types.join(params, state.frozen)
     for name, params in {
@@ -562,7 +564,7 @@ def _check_step(e: Experiment) -> None:
     }.items()
   }
   try:
-    learners.check(e.methods, e.policy, params, e.abstract_rollout)
+    learners.check(e.methods, e.policy, params, e.placed_rollout)
     if e.method.reward is not None:
       _check_reward(e.method)
   except MemoryError as error:  # a task may score arrays of padding tokens
