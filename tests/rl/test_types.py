@@ -24,7 +24,7 @@ def test_what_exists_at_a_level_does_not_include_samples_that_do_not():
   ]
   for level in ("sample", "vector"):
     assert ROLLOUT.valid(level).tolist() == [[True, False, True]]
-  two = ROLLOUT.replace(sample_mask=jnp.array([[True, False], [False, False]]))
+  two = ROLLOUT.replace(sample_mask=jnp.array([[True, True], [False, False]]))
   assert two.valid("prompt").tolist() == [True, False]
   assert two.valid("scalar").tolist() is True
   none = two.replace(sample_mask=jnp.zeros((2, 2), bool))
