@@ -228,7 +228,11 @@ def score(
 def _hidden_states(
   config: ModelConfig, params: Params, tokens: types.Tokens
 ) -> Array:
-  """Returns `Scored.hidden` of `score`."""
+  """Returns `Scored.hidden` of `score`.
+
+  It is jitted so that arguments of equal shapes are traced once: validation,
+  the passes without gradient and the loss use the same trace.
+  """
   P, S, T = tokens.completions.shape
   prompts, prompt_mask = tokens.prompts, tokens.prompt_mask
   if prompts.ndim == 2:

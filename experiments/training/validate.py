@@ -553,8 +553,8 @@ def _check_step(e: Experiment) -> None:
   Refuses, for example, a method that reads arrays which the task does not
   provide, or whose k exceeds the number of samples.
   """
-  # With the shardings of the run: its training step then uses what is traced
-  # here of the decoder.
+  # With the shardings of the run: then the training step uses the trace of the
+  # decoder again.
   state = e.abstract
   params = {
     name: types.join(params, state.frozen)
