@@ -131,7 +131,6 @@ def main(argv: Sequence[str]) -> int:
   import jax
 
   # Imported here for the same reason.
-  from experiments import report
   from experiments.cli import devices
   from experiments.training import loop, multihost, preemption, validate
 
@@ -157,6 +156,8 @@ def main(argv: Sequence[str]) -> int:
       with jax.debug_nans(options.debug):
         loop.run(experiment, workdir, profile=options.profile, started=started)
       if jax.process_index() == 0 and experiment.is_rl:
+        from experiments import report  # so that training starts sooner
+
         status = report.main([str(workdir)])
   except preemption.Preempted:
     return preemption.STATUS

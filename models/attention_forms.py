@@ -13,6 +13,7 @@ prompt tokens, N query tokens, U keys, head_dim channels of a head.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from models import attention, attention_kernels, sharding
+from models import attention, sharding
 from models.attention import AttentionInputs, KeySet
 
 Array = jax.Array
@@ -79,12 +80,23 @@ def attend_in_blocks(
   return jnp.concatenate(blocks, axis=-2)
 
 
+def attend_in_kernel(
+  inputs: AttentionInputs, scale: float, softcap: float, *, kernel: str
+) -> Array:
+  """Forms "splash" and "cudnn": a function of `models.attention_kernels`."""
+  # Imported here, because importing Pallas takes longer than this package, and
+  # only accelerators run the kernels.
+  from models import attention_kernels
+
+  return getattr(attention_kernels, kernel)(inputs, scale, softcap)
+
+
 # `(inputs, scale, softcap) -> outputs` by the name of the form.
 FORMS: Mapping[str, Callable[[AttentionInputs, float, float], Array]] = {
   "plain": attend_all_pairs,
   "blocked": attend_in_blocks,
-  "splash": attention_kernels.splash,
-  "cudnn": attention_kernels.cudnn,
+  "splash": functools.partial(attend_in_kernel, kernel="splash"),
+  "cudnn": functools.partial(attend_in_kernel, kernel="cudnn"),
 }
 
 

@@ -408,7 +408,7 @@ def check(
   parameters: Mapping[str, types.PyTree],
   rollout: types.Rollout,
 ) -> None:
-  """Traces one step of a method on abstract arrays, without computing anything.
+  """Traces the loss of a method on abstract arrays, without computing anything.
 
   Args:
     method: the method.
@@ -430,18 +430,15 @@ def check(
     raise KeyError(f"{method.name} needs the parameter sets {missing}")
   rollout = _with_host_needs(method, rollout)
 
-  def one_step(parameters, rollout):
+  def one_loss(parameters, rollout):
     sources = {"old": parameters["policy"], **parameters}
     rollout = scoring.passes(policy, sources, required(method), rollout)
     batch, term_weights, _ = prepare(method, rollout, method.init())
+    weights = aggregation_weights(method, batch)
+    params = parameters["policy"]
+    return loss(method, policy, params, batch, weights, term_weights)[0]
 
-    def total(params):
-      weights = aggregation_weights(method, batch)
-      return loss(method, policy, params, batch, weights, term_weights)[0]
-
-    return jax.grad(total)(parameters["policy"])
-
-  jax.eval_shape(one_step, dict(parameters), rollout)
+  jax.eval_shape(one_loss, dict(parameters), rollout)
 
 
 def _with_host_needs(method: Method, rollout: types.Rollout) -> types.Rollout:

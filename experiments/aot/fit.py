@@ -8,7 +8,8 @@ which they are tried:
   3. train on fewer prompts at a time (more microbatches)
   4. split the tokens of a sequence (context) over more devices, in place of
      prompts or heads, then heads and channels (tensor) over more devices; each
-     device then has more prompts, and change 3 is possible again
+     device then has more prompts, and change 3 is possible again. If nothing of
+     this is left, prompts over more devices in place of heads
   5. sampling: decode fewer rows at a time, and split heads over more devices
      than in training (sampling.tensor)
   6. evaluation: the same, and fewer problems at a time
@@ -36,7 +37,7 @@ from models.config import ModelConfig
 from rl.sampling import generation
 
 Changes = dict[str, Any]  # new values by dotted config key
-_MAX_CHANGES = 12  # changes per search; each costs a compilation
+_MAX_CHANGES = 16  # changes per search; each costs a compilation
 
 
 def search(
@@ -63,10 +64,12 @@ def search(
   config = config.copy_and_resolve_references()
   changes: Changes = {}
   compiled = {} if compiled is None else compiled
+  meshes = []  # shapes that were tried
   for attempts_left in range(_MAX_CHANGES, -1, -1):
     e = validate.check_and_build(config, devices=devices, memory=chip.memory)
     analysis = report.analyse(e, chip, log, compiled, all_programs=False)
-    next_change = change(e, analysis)
+    meshes.append(dict(e.mesh.shape))
+    next_change = change(e, analysis, meshes)
     if not next_change or not attempts_left:
       # The analysis may have stopped before all programs: add the others.
       if not analysis["fits"]:
@@ -83,12 +86,17 @@ def flags(changes: Mapping[str, Any]) -> list[str]:
   return [f"--config.{key}={value}" for key, value in changes.items()]
 
 
-def change(e: Experiment, analysis: Mapping[str, Any]) -> Changes:
+def change(
+  e: Experiment,
+  analysis: Mapping[str, Any],
+  meshes: Sequence[Mapping[str, int]] = (),
+) -> Changes:
   """Returns the next change to try.
 
   Args:
     e: the experiment.
     analysis: the report of the experiment, from `report.analyse`.
+    meshes: shapes of the training mesh that were tried.
 
   Returns:
     The change; {} if all programs fit or no change is left.
@@ -115,19 +123,22 @@ def change(e: Experiment, analysis: Mapping[str, Any]) -> Changes:
   sampling = ratios.pop("rollout", 0)
   evaluation = ratios.pop("evaluation", 0)
   return (
-    (_training(e, max(ratios.values())) if ratios else {})
+    (_training(e, max(ratios.values()), meshes) if ratios else {})
     or (_sampling(e, hbm - state, sampling) if sampling else {})
     or (_evaluation(e, hbm - state, evaluation) if evaluation else {})
   )
 
 
-def _training(e: Experiment, ratio: float) -> Changes:
+def _training(
+  e: Experiment, ratio: float, meshes: Sequence[Mapping[str, int]]
+) -> Changes:
   """Returns a change for training; {} if none is left.
 
   Args:
     e: the experiment.
     ratio: memory that the largest of its training programs needs, as a multiple
       of the memory of the device.
+    meshes: shapes of the training mesh that were tried.
   """
   if e.model.remat != "full":
     return {"model.remat": "full"}
@@ -140,19 +151,51 @@ def _training(e: Experiment, ratio: float) -> Changes:
     # activations shrink, not the state; then the next attempt adds more.
     enough = (n for n in more if n >= current * ratio)
     return {"plan.microbatches": next(enough, more[-1])}
+  for split in (_more_context(e), _more_tensor(e), _less_tensor(e)):
+    mesh = {name: split.get(f"mesh.{name}") for name in e.mesh.shape}
+    if split and mesh not in meshes:
+      return split
+  return {}
+
+
+def _more_context(e: Experiment) -> Changes:
+  """Returns the change that doubles the mesh axis `context`, or {}.
+
+  Its size must divide the samples, and attention must be able to split tokens.
+  """
   context = 2 * e.mesh.shape["context"]
   divides = e.sampling.samples % context == 0
-  if e.config.model.attention in (None, "blocked") and divides:
-    split = _doubled(e, "context", ("data", "fsdp", "tensor"))
-    tensor = e.mesh.shape["tensor"]
-    keeps_tensor = bool(split) and split["mesh.tensor"] == tensor
-    if keeps_tensor or (split and e.sampling_mesh != e.mesh):
-      return split
-    # The sampler still splits heads over at least as many devices.
-    enough = [n for n in sampling_tensors(e) if n >= tensor]
-    if split and enough:
-      return split | {"sampling.tensor": enough[0]}
-  return _more_tensor(e)
+  if e.config.model.attention not in (None, "blocked") or not divides:
+    return {}
+  split = _doubled(e, "context", ("data", "fsdp", "tensor"))
+  tensor = e.mesh.shape["tensor"]
+  keeps_tensor = bool(split) and split["mesh.tensor"] == tensor
+  return split if keeps_tensor else _with_sampling_tensor(e, split)
+
+
+def _less_tensor(e: Experiment) -> Changes:
+  """Returns the change that splits prompts in place of heads, or {}."""
+  split = _doubled(e, "fsdp", ("tensor",))
+  prompts = e.config.rollout.prompts // e.plan.minibatches
+  shards = 2 * sharding.num_prompt_shards(e.mesh)
+  if not split or prompts % shards:
+    return {}
+  microbatches = math.gcd(e.plan.microbatches, prompts // shards)
+  split |= {"plan.microbatches": microbatches}
+  return _with_sampling_tensor(e, split)
+
+
+def _with_sampling_tensor(e: Experiment, split: Changes) -> Changes:
+  """Adds to a smaller axis `tensor` that the sampler does not split less.
+
+  Returns:
+    The changes; {} if the sampler cannot split heads over that many devices.
+  """
+  if not split or e.sampling_mesh != e.mesh:
+    return split
+  tensor = e.mesh.shape["tensor"]
+  enough = [n for n in sampling_tensors(e) if n >= tensor]
+  return split | {"sampling.tensor": enough[0]} if enough else {}
 
 
 def _sampling(e: Experiment, room: float, ratio: float) -> Changes:

@@ -5,7 +5,7 @@ is always in memory, and for each program as a peak: what the compiler reserves
 (arguments + results + temporaries, less the results that share memory with
 arguments) plus the parts of the state that are not arguments, such as the
 optimizer's while sampling. A program fits if it compiles and its peak is within
-the device's memory.
+the device's memory; `peak_bytes` says what is different on a TPU.
 
 The seconds of a step are those of a roofline model: the programs run one after
 the other, completions have full length, and each device reaches the makers'
@@ -60,8 +60,8 @@ Log = Callable[[str], None]  # prints a line of progress
 Compiled = MutableMapping[tuple[str, str], dict[str, Any]]
 # Compiler options by platform.
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
-  # Compiles faster; the programs are not run.
-  "tpu": {"exec_time_optimization_effort": -1.0},
+  # Level O0 of XLA compiles faster; the programs are not run.
+  "tpu": {"optimization_level": 9},
   # Computes matrix products with the vendor's library: Triton refuses some
   # products of very small decoders, and times its kernels on a device.
   "gpu": {"xla_gpu_enable_triton_gemm": False},
@@ -296,7 +296,8 @@ def _compile(
     "rollout": e.sampling,
     "evaluation": evaluator.sampling_settings(e),
   }
-  memory, peak = compiled.memory_analysis(), peak_bytes(compiled)
+  memory = compiled.memory_analysis()
+  peak = peak_bytes(compiled, chip, platform)
   iterations = _iterations(samplings[name]) if name in samplings else {}
   devices = _mesh(e, name).devices.flat
   slices = [getattr(device, "slice_index", 0) for device in devices]
@@ -312,12 +313,27 @@ def _compile(
   }
 
 
-def peak_bytes(compiled: jax.stages.Compiled) -> int:
-  """Returns the bytes that a program reserves on each device."""
+def peak_bytes(
+  compiled: jax.stages.Compiled, chip: chips.Chip, platform: str
+) -> float:
+  """Returns the bytes that a program reserves on each device.
+
+  A TPU's compiler refuses a program whose arguments, results and temporaries
+  need more than a device has. The memory analysis of a program that it accepts
+  may state more, since it counts some arrays that share memory twice, such as a
+  sum of gradients in a loop over microbatches (libtpu 0.0.42). The result is
+  then what the device has.
+
+  Args:
+    compiled: the program.
+    chip: memory of one device.
+    platform: platform of the devices, "tpu" or "gpu".
+  """
   memory = compiled.memory_analysis()
   # Results that share memory with arguments are counted once.
   outputs = memory.output_size_in_bytes - memory.alias_size_in_bytes
-  return memory.argument_size_in_bytes + outputs + memory.temp_size_in_bytes
+  peak = memory.argument_size_in_bytes + outputs + memory.temp_size_in_bytes
+  return min(peak, chip.memory) if platform == "tpu" else peak
 
 
 def _mesh(e: Experiment, name: str) -> Mesh:

@@ -68,10 +68,12 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
       f"{_NOT_COMPUTED}: no term of the loss of {method.name} reads an "
       "advantage of samples."
     )
-  rollout = _make_groups(samples)
-  signal_fn = jax.jit(lambda rollout: _sample_signal(method, rollout))
+  counts = np.arange(samples + 1)
+  signal_fn = jax.jit(
+    lambda counts: _sample_signal(method, _make_groups(counts, samples))
+  )
   try:
-    signal = np.asarray(signal_fn(rollout))
+    signal = np.asarray(signal_fn(counts))
   except (KeyError, ValueError) as error:
     reason = error.args[0].partition(";")[0]
     raise ValueError(
@@ -81,10 +83,8 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
   # place of the second half. If this changes their advantages, the advantages
   # depend on the rest of the batch.
   half = samples // 2
-  counts = np.arange(samples + 1)
-  indices = np.where(counts <= half, counts, 0)
-  other_batch = jax.tree.map(lambda x: _take_groups(x, indices), rollout)
-  signal_in_other_batch = np.asarray(signal_fn(other_batch))
+  other_counts = np.where(counts <= half, counts, 0)
+  signal_in_other_batch = np.asarray(signal_fn(other_counts))
   notes = [f"Advantages of {method.name}, where scores are verdicts"]
   if not np.allclose(
     signal[: half + 1], signal_in_other_batch[: half + 1], atol=1e-5
@@ -94,7 +94,7 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
     )
   if jax.tree.leaves(method.init()):
     notes.append("at its first step")
-  correct = np.asarray(rollout.correct) == 1
+  correct = np.arange(samples) < counts[:, None]  # [P, S]
   return AdvantagesByCount(
     right=_masked_mean(signal, correct),
     wrong=_masked_mean(signal, ~correct),
@@ -120,16 +120,15 @@ def _masked_mean(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
   return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _take_groups(leaf: jax.Array, indices: np.ndarray) -> jax.Array:
-  """Returns `leaf[indices]`, or `leaf` if its first axis is not the groups."""
-  has_group_axis = leaf.ndim and len(leaf) == len(indices)
-  return leaf[indices] if has_group_axis else leaf
+def _make_groups(counts: jax.Array, samples: int) -> types.Rollout:
+  """Returns an artificial rollout.
 
-
-def _make_groups(samples: int) -> types.Rollout:
-  """Returns a rollout of S + 1 groups; c samples of group c are correct."""
-  P, S, T = samples + 1, samples, _TOKENS
-  correct = jnp.arange(S) < jnp.arange(P)[:, None]  # [P, S]
+  Args:
+    counts: `[P]`, the number of correct samples in each group.
+    samples: S, samples of a group.
+  """
+  P, S, T = len(counts), samples, _TOKENS
+  correct = jnp.arange(S) < counts[:, None]  # [P, S]
   return types.Rollout(
     tokens=types.Tokens(
       prompts=jnp.ones((P, 1), jnp.int32),

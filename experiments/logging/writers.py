@@ -8,6 +8,7 @@ steps. The writers in `SINKS`, which `config.sinks` chooses, also have
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import json
@@ -177,26 +178,36 @@ class TensorBoard:
   def __init__(
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
-    # Imported here, because it takes seconds if PyTorch is installed.
+    self._workdir, self._resume_step = workdir, resume_step
+    self._config = config
+
+  @functools.cached_property
+  def _writer(self) -> Any:
+    """The `SummaryWriter`, made at the first write and not before.
+
+    To import tensorboardX takes seconds if PyTorch is installed. At the first
+    write the device is already computing the next step.
+    """
+    # Imported here for the same reason.
     import tensorboardX
     from tensorboardX import record_writer
 
-    if storage_paths.is_remote(workdir):
-      scheme = str(workdir).partition(":")[0]
+    if storage_paths.is_remote(self._workdir):
+      scheme = str(self._workdir).partition(":")[0]
       record_writer.register_writer_factory(scheme, _BucketEventFiles())
-    self._writer = tensorboardX.SummaryWriter(
-      str(workdir / "tensorboard"),
-      purge_step=resume_step + 1,
+    writer = tensorboardX.SummaryWriter(
+      str(self._workdir / "tensorboard"),
+      purge_step=self._resume_step + 1,
       # tensorboardX puts the time in seconds into the file's name. The suffix
       # keeps a resumed run that starts within the same second apart.
-      filename_suffix=f".from_{resume_step:06d}",
+      filename_suffix=f".from_{self._resume_step:06d}",
     )
-    _write_in_calling_thread(self._writer.file_writer.event_writer)
-    if config:
-      text = json.dumps(config, indent=2, default=str)
-      self._writer.add_text("config", f"```\n{text}\n```", resume_step)
-
-    self._writer.add_custom_scalars(LAYOUT)
+    _write_in_calling_thread(writer.file_writer.event_writer)
+    if self._config:
+      text = json.dumps(self._config, indent=2, default=str)
+      writer.add_text("config", f"```\n{text}\n```", self._resume_step)
+    writer.add_custom_scalars(LAYOUT)
+    return writer
 
   def write_samples(
     self, step: int, records: Sequence[Mapping[str, Any]]

@@ -78,7 +78,7 @@ def countdown(count: int = 4) -> Task:
         f"n={n} test problems, but countdown(count={count}) has {size}; "
         f"ask for 1 to {size}"
       )
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[:n]), problems)
+    return jax.tree.map(lambda leaf: leaf[:n], problems)
 
   return Task(
     name=f"countdown(count={count})",

@@ -144,23 +144,34 @@ class Experiment:
         heads that they lack are initialised. None initialises all parameters.
         Frozen parameters are used without a copy.
     """
-    # An RL run and its supervised base have the same seed. With the kind folded
-    # in, they draw different problems.
     seed_key = prng_keys.from_seed(self.config.seed)
-    kind_key = jax.random.fold_in(seed_key, KINDS.index(self.config.kind))
-    params_key, run_key = jax.random.split(kind_key)
     if params is None:
-      init = self._jit_on_mesh(lambda key: transformer.init(self.model, key))
-      params = init(params_key)
+      init = self._jit_on_mesh(
+        lambda seed_key: transformer.init(self.model, self._keys(seed_key)[0])
+      )
+      params = init(seed_key)
     else:
-      init = self._jit_on_mesh(self._init_missing)
-      params = types.join(params, init(params_key))
+      init = self._jit_on_mesh(
+        lambda seed_key: self._init_missing(self._keys(seed_key)[0])
+      )
+      params = types.join(params, init(seed_key))
     trained, frozen = lora.split(self.model, params)
     state = jax.jit(
-      lambda params, key: step.init(self.methods, params, self.txs, key),
+      lambda params, seed_key: step.init(
+        self.methods, params, self.txs, self._keys(seed_key)[1]
+      ),
       out_shardings=self.shardings.replace(frozen={}),
-    )(trained, run_key)
+    )(trained, seed_key)
     return state.replace(frozen=frozen)
+
+  def _keys(self, seed_key: jax.Array) -> jax.Array:
+    """Returns the keys of the initial parameters and of the run, `[2]`.
+
+    An RL run and its supervised base have the same seed. With the kind folded
+    in, they draw different problems.
+    """
+    kind_key = jax.random.fold_in(seed_key, KINDS.index(self.config.kind))
+    return jax.random.split(kind_key)
 
   def _jit_on_mesh(self, init: Callable) -> Callable:
     """Compiles an initialiser that creates parameters sharded on the mesh."""

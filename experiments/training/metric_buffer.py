@@ -94,6 +94,9 @@ class MetricBuffer:
   ) -> None:
     self._started = started
     self._e, self._logger, self._guard = e, logger, guard
+    self._schedules = {
+      name: jax.jit(schedule) for name, schedule in e.schedules.items()
+    }
     # Updates of each learner that were not skipped, up to the latest flush.
     self._update_counts = _to_ints(_copy_update_counts(state))
     # The dispatch that is not flushed, and the moment of its end if it is known
@@ -229,16 +232,15 @@ class MetricBuffer:
       metrics: metrics of the step, on the host.
       times: durations in seconds by metric.
     """
-    e = self._e
     sampled_tokens = float(metrics["cost/sampled_tokens"])
-    if not e.is_rl:
+    if not self._e.is_rl:
       metrics = {
         metric: value
         for metric, value in metrics.items()
         if metric.startswith(_SUPERVISED_METRICS)
       }
     learning_rates = {}
-    for name, schedule in e.schedules.items():
+    for name, schedule in self._schedules.items():
       steps = self._update_counts[name] // self._updates_per_step(name)
       learning_rates[f"{learners.prefix(name)}optim/lr"] = float(
         schedule(steps)

@@ -286,7 +286,7 @@ class TestCompiler:
   """Programs of the TPU compiler."""
 
   @pytest.mark.parametrize("method", HEADLINE)
-  def test_every_headline_method_compiles(self, method, machine):
+  def test_every_headline_method_compiles(self, method, machine, monkeypatch):
     from experiments.aot import report
 
     chip, devices = machine
@@ -321,8 +321,8 @@ class TestCompiler:
       assert sent["wire"] >= minimum * sent["bytes"], kind
     json.dumps(analysis, allow_nan=False)
     # Only the first two are compiled if one of them does not fit.
-    small = chip._replace(memory=1000.0)
-    part = report.analyse(e, small, lambda _: None, {}, all_programs=False)
+    monkeypatch.setattr(report, "_other_state_gib", lambda *_: 16.0)
+    part = report.analyse(e, chip, lambda _: None, {}, all_programs=False)
     assert list(part["programs"]) == ["rollout", "train_step"]
     assert not part["fits"]
     parameters = sum(
@@ -340,6 +340,44 @@ class TestCompiler:
     other = resident["optimizer"] + resident["parameter_sets"]
     assert rollout["beside_gib"] == pytest.approx(other, rel=1e-3)
     assert analysis["programs"]["train_step"]["beside_gib"] == 0
+
+  def test_the_compiler_refuses_what_does_not_fit(self):
+    """And accepts a program that its memory analysis counts too large."""
+    from experiments.aot import chips, report
+
+    chip, devices = chips.devices("v5e:2x2")
+    one_device = jax.sharding.SingleDeviceSharding(devices[0])
+
+    def loss(params, x):
+      layer = jax.checkpoint(lambda x, w: (jnp.tanh(x @ w), None))
+      return (jax.lax.scan(layer, x, params)[0] ** 2).sum()
+
+    def train_step(params, momentum, batches):
+      total, _ = jax.lax.scan(
+        lambda total, x: (total + jax.grad(loss)(params, x), None),
+        jnp.zeros_like(params),
+        batches,
+      )
+      return params - momentum, 0.9 * momentum + total
+
+    def compile_step(layers):
+      params, batches = (
+        jax.ShapeDtypeStruct(shape, jnp.float32, sharding=one_device)
+        for shape in ((layers, 4096, 4096), (8, 128, 4096))
+      )
+      jitted = jax.jit(train_step, donate_argnums=(0, 1))
+      lowered = jitted.lower(params, params, batches)
+      return lowered.compile(compiler_options=report.OPTIONS["tpu"])
+
+    # Parameters, momentum, gradient and sum take 1/4 GiB for each layer.
+    assert chip.memory / chips.GIB == 15.75
+    accepted = compile_step(60)
+    analysis = accepted.memory_analysis()
+    counted = analysis.argument_size_in_bytes + analysis.temp_size_in_bytes
+    assert counted > chip.memory
+    assert report.peak_bytes(accepted, chip, "tpu") == chip.memory
+    with pytest.raises(jax.errors.JaxRuntimeError, match="exceeds available"):
+      compile_step(64)
 
   @pytest.mark.parametrize("chip", ["v4", "v5p"])
   def test_a_chip_of_two_cores_is_one_device(self, chip):

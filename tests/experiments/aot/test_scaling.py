@@ -89,11 +89,18 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
       analysis_of("train_step"),
       {"mesh.tensor": 2, "mesh.data": 4},
     ),
-    # Four samples cannot be split over eight devices.
+    # Four samples cannot be split over eight devices, so prompts are split in
+    # place of heads; a microbatch still has one prompt of each device.
     (
       {**ONE_PROMPT, "mesh__context": 4},
       analysis_of("train_step"),
-      {},
+      {
+        "mesh.fsdp": 2,
+        "mesh.context": 4,
+        "mesh.tensor": 1,
+        "plan.microbatches": 4,
+        "sampling.tensor": 2,
+      },
     ),
     # Tokens are split in place of heads; the sampler still splits these.
     (
@@ -184,6 +191,14 @@ def test_the_next_change(changes, report, expected):
     assert change[key] == value, change
   if not expected:
     assert change == {}
+
+
+def test_no_mesh_is_tried_twice():
+  e = experiment(**ONE_PROMPT, mesh__context=4)
+  report = analysis_of("train_step")
+  shape = dict(e.mesh.shape)
+  assert fit.change(e, report, [shape])["mesh.fsdp"] == 2
+  assert fit.change(e, report, [shape, shape | {"fsdp": 2, "tensor": 1}]) == {}
 
 
 def test_changes_are_flags_of_the_command_line():

@@ -1,5 +1,7 @@
 """The programs of the benchmark `accelerator`, compiled for a TPU."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -25,7 +27,8 @@ TEXT = """\
 def target():
   pytest.importorskip("libtpu", reason="no extra tpu here")
   chip, devices = chips.devices("v5e:2x2")
-  programs = ahead.all_programs(pieces.Setting(True, {}), devices[0])
+  setting = pieces.Setting(True, {}, chip.memory)
+  programs = ahead.all_programs(setting, devices[0])
   return chip, {(p.piece, p.name): p for p in programs}
 
 
@@ -56,11 +59,16 @@ def test_what_is_wrong_with_a_program_is_said(target):
   chip, programs = target
   program = programs["attention", "attention blocked (blocked)"]
   wrong = program._replace(kernel="tpu_custom_call")
-  peak, faults = ahead.faults(wrong, chip._replace(memory=1000.0), "tpu")
-  assert faults == [
-    "has no tpu_custom_call",
-    f"needs {peak / chips.GIB:.1f} GiB",
-  ]
+  _, faults = ahead.faults(wrong, chip, "tpu")
+  assert faults == ["has no tpu_custom_call"]
+  _, devices = chips.devices("v5e:2x2")
+  large = jax.ShapeDtypeStruct(
+    (2**33,), jnp.int8, sharding=jax.sharding.SingleDeviceSharding(devices[0])
+  )
+  too_large = functools.partial(jax.jit(lambda x: (x + 1, x + 2)).lower, large)
+  peak, faults = ahead.faults(program._replace(lower=too_large), chip, "tpu")
+  assert peak is None
+  assert "emory" in faults[0]
 
   def call_host(x):
     return jax.pure_callback(lambda x: x, jax.typeof(x), x)

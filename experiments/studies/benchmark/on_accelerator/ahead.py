@@ -78,7 +78,7 @@ def all_programs(
   square, vector = place((square, vector))
   yield Program("device", "product", lambda: product.lower(square, square))
   yield Program("device", "copy", lambda: negate.lower(vector))
-  for piece, updates in pieces.updates(device.platform).items():
+  for piece, updates in pieces.updates(setting, device.platform).items():
     for update in updates:
       e = update.build(setting, [device])
       yield _program(piece, update.name, e, "train_step")
@@ -152,7 +152,7 @@ def faults(
     compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
     return None, [*wrong, report.reason(str(error))]
-  peak = report.peak_bytes(compiled)
+  peak = report.peak_bytes(compiled, chip, platform)
   if peak > chip.memory:
     wrong.append(f"needs {peak / chips.GIB:.1f} GiB")
   copies = float32_copies(compiled.as_text(), program.weights)
@@ -197,11 +197,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument("--toy", action="store_true", help="small sizes")
   options = parser.parse_args(argv)
   jax.config.update("jax_platforms", "cpu")
-  setting = pieces.Setting(options.toy, {})
   num_wrong = 0
   for topology in options.topologies:
     with errors.usage_errors():
       chip, devices = chips.devices(topology)
+    setting = pieces.Setting(options.toy, {}, chip.memory)
     for program in all_programs(setting, devices[0]):
       peak, wrong = faults(program, chip, devices[0].platform)
       size = "" if peak is None else f"{peak / chips.GIB:.2f} GiB"

@@ -16,6 +16,10 @@ with the operations of `experiments.studies.flop_counts`: 2 per parameter and
 token for a forward pass, 4 for a backward pass, and those of the attention.
 Recomputed activations do not count. The peak rate is the manufacturer's for
 dense bfloat16 products, where `PEAKS` has it, and otherwise the measured one.
+
+A device with less memory than `LARGE_MEMORY`, such as a TPU v5e, gets smaller
+pieces: more microbatches, fewer rows at a time, and adapters for the shape of
+Qwen3-1.7B, whose training state alone would take 26 GiB.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import pathlib
 import platform
 import sys
@@ -46,7 +51,7 @@ from experiments.logging import json_files
 from experiments.studies import flop_counts
 from experiments.studies.benchmark import fused, outcome, random_rollout
 from experiments.studies.benchmark.on_accelerator import reference
-from experiments.training import build, dispatch
+from experiments.training import build, device_mesh, dispatch
 from experiments.training.experiment import Experiment
 from models import transformer
 from rl import objectives, step, types
@@ -63,6 +68,7 @@ PEAKS: Mapping[str, float] = {
   "TPU v5 lite": 197e12,
   "TPU v6 lite": 918e12,
 }
+LARGE_MEMORY = 30 * 2**30  # bytes
 REPEATS = 5  # timed calls; the median counts
 PROMPT_LENGTH, SAMPLES = 64, 8
 # Shares that the project aims at on an H100.
@@ -79,10 +85,17 @@ class Setting(NamedTuple):
     toy: whether the sizes are small, as they are on a CPU.
     ceilings: results of the piece "device": "flops" per second of a bfloat16
       product and "bandwidth", bytes per second that are read and written.
+    memory: bytes of one device's memory.
   """
 
   toy: bool
   ceilings: Mapping[str, float]
+  memory: float
+
+  @property
+  def is_large(self) -> bool:
+    """Whether the device has memory for the pieces of full size."""
+    return self.memory >= LARGE_MEMORY
 
   @property
   def peak(self) -> float:
@@ -232,29 +245,49 @@ class Update(NamedTuple):
     return build.build(config, devices)
 
 
-def updates(platform: str) -> dict[str, list[Update]]:
+def updates(setting: Setting, platform: str) -> dict[str, list[Update]]:
   """Returns the training steps of each piece that times some.
 
   Args:
+    setting: sizes, and the memory of a device.
     platform: platform of the devices, whose attention kernel is compared.
   """
+  if setting.is_large:
+    larger = Update(
+      "trainer, 1.7B", 16_384, microbatches=2, preset="qwen3-1.7b"
+    )
+  else:
+    larger = Update(
+      "trainer, 1.7B, LoRA 16",
+      16_384,
+      microbatches=4,
+      preset="qwen3-1.7b",
+      model={"lora_rank": 16},
+    )
   kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform, "plain")
   return {
     "trainer": [Update("trainer, full", 16_384)],
     "trainer_lora": [
       Update("trainer, LoRA 16", 16_384, model={"lora_rank": 16})
     ],
-    "trainer_long": [Update("trainer, full", 65_536, microbatches=4)],
+    "trainer_long": [
+      Update(
+        "trainer, full", 65_536, microbatches=4 if setting.is_large else 16
+      )
+    ],
     "attention": [
       *(
         Update(f"attention {form}", 16_384, model={"attention": form})
         for form in (kernel, "blocked")
       ),
-      Update("remat dots", 16_384, model={"remat": "dots"}),
+      Update(
+        "remat dots",
+        16_384,
+        microbatches=1 if setting.is_large else 4,
+        model={"remat": "dots"},
+      ),
     ],
-    "larger_model": [
-      Update("trainer, 1.7B", 16_384, microbatches=2, preset="qwen3-1.7b")
-    ],
+    "larger_model": [larger],
   }
 
 
@@ -262,7 +295,7 @@ def measure_updates(piece: str, setting: Setting) -> list[outcome.Row]:
   """Times the training steps of a piece."""
   return [
     time_update(update, setting)
-    for update in updates(jax.default_backend())[piece]
+    for update in updates(setting, jax.default_backend())[piece]
   ]
 
 
@@ -360,7 +393,9 @@ def decoding_experiment(
 
 def decoding_batches(setting: Setting) -> Sequence[int]:
   """Returns the numbers of completions that are sampled at a time."""
-  return (16,) if setting.toy else (16, 64, 256)
+  if setting.toy:
+    return (16,)
+  return (16, 64, 256 if setting.is_large else 128)
 
 
 def decoding_program(
@@ -385,7 +420,8 @@ def iteration_experiment(
   """Returns the experiment whose whole iterations are timed."""
   prompts, max_tokens = (2, 16) if setting.toy else (64, 256)
   config = experiment_config(setting, prompts, max_tokens)
-  config.plan.microbatches = min(8, prompts)
+  config.plan.microbatches = min(8 if setting.is_large else 32, prompts)
+  config.rollout.rows = 0 if setting.is_large else 2
   return build.build(config, devices)
 
 
@@ -421,7 +457,9 @@ def embedded_task_sizes(setting: Setting) -> tuple[int, int]:
 
 def seed_counts(setting: Setting) -> Sequence[int]:
   """Returns the numbers of seeds that are trained at a time."""
-  return (1, 2) if setting.toy else (1, 8, 64)
+  if setting.toy:
+    return (1, 2)
+  return (1, 8, 64 if setting.is_large else 32)
 
 
 def measure_fused(setting: Setting) -> list[outcome.Row]:
@@ -599,7 +637,10 @@ def main() -> int:
   parser.add_argument("--profile", default="")
   options = parser.parse_args()
   devices.configure()
-  setting = Setting(jax.default_backend() == "cpu", options.ceilings)
+  memory = device_mesh.device_memory(jax.devices()[0])
+  setting = Setting(
+    jax.default_backend() == "cpu", options.ceilings, memory or math.inf
+  )
   tracing = contextlib.nullcontext()
   if options.profile:
     tracing = jax.profiler.trace(options.profile)
