@@ -86,10 +86,15 @@ def _check_choice(kind: str, value: str, allowed: tuple[str, ...]) -> None:
     raise ValueError(registry.describe_unknown(kind, value, allowed))
 
 
-def _sort(scores: Array, k: int, valid: Array | None) -> _Sorted:
-  """Sorts the samples of each group by score, and computes the w_j."""
+def _sort(scores: Array, k: int | Array, valid: Array | None) -> _Sorted:
+  """Sorts the samples of each group by score, and computes the w_j.
+
+  Args:
+    scores: `[..., S]` float32.
+    k: size of the subset, from 1 to S, which callers check; may be traced.
+    valid: `[..., S]` bool, samples that exist; None means all.
+  """
   S = scores.shape[-1]
-  _check_k(k, S)
   valid = masked.mask_or_ones(scores, valid)
   n = masked.count(valid, keepdims=True)
   order = jnp.argsort(jnp.where(valid, scores, jnp.inf), axis=-1, stable=True)
@@ -155,8 +160,25 @@ def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
   Raises:
     ValueError: if k is not in 1..S.
   """
+  _check_k(k, scores.shape[-1])
   group = _sort(scores.astype(jnp.float32), k, valid)
   return _value(group)[..., 0]
+
+
+def max_at_k_values(scores: Array, valid: Array | None = None) -> Array:
+  """Computes `max_at_k_value` for every k from 1 to S.
+
+  Args:
+    scores: `[..., S]`, real numbers.
+    valid: `[..., S]` bool, samples that exist; None means all.
+
+  Returns:
+    `[..., S]`; entry k - 1 is 0 if fewer than k samples are valid.
+  """
+  scores = scores.astype(jnp.float32)
+  ks = jnp.arange(1, scores.shape[-1] + 1)
+  values = jax.lax.map(lambda k: _value(_sort(scores, k, valid))[..., 0], ks)
+  return jnp.moveaxis(values, 0, -1)
 
 
 def max_at_k_weights(
@@ -215,6 +237,7 @@ def max_at_k_weights(
     ValueError: if k is not in 1..S, or the baseline is unknown.
   """
   _check_choice("baseline", baseline, BASELINES)
+  _check_k(k, scores.shape[-1])
   group = _sort(scores.astype(jnp.float32), k, valid)
   n = jnp.maximum(group.n, 1.0)
   if baseline == "leave_one_out_minus_one":
@@ -286,6 +309,7 @@ def _sort_ratios(
     The sorted group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) of
     `max_at_k_off_policy_value` for j = 1..S, `[..., S]`.
   """
+  _check_k(k, scores.shape[-1])
   valid = masked.mask_or_ones(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
   ratios = jnp.exp(jnp.where(valid, log_ratios, 0.0))
@@ -472,6 +496,7 @@ def pass_at_k_advantages(
       key.
   """
   _check_choice("form", form, FORMS)
+  _check_k(k, scores.shape[-1])
   scores = scores.astype(jnp.float32)
   if form == "analytic":
     group = _sort(scores, k, valid)

@@ -39,6 +39,7 @@ from rl import objectives
 
 # Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"
+_max_at_k_values = jax.jit(objectives.max_at_k_values)
 
 
 class Estimate(NamedTuple):
@@ -96,19 +97,21 @@ class Evaluation:
       self.answer_ids, self.correct == 1, ks, has_verdict
     )
     columns = {}
+    pass_at_k = np.asarray(_max_at_k_values(self.correct == 1, has_verdict))
     for k in ks:
-      pass_at_k = objectives.pass_at_k_value(self.correct == 1, k, has_verdict)
       columns[f"accuracy/pass@{k}"] = np.where(
-        verdict_count >= k, pass_at_k, np.nan
+        verdict_count >= k, pass_at_k[:, k - 1], np.nan
       )
     for k in ks:
       columns[f"accuracy/maj@{k}"] = majority[:, k - 1]
     has_score = ~np.isnan(self.scores)
     score_count = has_score.sum(-1)
     scores = np.where(has_score, self.scores, 0.0)
+    max_at_k = np.asarray(_max_at_k_values(scores, has_score))
     for k in ks:
-      max_at_k = objectives.max_at_k_value(scores, k, has_score)
-      columns[f"reward/max@{k}"] = np.where(score_count >= k, max_at_k, np.nan)
+      columns[f"reward/max@{k}"] = np.where(
+        score_count >= k, max_at_k[:, k - 1], np.nan
+      )
     mean = scores.sum(-1) / np.maximum(score_count, 1)
     columns["reward/mean"] = np.where(score_count > 0, mean, np.nan)
     columns["length/mean"] = self.lengths.mean(-1)

@@ -19,6 +19,7 @@ REWARDS = np.array([0.2, 1.0, -0.5])
 
 # Compiled: eager operations on many shapes cost more than the programs.
 max_at_k_value = jax.jit(objectives.max_at_k_value, static_argnums=1)
+max_at_k_values = jax.jit(objectives.max_at_k_values)
 max_at_k_weights = jax.jit(objectives.max_at_k_weights, static_argnums=(1, 3))
 off_policy_advantages = jax.jit(
   objectives.max_at_k_off_policy_advantages, static_argnums=(2, 4)
@@ -88,6 +89,16 @@ def test_value_and_weights_are_means_over_subsets_of_ragged_groups(k):
     atol = 1e-6 * abs(g).max()
     np.testing.assert_allclose(s[at], weights_by_subsets(g, k), atol=atol)
     assert not np.delete(s, at).any()
+
+
+def test_the_values_for_every_k_are_those_of_each_k():
+  for g in groups():
+    row, valid, _ = in_slots(g)
+    values = max_at_k_values(row, valid)
+    assert values.shape == row.shape
+    for k in range(1, len(row) + 1):
+      want = value_by_subsets(g, k) if k <= len(g) else 0.0
+      np.testing.assert_allclose(values[k - 1], want, rtol=1e-5)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 6])
