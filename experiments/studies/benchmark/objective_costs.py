@@ -113,6 +113,7 @@ def functions(n: int) -> dict[str, Callable[[Inputs], Array]]:
   for label, k in (("8", 8), ("n/2", n // 2)):
     calls.update(_functions_of_k(label, k))
   calls |= {
+    "max_at_k_values": lambda x: objectives.max_at_k_values(x.scores),
     "center": lambda x: advantages.center(x.scores),
     "leave_one_out": lambda x: advantages.leave_one_out(x.scores),
     "group_normalize": lambda x: advantages.group_normalize(x.scores),
