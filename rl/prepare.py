@@ -408,7 +408,7 @@ def check(
   parameters: Mapping[str, types.PyTree],
   rollout: types.Rollout,
 ) -> None:
-  """Traces the loss of a method on abstract arrays, without computing anything.
+  """Traces one step of a method on abstract arrays, without computing anything.
 
   Args:
     method: the method.
@@ -421,7 +421,8 @@ def check(
     KeyError: if a need is not declared, or a parameter set, view, head or
       component is missing.
     LevelError: if a level or a shape is wrong.
-    ValueError: if a transform refuses its arguments, such as k > S.
+    ValueError: if a transform refuses its arguments, such as k > S, or a term
+      cannot be differentiated.
   """
   missing = [
     name for name, _ in method.parameter_sets if name not in parameters
@@ -430,15 +431,19 @@ def check(
     raise KeyError(f"{method.name} needs the parameter sets {missing}")
   rollout = _with_host_needs(method, rollout)
 
-  def one_loss(parameters, rollout):
+  # With the gradient, which a term may refuse although its value is computed.
+  def one_step(parameters, rollout):
     sources = {"old": parameters["policy"], **parameters}
     rollout = scoring.passes(policy, sources, required(method), rollout)
     batch, term_weights, _ = prepare(method, rollout, method.init())
-    weights = aggregation_weights(method, batch)
-    params = parameters["policy"]
-    return loss(method, policy, params, batch, weights, term_weights)[0]
 
-  jax.eval_shape(one_loss, dict(parameters), rollout)
+    def total(params):
+      weights = aggregation_weights(method, batch)
+      return loss(method, policy, params, batch, weights, term_weights)[0]
+
+    return jax.grad(total)(parameters["policy"])
+
+  jax.eval_shape(one_step, dict(parameters), rollout)
 
 
 def _with_host_needs(method: Method, rollout: types.Rollout) -> types.Rollout:

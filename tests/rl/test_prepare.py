@@ -487,3 +487,15 @@ def test_a_check_knows_needs_of_the_host_and_names_missing_parameters():
   )
   with pytest.raises(KeyError, match=r"mine needs the .* sets \['ref'\]"):
     prepare.check(method, POLICY, {"policy": PARAMS, "ema": PARAMS}, ROLLOUT)
+
+
+def test_a_check_refuses_a_term_that_cannot_be_differentiated():
+  @terms.term(takes="none", gives="token", needs={POLICY_LOG_PROBS})
+  def halved(_, policy, rollout):
+    del rollout
+    return jax.lax.while_loop(
+      lambda x: x.max() > 1, lambda x: x / 2, policy[scoring.log_probs]
+    )
+
+  with pytest.raises(ValueError, match="Reverse-mode differentiation"):
+    prepare.check(Method(halved()), POLICY, {"policy": PARAMS}, ROLLOUT)

@@ -342,7 +342,7 @@ class TestCompiler:
     assert analysis["programs"]["train_step"]["beside_gib"] == 0
 
   def test_the_compiler_refuses_what_does_not_fit(self):
-    """And accepts a program that its memory analysis counts too large."""
+    """It accepts a program for which its memory analysis states too much."""
     from experiments.aot import chips, report
 
     chip, devices = chips.devices("v5e:2x2")

@@ -94,7 +94,7 @@ class Setting(NamedTuple):
 
   @property
   def is_large(self) -> bool:
-    """Whether the device has memory for the pieces of full size."""
+    """True if the device has memory for the pieces of full size."""
     return self.memory >= LARGE_MEMORY
 
   @property
