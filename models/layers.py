@@ -29,6 +29,7 @@ from flax import linen as nn
 from models import attention, attention_forms, sharding
 from models.attention import AttentionInputs, KeySet
 from models.config import ModelConfig
+from models.packing import PackedSequences
 
 Array = jax.Array
 ACTIVATIONS = {
@@ -288,19 +289,73 @@ class Attention(nn.Module):
 
     The form is `ModelConfig.attention`; see `models.attention_forms`.
     """
-    c = self.config
 
     def attend(*arrays: Array) -> Array:
-      return attention_forms.attend(
-        AttentionInputs(*arrays, inputs.prompt_mask, inputs.window),
-        c.attention,
-        c.attention_scale,
-        c.attention_softcap,
+      return self._attend(
+        AttentionInputs(*arrays, inputs.prompt_mask, inputs.window)
       )
 
-    if c.remat == "attention":
-      attend = jax.checkpoint(attend, prevent_cse=not c.looped)
-    return attend(inputs.queries, inputs.keys_values, inputs.prompt_keys_values)
+    return self._rematerialized(attend)(
+      inputs.queries, inputs.keys_values, inputs.prompt_keys_values
+    )
+
+  def attend_packed(
+    self,
+    projections: tuple[Array, Array, Array],
+    packed: PackedSequences,
+    prompt_mask: Array,
+    window: Array | int | None,
+  ) -> Array:
+    """Returns attention of packed prompts and completions.
+
+    Args:
+      projections: packed queries, keys and values, `[G, heads, N, head_dim]`.
+      packed: where the tokens are in padded arrays.
+      prompt_mask: `[P, L]` bool, True on the real tokens of the prompts.
+      window: see `LayerPositions`.
+
+    Returns:
+      `[G, heads, N, head_dim]`.
+    """
+
+    def attend(*projections: Array) -> Array:
+      unpacked = [packed.unpack(x.swapaxes(1, 2)) for x in projections]
+      # Prompts [P, 1, heads, L, head_dim], completions [P, S, heads, T, ...].
+      prompts = [x.swapaxes(1, 2)[:, None] for x, _ in unpacked]
+      completions = [x.swapaxes(2, 3) for _, x in unpacked]
+      from_prompts = self._attend(
+        AttentionInputs(
+          prompts[0], tuple(prompts[1:]), None, prompt_mask, window
+        )
+      )
+      from_completions = self._attend(
+        AttentionInputs(
+          completions[0],
+          tuple(completions[1:]),
+          tuple(x[:, 0] for x in prompts[1:]),
+          prompt_mask,
+          window,
+        )
+      )
+      mixed = packed.pack(
+        from_prompts[:, 0].swapaxes(1, 2), from_completions.swapaxes(2, 3)
+      )
+      return mixed.swapaxes(1, 2)
+
+    return self._rematerialized(attend)(*projections)
+
+  def _attend(self, inputs: AttentionInputs) -> Array:
+    c = self.config
+    return attention_forms.attend(
+      inputs, c.attention, c.attention_scale, c.attention_softcap
+    )
+
+  def _rematerialized(self, attend: Callable) -> Callable:
+    """Returns `attend`, computed again in the backward pass if configured."""
+    c = self.config
+    if c.remat != "attention":
+      return attend
+    return jax.checkpoint(attend, prevent_cse=not c.looped)
 
 
 class MLP(nn.Module):
@@ -538,6 +593,30 @@ class Layer(nn.Module):
       positions.window,
     )
     return self._add_residuals(x, self.attention.attend_sequences(inputs))
+
+  def forward_packed(
+    self,
+    x: Array,
+    positions: LayerPositions,
+    packed: PackedSequences,
+    prompt_mask: Array,
+  ) -> Array:
+    """Applies the layer to packed prompts and completions.
+
+    Args:
+      x: `[G, N, D]`, the residual stream of the tokens without padding.
+      positions: cosines and sines `[G, 1, N, rotary_dim / 2]`, and the window.
+      packed: where the tokens are in padded arrays.
+      prompt_mask: `[P, L]` bool, True on the real tokens of the prompts.
+
+    Returns:
+      The residual stream after the layer.
+    """
+    projections = self._project(x, positions)
+    mixed = self.attention.attend_packed(
+      projections, packed, prompt_mask, positions.window
+    )
+    return self._add_residuals(x, mixed)
 
   def decode_token(
     self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from models import decoding, transformer
+from models import decoding, forward_pass
 from models.config import ModelConfig
 from rl import types
 
@@ -20,7 +20,7 @@ def bind(config: ModelConfig) -> types.Policy:
     config: the decoder's config. `transformer.init` makes parameters for it.
   """
   return types.Policy(
-    score=functools.partial(transformer.score, config),
+    score=functools.partial(forward_pass.score, config),
     prefill=functools.partial(decoding.prefill, config),
     decode=functools.partial(decoding.decode, config),
     serve=functools.partial(decoding.serve, config),

@@ -1,14 +1,11 @@
-"""The decoder: its parameters, and its forward pass in training and scoring.
+"""The decoder: its parameters, and the parts of its forward pass.
 
-An RL batch has P prompts `[P, L]` with S completions each, `[P, S, T]`. The
-decoder computes each prompt once: inside a layer, the prompt attends causally
-to itself, and each completion attends to the keys and values of its prompt and
-causally to itself. `score` and `models.decoding` both work this way. `logits`
-treats ordinary sequences `[B, T]` as prompts without completions.
+`logits` applies the decoder to ordinary sequences `[B, T]`. `models.scoring`
+applies it to prompts with their completions, and `models.decoding` samples
+completions.
 
-Axes: P prompts, S completions per prompt, L prompt tokens, T completion tokens,
-N tokens, D = width, V = vocab_size, F = mlp_width, E = experts, r = lora_rank,
-B sequences.
+Axes: B sequences, T tokens of a sequence, P prompts, L prompt tokens, N tokens,
+D = width, V = vocab_size, F = mlp_width, E = experts, r = lora_rank.
 
 Parameters are a nested dict. Those of the layers are stacked on axis 0, whose
 size is `layers`. Parameters that a config does not need are absent:
@@ -50,11 +47,9 @@ from flax import linen as nn
 from jax.tree_util import Partial
 
 from models import heads as head_lib
-from models import sharding
 from models.config import ModelConfig
 from models.layers import Layer, LayerPositions, make_norm
 from models.rope import frequencies
-from rl import types
 
 Array = jax.Array
 Params = dict[str, Any]
@@ -201,101 +196,6 @@ def logits(
   return unembed(config, params, final_norm(config, params, x))
 
 
-def score(
-  config: ModelConfig, params: Params, tokens: types.Tokens
-) -> types.Scored:
-  """Computes the hidden states of given prompts and completions.
-
-  Args:
-    config: the decoder's config.
-    params: the decoder's parameters.
-    tokens: the batch. Its prompts are `[P, L]`, shared by S completions, or
-      `[P, S, L]` if each completion has its own prompt. They are left-padded,
-      so that their last token is real.
-
-  Returns:
-    `Scored`, whose `hidden` `[P, S, T, D]` is the residual stream after the
-    final norm; entry t predicts completion token t. Padding does not affect the
-    entries of real tokens and receives no gradient.
-  """
-  hidden = _hidden_states(config, params, tokens)
-  # Callers use it to apply heads to each device's part of the hidden states.
-  local = sharding.map_over_devices(hidden)
-  return types.Scored(hidden, heads(config, params), local)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _hidden_states(
-  config: ModelConfig, params: Params, tokens: types.Tokens
-) -> Array:
-  """Returns `Scored.hidden` of `score`.
-
-  It is jitted so that arguments of equal shapes are traced once: validation,
-  the passes without gradient and the loss use the same trace.
-  """
-  P, S, T = tokens.completions.shape
-  prompts, prompt_mask = tokens.prompts, tokens.prompt_mask
-  if prompts.ndim == 2:
-    groups = (P, S)
-  else:  # treat each completion as the only one of its prompt
-    groups = (P * S, 1)
-    prompts = prompts.reshape(P * S, prompts.shape[-1])
-    prompt_mask = prompt_mask.reshape(prompts.shape)
-  # In the shapes below, P and S are the entries of `groups`. Nothing after the
-  # last token is predicted, so it is not an input: T - 1 tokens are computed.
-  completions = tokens.completions.reshape(*groups, T)[..., :-1]
-  lengths = tokens.lengths.reshape(*groups, 1)
-  # The same as in `decoding.prefill`, without the padding below: scalings of
-  # rotary embedding that depend on the length must agree with the sampler.
-  max_length = prompts.shape[-1] + T
-  # If the mesh axis "context" splits tokens, pad prompts and completions to a
-  # multiple of its size.
-  num_parts = sharding.num_shards(completions, "context")
-  prompt_padding = -prompts.shape[-1] % num_parts
-  prompts = jnp.pad(prompts, ((0, 0), (prompt_padding, 0)))
-  prompt_mask = jnp.pad(prompt_mask, ((0, 0), (prompt_padding, 0)))
-  completion_padding = (1 - T) % num_parts
-  completions = jnp.pad(completions, ((0, 0), (0, 0), (0, completion_padding)))
-  t = jnp.arange(completions.shape[-1])
-  prompt_positions = token_positions(prompt_mask)  # [P, L]
-  completion_positions = _completion_positions(prompt_mask, t)  # [P, 1, T]
-  prompt_x = embed(config, params, prompts, prompt_mask, prompt_positions)
-  completion_x = embed(
-    config, params, completions, t < lengths, completion_positions
-  )
-  prompt_tables = position_tables(config, prompt_positions, max_length)
-  completion_tables = position_tables(config, completion_positions, max_length)
-
-  def step(streams, layer):
-    prompt_x, completion_x = streams  # [P, L, D] and [P, S, T, D]
-    if num_parts > 1:
-      prompt_x = sharding.constrain(prompt_x, sharding.PROMPT_AXES, "context")
-      completion_x = sharding.constrain(
-        completion_x, sharding.PROMPT_AXES, None, "context"
-      )
-    layer_params, kind = layer
-    apply = functools.partial(apply_layer, config, layer_params)
-    prompt_x, keys_values = apply(
-      "forward_prompt", prompt_x, prompt_tables.select(kind), prompt_mask
-    )
-    completion_x = apply(
-      "forward_completions",
-      completion_x,
-      completion_tables.select(kind),
-      keys_values,
-      prompt_mask,
-    )
-    return (prompt_x, completion_x), None
-
-  (prompt_x, completion_x), _ = scan_layers(
-    config, params, step, (prompt_x, completion_x)
-  )
-  # Completion token 0 is predicted by the prompt's last token.
-  first = jnp.broadcast_to(prompt_x[:, None, -1:], (*groups, 1, config.width))
-  hidden = jnp.concatenate([first, completion_x[:, :, : T - 1]], axis=2)
-  return final_norm(config, params, hidden).reshape(P, S, T, config.width)
-
-
 def heads(
   config: ModelConfig, params: Params
 ) -> dict[str, Callable[[Array], Array]]:
@@ -429,16 +329,6 @@ def scan_inputs(config: ModelConfig, params: Params) -> tuple[Params, Array]:
 def token_positions(mask: Array) -> Array:
   """Returns positions `[P, L]`: 0 at the first real token and before it."""
   return jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
-
-
-def _completion_positions(prompt_mask: Array, t: Array) -> Array:
-  """Returns positions `[P, 1, T]` of completion tokens t, after the prompts.
-
-  Args:
-    prompt_mask: `[P, L]` bool, True on real tokens.
-    t: `[T]`, indices in the completion.
-  """
-  return (prompt_mask.sum(-1)[:, None] + t)[:, None]
 
 
 def position_tables(

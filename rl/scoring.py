@@ -215,8 +215,9 @@ def read(
       applied to at a time. None chooses the largest number for which no head
       returns more than `_MAX_HEAD_OUTPUT` numbers on a device. Scored positions
       come first, and chunks without a scored position are left out: with
-      several chunks, values outside `tokens.mask` are 0. The axis P is not cut,
-      so that prompts that are sharded over devices stay on their device.
+      several chunks, or in a packed pass, values outside `tokens.mask` are 0.
+      The axis P is not cut, so that prompts that are sharded over devices stay
+      on their device.
     stopped_probes: further probes, which are not differentiated.
 
   Returns:
@@ -261,29 +262,31 @@ def read(
       )
     return result
 
-  def evaluate_locally(heads, inputs, mask):
+  def evaluate_locally(heads, hidden, completions, reads, mask):
     """Evaluates the probes at the positions that a device holds."""
     P, S, T = mask.shape
     fn = functools.partial(evaluate, heads)
-    chunk_size = chunk
-    if chunk_size is None:
-      hidden = scored.hidden
+    inputs = (hidden, completions, reads)
+    if chunk is None:
       vector = jax.ShapeDtypeStruct(hidden.shape[-1:], hidden.dtype)  # [D]
       widths = [
         jax.eval_shape(heads[h], vector).size for h in needed_heads & set(heads)
       ]
       widest = max(widths, default=vector.size)
       chunk_size = max(_MAX_HEAD_OUTPUT // (P * widest), _MIN_CHUNK)
+    else:  # of the prompts of a group, if they are packed
+      chunk_size = chunk * len(tokens.mask) // len(scored.hidden)
     if chunk_size >= S * T:
       return fn(*inputs)
     return _map_chunks(fn, inputs, mask, chunk_size)
 
   reads = {str(n): extras[n] for p in probes for n in p.reads}
-  inputs = (scored.hidden, tokens.completions, reads)
   # `local` evaluates the chunks of each device on that device. Chunks of all
   # devices' prompts together would gather the parameters of the heads, and sum
   # their gradients over devices, once per chunk.
-  return scored.local(evaluate_locally)(scored.heads, inputs, tokens.mask)
+  return scored.local(evaluate_locally)(
+    scored.heads, scored.hidden, tokens.completions, reads, tokens.mask
+  )
 
 
 def _map_chunks(

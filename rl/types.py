@@ -61,6 +61,9 @@ class Tokens:
     mask: `[P, S, T]` bool, True for the *scored* tokens: those that the policy
       chose, and that it is trained on. EOS is scored; padding and the tokens of
       a tool or user are not.
+    room: number of tokens of a prompt and its completions for which a *packed*
+      forward pass has room, on average over the prompts of a device. Such a
+      pass does not compute padding. 0: a *padded* pass, which does.
   """
 
   prompts: Array
@@ -68,6 +71,7 @@ class Tokens:
   completions: Array
   lengths: Array
   mask: Array
+  room: int = flax.struct.field(pytree_node=False, default=0)
 
 
 @flax.struct.dataclass
@@ -197,13 +201,16 @@ class Scored(NamedTuple):
   Attributes:
     hidden: `[P, S, T, D]`. Entry t is the final hidden state *from which token
       t of the completion is predicted*; entry 0 is that of the last prompt
-      token.
+      token. A packed pass has the entries of scored tokens alone, with any
+      three axes in place of `[P, S, T]`.
     heads: `{name: fn}`, with `fn([N, D]) -> [N, ...]` float32 for N positions.
       Every policy has the head "logits", which gives `[N, V]`. The head
       "value", which some policies have, gives `[N]`.
-    local: wraps a function of the heads and of arrays `[P, S, ...]`, so that
-      each device evaluates it for the prompts and samples that it holds. The
-      default is for a single device.
+    local: wraps a function `(heads, hidden, *arrays) -> values`. The wrapped
+      function takes arrays `[P, S, T, ...]`, and the inner one has them with
+      the axes of `hidden`; each device evaluates it for the entries that it
+      holds. The values are `[P, S, T, ...]` again. The default is for a padded
+      pass on a single device.
   """
 
   hidden: Array

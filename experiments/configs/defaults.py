@@ -169,6 +169,12 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
   # Training steps that run as one program. More than 1 needs a task that is
   # scored on the device. Read by training/loop.py.
   config.steps_per_dispatch = 1
+  # Whether passes leave out padding if completions have room for 64 tokens or
+  # more. It changes the results by rounding alone. The number of real tokens is
+  # rounded up to one of four sizes, each with a program of its own. Several
+  # steps in one program (above) are always padded. Read by
+  # training/packed_texts.py.
+  config.packing = True
 
   # Evaluations on held-out problems, before and after training. Read by
   # evaluation/evaluator.py.

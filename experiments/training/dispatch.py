@@ -13,7 +13,12 @@ from collections.abc import Callable
 
 import jax
 
-from experiments.training import host_needs, rollout_pipeline, rollouts
+from experiments.training import (
+  host_needs,
+  packed_texts,
+  rollout_pipeline,
+  rollouts,
+)
 from experiments.training.experiment import Experiment
 from rl import fused_loop, step
 
@@ -36,6 +41,7 @@ def compile_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
     sample = rollout_pipeline.AsynchronousSampler(e, sample)
   else:
     sample = rollout_pipeline.on_sampling_mesh(e, sample)
+  sample = packed_texts.with_room(e, sample)
   return host_needs.with_host_needs(e, sample)
 
 
@@ -55,9 +61,7 @@ def make_dispatch(
     steps = fused_steps(e)
     return lambda state: (*steps(state), {})
   train_step = jax.jit(
-    step.make(e.methods, e.policy, e.txs, e.plan),
-    donate_argnums=0,
-    out_shardings=(e.shardings, e.replicated),
+    _train_step(e), donate_argnums=0, out_shardings=(e.shardings, e.replicated)
   )
 
   def sample_and_train(state):
@@ -70,13 +74,24 @@ def make_dispatch(
 
 def fused_steps(e: Experiment) -> jax.stages.Wrapped:
   """Returns the jitted function `state -> (state, metrics)` of a dispatch."""
-  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
-  body = fused_loop.iteration(_jittable_rollout_fn(e), train_step)
+  body = fused_loop.iteration(_jittable_rollout_fn(e), _train_step(e))
   return jax.jit(
     fused_loop.scan(body, e.config.steps_per_dispatch),
     donate_argnums=0,
     out_shardings=(e.shardings, e.replicated),
   )
+
+
+def _train_step(e: Experiment) -> Callable:
+  """Returns a train step that also logs the share of padding."""
+  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
+
+  def train(state: step.State, rollout: step.Rollouts):
+    padding = packed_texts.padding_metrics(e, rollout)
+    state, metrics = train_step(state, rollout)
+    return state, metrics | padding
+
+  return train
 
 
 def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:

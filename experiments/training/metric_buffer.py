@@ -54,7 +54,13 @@ from rl import learners, step
 
 # Prefixes of the metrics that a supervised run logs. Its demonstrations have no
 # reward and no sampler.
-_SUPERVISED_METRICS = ("loss/", "policy/entropy", "optim/", "length/")
+_SUPERVISED_METRICS = (
+  "loss/",
+  "policy/entropy",
+  "optim/",
+  "length/",
+  "perf/padding_frac/",
+)
 Times = dict[str, float]
 
 

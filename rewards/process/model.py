@@ -108,6 +108,7 @@ def read_through(
   longer = tokens.replace(
     completions=jnp.pad(tokens.completions, padding),
     mask=jnp.pad(tokens.mask, padding),
+    room=0,  # all hidden states are read, those of padding too
   )
   scored = policy.score(params, longer)
   # `scoring.read` calls `score`, which here returns the result of this pass.

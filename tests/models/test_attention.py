@@ -12,7 +12,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.configs import defaults
 from experiments.training import build, decoder, validate
-from models import attention_forms, attention_kernels, sharding, transformer
+from models import (
+  attention_forms,
+  attention_kernels,
+  forward_pass,
+  sharding,
+  transformer,
+)
 from models.attention_forms import AttentionInputs
 from models.config import ModelConfig
 from rl import types
@@ -313,7 +319,7 @@ def tokens() -> types.Tokens:
 
 
 def likelihood(config: ModelConfig, params, inputs: types.Tokens):
-  scored = transformer.score(config, params, inputs)
+  scored = forward_pass.score(config, params, inputs)
   log_probs = jax.nn.log_softmax(scored.heads["logits"](scored.hidden))
   chosen = jnp.take_along_axis(log_probs, inputs.completions[..., None], -1)
   return jnp.where(inputs.mask, chosen[..., 0], 0.0).sum()

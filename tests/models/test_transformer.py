@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models import decoding, heads, layers, policy, transformer
+from models import (
+  decoding,
+  forward_pass,
+  heads,
+  layers,
+  policy,
+  transformer,
+)
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rl import types
@@ -102,7 +109,7 @@ def batch(prompt_room: int = L) -> types.Tokens:
 
 @functools.partial(jax.jit, static_argnums=0)
 def completion_logits(config, params, tokens):
-  scored = transformer.score(config, params, tokens)
+  scored = forward_pass.score(config, params, tokens)
   return scored.heads["logits"](scored.hidden)
 
 
@@ -281,7 +288,7 @@ def test_padding_has_exactly_zero_gradient():
   @jax.jit
   @jax.grad
   def gradient(params):
-    scored = transformer.score(BASE, params, tokens)
+    scored = forward_pass.score(BASE, params, tokens)
     log_probs = jax.nn.log_softmax(scored.heads["logits"](scored.hidden))
     chosen = jnp.take_along_axis(log_probs, tokens.completions[..., None], -1)
     return jnp.where(tokens.mask, chosen[..., 0], 0.0).sum()
@@ -301,7 +308,7 @@ def test_an_empty_prompt_is_finite_forward_and_backward():
   tokens = tokens.replace(prompt_mask=tokens.prompt_mask.at[1].set(False))
 
   def total(params):
-    scored = transformer.score(config, params, tokens)
+    scored = forward_pass.score(config, params, tokens)
     return jnp.sum(scored.heads["logits"](scored.hidden) ** 2)
 
   value, gradient = jax.jit(jax.value_and_grad(total))(params)

@@ -1,0 +1,218 @@
+"""Packs the texts of a rollout, so that passes do not compute padding.
+
+A packed forward pass has room for a number of tokens that is fixed when its
+program is compiled (`rl.types.Tokens.room`). `with_room` chooses it for every
+rollout: the smallest of `SIZES`, times the positions of a padded pass, that the
+tokens fit into. If none is large enough, the pass is padded. So a run compiles
+at most `len(SIZES) + 1` train steps. The choice depends on the lengths alone: a
+run that resumes makes it again, and all processes make the same one.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.training.experiment import Experiment
+from experiments.training.rollouts import STATE_READY, HostRolloutFn
+from models import forward_pass, sharding
+from rl import learners, prepare, scoring, step, types
+from rl.sampling import samplers
+
+Array = jax.Array
+# Room of a packed pass, as a fraction of the positions of a padded one. From
+# one size to the next, the time of an update grows by at most a factor of 2.
+SIZES = (3 / 16, 3 / 8, 5 / 8)
+# Completions of fewer tokens are not packed: to compile a further program takes
+# longer than the positions that it saves.
+MIN_LENGTH = 64
+
+
+def with_room(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
+  """Returns a rollout function whose rollouts are packed.
+
+  It waits for the lengths of the completions.
+
+  Args:
+    e: the experiment.
+    rollout_fn: rollout function whose rollouts are on the training mesh.
+
+  Returns:
+    A rollout function; `rollout_fn` itself if the experiment does not pack.
+  """
+  pack = make_packer(e)
+  if pack is None:
+    return rollout_fn
+
+  def packed_rollout_fn(state: step.State):
+    rollouts, times = rollout_fn(state)
+    if STATE_READY not in times:
+      # Waits for the state first, so that the wait for the lengths below does
+      # not include the update of the previous step.
+      jax.block_until_ready(state)
+      times = {**times, STATE_READY: time.perf_counter()}
+    start = time.perf_counter()
+    rollouts = pack(rollouts)
+    seconds = time.perf_counter() - start
+    seconds += times.get("time/rollout_s", 0.0)
+    return rollouts, {**times, "time/rollout_s": seconds}
+
+  return packed_rollout_fn
+
+
+def make_packer(
+  e: Experiment,
+) -> Callable[[step.Rollouts], step.Rollouts] | None:
+  """Returns a function that gives the texts of a rollout room for their tokens.
+
+  It is None if `config.packing` is off, if several steps are one program, or if
+  the completions are short.
+  """
+  # Configs from before 2026-11-26 lack the key. Their runs were padded.
+  is_on = e.config.get("packing", False) and e.config.steps_per_dispatch == 1
+  if not is_on or e.sampling.max_tokens < MIN_LENGTH:
+    return None
+  count_rooms = jax.jit(
+    functools.partial(_required_rooms, e), out_shardings=e.replicated
+  )
+
+  def pack(rollouts: step.Rollouts) -> step.Rollouts:
+    required_rooms = jax.device_get(count_rooms(rollouts))
+    return _set_room(rollouts, _choose_size(rollouts, required_rooms))
+
+  return pack
+
+
+def _room(tokens: types.Tokens, size: float) -> int:
+  return math.ceil(size * forward_pass.count_positions(tokens))
+
+
+def _choose_size(
+  rollouts: step.Rollouts, required_rooms: np.ndarray
+) -> float | None:
+  """Returns the smallest size that is enough for all texts, or None."""
+  texts = list(_texts(rollouts))
+  for size in SIZES:
+    if all(
+      required <= _room(tokens, size)
+      for tokens, required in zip(texts, required_rooms, strict=True)
+    ):
+      return size
+  return None
+
+
+def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
+  """Yields the texts of a rollout: its own, and those of its views."""
+  for rollout in learners.by_learner(rollouts).values():
+    yield rollout.tokens
+    yield from rollout.views.values()
+
+
+def _required_rooms(e: Experiment, rollouts: step.Rollouts) -> Array:
+  """Returns the smallest `Tokens.room` of each text, `[texts]` int32.
+
+  There must be room for the tokens of each device's prompts, in each of the
+  slices into which `rl.minibatches.split` cuts a rollout.
+  """
+  shards = sharding.num_prompt_shards(e.mesh)
+  rooms = []
+  for tokens in _texts(rollouts):
+    counts = forward_pass.count_inputs(tokens)
+    slice_rooms = []
+    # The slices of passes without gradient, and those of updates.
+    for slices in (e.plan.microbatches, e.plan.single.microbatches):
+      prompts = len(counts) // slices  # of a slice
+      groups = forward_pass.num_groups(prompts, shards)
+      totals = counts.reshape(groups, prompts // groups, slices).sum(1)
+      slice_rooms.append(-(-totals.max() // (prompts // groups)))
+    rooms.append(jnp.stack(slice_rooms).max())
+  return jnp.stack(rooms)
+
+
+def _set_room(rollouts: step.Rollouts, size: float | None) -> step.Rollouts:
+  """Returns rollouts whose texts are packed, or padded if `size` is None."""
+
+  def with_room(tokens: types.Tokens) -> types.Tokens:
+    return tokens.replace(room=_room(tokens, size) if size else 0)
+
+  packed = {
+    name: rollout.replace(
+      tokens=with_room(rollout.tokens),
+      views={view: with_room(text) for view, text in rollout.views.items()},
+    )
+    for name, rollout in learners.by_learner(rollouts).items()
+  }
+  return packed if isinstance(rollouts, dict) else packed[learners.POLICY]
+
+
+def padding_metrics(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
+  """Computes which share of the computed positions is padding.
+
+    perf/padding_frac/sampling  of the steps of all rows of the decoder; absent
+                                if the method's sampler does not draw all
+                                samples at once
+    perf/padding_frac/scoring   of the passes without gradient; absent if the
+                                method has none
+    perf/padding_frac/updating  of the passes of the loss
+
+  Positions of prompts count where prompts are computed.
+
+  Args:
+    e: the experiment.
+    rollouts: the rollout of a step.
+  """
+  rollout = learners.by_learner(rollouts)[learners.POLICY]
+  passes = {
+    "scoring": {
+      (need.source, need.view)
+      for need in prepare.required(e.method, e.plan.updates)
+      if need.source not in scoring.EXTERNAL_SOURCES
+    },
+    "updating": {("policy", "")}
+    | {
+      (need.source, need.view)
+      for need in e.method.term_needs
+      if need.source == "policy"
+    },
+  }
+  fractions = {}
+  for name, sources_and_views in passes.items():
+    texts = [
+      scoring.view_tokens(rollout, view) for _, view in sources_and_views
+    ]
+    if texts:
+      real = sum(forward_pass.count_inputs(tokens).sum() for tokens in texts)
+      computed = sum(
+        len(tokens.lengths)
+        * (tokens.room or forward_pass.count_positions(tokens))
+        for tokens in texts
+      )
+      fractions[name] = 1 - real / computed
+  if e.is_rl and e.method.sampler.name == samplers.once().name:
+    fractions["sampling"] = _sampling_padding(e, rollout.tokens)
+  return {
+    f"perf/padding_frac/{name}": value for name, value in fractions.items()
+  }
+
+
+def _sampling_padding(e: Experiment, tokens: types.Tokens) -> Array:
+  """Returns the share of padding in prefill and decoding, `[]`."""
+  P, S = tokens.lengths.shape
+  rows = min(e.sampling.rows or S, S)
+  # The last token of a sample is not decoded. Samples go one after another to
+  # the row of their prompt that is free first.
+  steps = jnp.maximum(tokens.lengths - 1, 0)
+
+  def place(row_steps: Array, steps: Array) -> tuple[Array, None]:
+    row = jnp.argmin(row_steps, axis=-1)
+    return row_steps.at[jnp.arange(P), row].add(steps), None
+
+  row_steps, _ = jax.lax.scan(place, jnp.zeros((P, rows), steps.dtype), steps.T)
+  computed = tokens.prompts.size + row_steps.max() * P * rows
+  return 1 - (tokens.prompt_mask.sum() + steps.sum()) / computed
