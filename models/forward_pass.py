@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -59,7 +59,22 @@ def score(
   if not tokens.room:
     hidden = _padded_hidden_states(config, params, tokens)
     return types.Scored(hidden, heads, sharding.map_over_devices(hidden))
-  hidden, scored = _packed_hidden_states(config, params, tokens)
+  return packed_result(heads, *_packed_hidden_states(config, params, tokens))
+
+
+def packed_result(
+  heads: Mapping[str, Callable[[Array], Array]],
+  hidden: Array,
+  scored: packing.ScoredTokens,
+) -> types.Scored:
+  """Returns the result of a packed pass.
+
+  Args:
+    heads: heads by name.
+    hidden: `[G, parts, M / parts, D]`, hidden states that predict the scored
+      tokens.
+    scored: the scored tokens.
+  """
   map_over_devices = sharding.map_over_devices(hidden)
 
   def map_packed(fn: Callable) -> Callable:
@@ -226,11 +241,9 @@ def _packed_hidden_states(
   """
   P, S, T = tokens.completions.shape
   s = _sequences(tokens)
-  num_shards = math.prod(
-    sharding.num_shards(tokens.completions, axis)
-    for axis in sharding.PROMPT_AXES
+  groups = num_groups(
+    P, sharding.num_shards(tokens.mask, *sharding.PROMPT_AXES)
   )
-  groups = num_groups(P, num_shards)
   size = math.ceil(tokens.room * P / groups / s.num_parts) * s.num_parts  # N
   # The inputs that predict the tokens of the completions, and what they read.
   prompt_mask = _packed_prompt_mask(s.prompt_mask)

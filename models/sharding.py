@@ -226,15 +226,16 @@ def map_over_devices(x: jax.Array) -> Callable[[Callable], Callable]:
   return transform
 
 
-def num_shards(x: jax.Array, axis: str) -> int:
-  """Returns the size of a mesh axis of a traced array, or 1 if it has none.
+def num_shards(x: jax.Array, *axes: str) -> int:
+  """Returns the product of the sizes of mesh axes of a traced array.
 
   Args:
     x: the traced array.
-    axis: name of the mesh axis.
+    *axes: names of mesh axes. Those that the mesh of x does not have count as
+      1.
   """
   mesh, auto_axes = mesh_and_auto_axes(x)
-  return mesh.shape[axis] if axis in auto_axes else 1
+  return math.prod(mesh.shape[axis] for axis in axes if axis in auto_axes)
 
 
 def constrain(x: jax.Array, *axes: str | tuple[str, ...] | None) -> jax.Array:

@@ -140,6 +140,12 @@ def on_mesh(tree):
   return jax.tree.map(place, tree)
 
 
+def packed(rollout):
+  """Its texts without padding; the tabular policy has room for all of them."""
+  views = {name: text.replace(room=1) for name, text in rollout.views.items()}
+  return rollout.replace(tokens=rollout.tokens.replace(room=1), views=views)
+
+
 def permuted(tree, order):
   """Every leaf `[P, S, ...]` with its samples in another order."""
 

@@ -7,7 +7,9 @@ first token is its row of the parameters, so any slice of a batch finds its own.
 
 import jax
 import numpy as np
+from jax.tree_util import Partial
 
+from models import forward_pass, packing, sharding
 from rl import types
 
 P, S, T, K, V = 4, 6, 7, 3, 5
@@ -17,8 +19,24 @@ def _score(params, tokens):
   samples, length = tokens.completions.shape[1:]
   is_prompt = tokens.prompts.shape[-1] == 1  # the view of its own tokens
   separate = params["prompt" if is_prompt else "hidden"][tokens.prompts[:, 0]]
-  heads = {"logits": lambda h: h[..., :V], "value": lambda h: h[..., V]}
-  return types.Scored(separate[:, :samples, :length], heads)
+  heads = {"logits": Partial(_logits), "value": Partial(_value)}
+  hidden = separate[:, :samples, :length]
+  if not tokens.room:
+    return types.Scored(hidden, heads)
+  prompts = len(hidden)
+  shards = sharding.num_shards(hidden, *sharding.PROMPT_AXES)
+  groups = forward_pass.num_groups(prompts, shards)
+  size = prompts * samples * length // groups
+  scored = packing.ScoredTokens.of(tokens.mask, groups, 1, size)
+  return forward_pass.packed_result(heads, scored.pack(hidden), scored)
+
+
+def _logits(hidden):
+  return hidden[..., :V]
+
+
+def _value(hidden):
+  return hidden[..., V]
 
 
 def _undefined(*args):

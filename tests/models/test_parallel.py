@@ -1,6 +1,7 @@
 """Every way to split a decoder over devices computes what one device does."""
 
 import dataclasses
+import math
 import re
 
 import jax
@@ -128,6 +129,20 @@ def model(request):
   config = MODELS[request.param]
   params = start(config)
   return config, params, learning(config, 8)(params, batch())
+
+
+@pytest.mark.parametrize("axes", ["tensor", "tensor and context"])
+def test_a_packed_pass_is_split_like_a_padded_one(model, axes):
+  config, params, expected = model
+  mesh = sharding.make_mesh(**MESHES[axes])
+  tokens = batch()
+  # As many tokens as the largest group of prompts has.
+  inputs = tokens.prompt_mask.sum(-1) + (LENGTHS - 1).sum(-1)
+  groups = inputs.reshape(sharding.num_prompt_shards(mesh), -1)
+  room = math.ceil(groups.mean(-1).max())
+  assert room < inputs.max()
+  result = learning(config, 8)(*place(mesh, params, tokens.replace(room=room)))
+  close(result, expected, 2e-5)
 
 
 @pytest.mark.parametrize("axes", MESHES)

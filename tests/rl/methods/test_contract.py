@@ -103,11 +103,12 @@ def test_state_advances_once_per_rollout_and_keeps_its_shape(case):
   assert case.traces == 1, "the step was traced again"
 
 
-def test_the_same_in_microbatches_on_eight_devices(case):
-  """Two microbatches on a 2x2x2 mesh give the result of one on one device."""
+def test_the_same_packed_in_microbatches_on_eight_devices(case):
+  """One padded batch on one device, and two packed ones on a 2x2x2 mesh."""
   rollout = case.rollout(3)
   g, metrics, _ = case.run(rollout)
-  placed = method_contract.on_mesh((rollout, case.state()))
+  packed = method_contract.packed(rollout)
+  placed = method_contract.on_mesh((packed, case.state()))
   cut, cut_metrics, _ = case.run(*placed, cut=True)
   if case.row.breaks.keys() & {"microbatches", "mesh"}:
     assert np.abs(cut - g).max() > 1e-6

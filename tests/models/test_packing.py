@@ -1,0 +1,267 @@
+"""Packed passes give what padded ones give, and leave out the padding."""
+
+import dataclasses
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models import (
+  attention_forms,
+  attention_kernels,
+  forward_pass,
+  packing,
+  policy,
+  transformer,
+)
+from models.config import ModelConfig
+from models.rope import RopeScaling
+from rl import scoring, types
+
+P, S, L, T, V = 2, 4, 5, 7, 11
+BASE = ModelConfig(
+  vocab_size=V,
+  width=8,
+  layers=2,
+  heads=2,
+  kv_heads=1,
+  head_dim=8,
+  mlp_width=12,
+  value_head=True,
+)
+CONFIGS = {
+  "plain": BASE,
+  "blocked, recomputed attention": dataclasses.replace(
+    BASE, attention="blocked", remat="attention", tied_embeddings=True
+  ),
+  "windows, norms after, yarn, in a loop": dataclasses.replace(
+    BASE,
+    layers=3,
+    layer_kinds=("local", "nope", "global"),
+    window=3,
+    norm_place="both",
+    qk_norm="head",
+    rope_scaling=RopeScaling("yarn", factor=4.0, original=4),
+    unroll=1,
+    remat="full",
+  ),
+  "learned positions, biases": dataclasses.replace(
+    BASE,
+    positions="learned",
+    max_positions=16,
+    norm="layer",
+    gated_mlp=False,
+    attention_bias=True,
+    output_bias=True,
+    mlp_bias=True,
+  ),
+  "experts, adapters": dataclasses.replace(
+    BASE, experts=3, experts_per_token=2, lora_rank=2
+  ),
+}
+# Attention kernels as they run on a CPU: splash in the interpreter, and the
+# inputs of cuDNN with XLA. A decoder with another scale is traced anew.
+KERNELS = {
+  "splash": (
+    functools.partial(attention_kernels.splash, interpret=True),
+    dataclasses.replace(BASE, attention_scale=0.3),
+  ),
+  "cudnn": (
+    functools.partial(attention_kernels.cudnn, implementation="xla"),
+    dataclasses.replace(BASE, attention_scale=0.4),
+  ),
+}
+LENGTHS = {
+  "ragged": np.array([[0, 1, T, 3], [2, 2, 5, 0]]),
+  "full": np.full((P, S), T),
+  "equal": np.full((P, S), 3),
+  "none": np.zeros((P, S), int),
+}
+PROMPT_LENGTHS = np.array([L, 2])
+
+
+def batch(lengths, own_prompts=False) -> types.Tokens:
+  """Random text; a tool wrote the second token of every completion."""
+  rng = np.random.default_rng(0)
+  prompt_lengths = PROMPT_LENGTHS
+  if own_prompts:
+    prompt_lengths = rng.integers(1, L + 1, (P, S))
+  prompt_mask = np.arange(L) >= L - prompt_lengths[..., None]
+  t = np.arange(T)
+  return types.Tokens(
+    prompts=rng.integers(0, V, prompt_mask.shape),
+    prompt_mask=prompt_mask,
+    completions=rng.integers(0, V, (P, S, T)),
+    lengths=lengths,
+    mask=(t < lengths[..., None]) & (t != 1),
+  )
+
+
+def least_room(tokens: types.Tokens) -> int:
+  """The smallest room that is enough, counted token by token."""
+  inputs = sum(max(n - 1, 0) for n in np.ravel(tokens.lengths))
+  return -(-(int(np.sum(tokens.prompt_mask)) + inputs) // P)
+
+
+@functools.cache
+def start(config):
+  """Parameters of which none is 0."""
+  shapes = jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
+  normal = np.random.default_rng(2).normal
+  return jax.tree.map(
+    lambda x: (0.4 * normal(size=x.shape)).astype(x.dtype), shapes
+  )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def learn(config, params, tokens, chunk):
+  """The gradient of a sum of probes at scored tokens, and the probes."""
+
+  def loss(params):
+    probes = scoring.read(
+      policy.bind(config),
+      params,
+      tokens,
+      [scoring.log_probs, scoring.entropy, scoring.values],
+      types.Named(),
+      temperature=0.7,
+      chunk=chunk,
+    )
+    values = {n: jnp.where(tokens.mask, x, 0) for n, x in probes.items()}
+    weights = jnp.cos(jnp.arange(P * S * T, dtype=jnp.float32))
+    weights = weights.reshape(P, S, T)
+    return sum((weights * x).sum() for x in values.values()), values
+
+  return jax.grad(loss, has_aux=True)(params)
+
+
+def check_equal(config, tokens, chunk=None):
+  """Compares a pass with the least room with a padded one."""
+  packed = tokens.replace(room=least_room(tokens))
+  expected = learn(config, start(config), tokens, None)
+  result = learn(config, start(config), packed, chunk)
+  for (path, one), other in zip(
+    jax.tree_util.tree_leaves_with_path(expected),
+    jax.tree.leaves(result),
+    strict=True,
+  ):
+    scale = float(np.abs(one).max())
+    np.testing.assert_allclose(
+      other, one, atol=1e-5 * max(scale, 1e-3), err_msg=str(path)
+    )
+  return expected
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_a_packed_pass_is_the_padded_one(lengths):
+  gradients, values = check_equal(BASE, batch(LENGTHS[lengths]))
+  if lengths != "none":
+    assert np.abs(values["log_probs"]).max() > 0.1
+    assert np.abs(gradients["embed"]["table"]).max() > 0.01
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_decoder_can_be_packed(name):
+  check_equal(CONFIGS[name], batch(LENGTHS["ragged"]), chunk=3)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_kernel_computes_packed_text(name, monkeypatch):
+  kernel, config = KERNELS[name]
+  forms = {**attention_forms.FORMS, "plain": kernel}
+  monkeypatch.setattr(attention_forms, "FORMS", forms)
+  check_equal(config, batch(LENGTHS["ragged"]))
+
+
+def test_completions_with_prompts_of_their_own():
+  check_equal(BASE, batch(LENGTHS["ragged"], own_prompts=True))
+
+
+def test_a_prompt_may_be_empty():
+  """A completion is then predicted from padding, which is 0."""
+  tokens = batch(LENGTHS["ragged"])
+  empty = np.array([[True], [False]])
+  tokens = tokens.replace(prompt_mask=tokens.prompt_mask & ~empty)
+  # The last position of the empty prompt is computed.
+  counts = forward_pass.count_inputs(tokens)
+  np.testing.assert_array_equal(counts, [1 + 0 + 0 + 6 + 2, 2 + 1 + 1 + 4 + 0])
+  padded = learn(BASE, start(BASE), tokens, None)
+  packed = learn(BASE, start(BASE), tokens.replace(room=9), None)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), packed, padded
+  )
+
+
+def test_one_token_too_many_is_not_a_number():
+  tokens = batch(LENGTHS["ragged"])
+  room = least_room(tokens)
+  assert (room - 1) * P < int(forward_pass.count_inputs(tokens).sum())
+  _, values = learn(BASE, start(BASE), tokens.replace(room=room - 1), None)
+  assert np.isnan(values["log_probs"]).any()
+  _, values = learn(BASE, start(BASE), tokens.replace(room=room), None)
+  assert np.isfinite(values["log_probs"]).all()
+
+
+def test_layers_compute_no_padding():
+  """The tokens that go through an MLP, whose width no other array has."""
+  tokens = batch(LENGTHS["equal"])
+  room = least_room(tokens)
+
+  def mlp_inputs(tokens):
+    score = jax.jit(lambda *args: policy.bind(BASE).score(*args).hidden)
+    text = score.lower(start(BASE), tokens).as_text()
+    pattern = rf"dot_general .*-> tensor<([\dx]+)x{BASE.mlp_width}xf32>"
+    return set(re.findall(pattern, text))
+
+  assert mlp_inputs(tokens) == {f"{P}x{L}", f"{P}x{S}x{T - 1}"}
+  assert mlp_inputs(tokens.replace(room=room)) == {f"1x{room * P}"}
+
+
+def test_a_compaction_moves_entries_to_the_front_and_back():
+  mask = jnp.array([[False, True, True, False, True]])
+  compaction = packing.Compaction.of(mask, 4)
+  np.testing.assert_array_equal(compaction.sources, [[1, 2, 4, 5]])
+  np.testing.assert_array_equal(compaction.targets, [[4, 0, 1, 4, 2]])
+  x = jnp.array([[10.0, 11.0, 12.0, 13.0, 14.0]])
+  packed = compaction.compact(x)
+  np.testing.assert_array_equal(packed, [[11, 12, 14, 0]])
+  padded = compaction.expand(packed)
+  np.testing.assert_array_equal(padded, [[0, 11, 12, 0, 14]])
+  # The gradient of entry i is the weight of the entry that it becomes.
+  weights = jnp.array([[2.0, 3.0, 5.0, 7.0]])
+  gradient = jax.grad(lambda x: (weights * compaction.compact(x)).sum())(x)
+  np.testing.assert_array_equal(gradient, [[0, 2, 3, 0, 5]])
+  # With room for two entries, the third is left out.
+  short = packing.Compaction.of(mask, 2)
+  np.testing.assert_array_equal(short.compact(x), [[11, 12]])
+  np.testing.assert_array_equal(
+    short.expand(jnp.array([[1.0, 2.0]])), [[0, 1, 2, 0, 0]]
+  )
+
+
+def test_groups_and_parts():
+  """Two groups of one prompt; scored tokens are dealt out to two parts."""
+  prompts = jnp.array([[0, 1], [2, 3]])
+  completions = jnp.array([[[4, 5]], [[6, 7]]])
+  packed = packing.PackedSequences.of(
+    jnp.array([[False, True], [True, True]]),
+    jnp.array([[[True, True]], [[True, False]]]),
+    groups=2,
+    size=4,
+  )
+  together = packed.pack(prompts, completions)
+  np.testing.assert_array_equal(together, [[1, 4, 5, 0], [2, 3, 6, 0]])
+  back = packed.unpack(together)
+  np.testing.assert_array_equal(back[0], [[0, 1], [2, 3]])
+  np.testing.assert_array_equal(back[1], [[[4, 5]], [[6, 0]]])
+  mask = jnp.array([[[True, False, True]], [[True, True, True]]])
+  scored = packing.ScoredTokens.of(mask, groups=2, parts=2, size=3)
+  x = jnp.arange(6).reshape(2, 1, 3) + 1
+  parts = scored.pack(x)
+  np.testing.assert_array_equal(parts, [[[1, 0], [3, 0]], [[4, 6], [5, 0]]])
+  np.testing.assert_array_equal(
+    scored.unpack(parts), [[[1, 0, 3]], [[4, 5, 6]]]
+  )
