@@ -61,6 +61,8 @@ METRICS = {
   "guard/bad_prompt",
   "guard/bad_sample",
   "time/step_s",
+  "perf/padding_frac/sampling",
+  "perf/padding_frac/updating",
   "perf/tokens_per_s",
 }
 # In the line of the step after a save, an evaluation or a sample dump.

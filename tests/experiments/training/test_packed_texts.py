@@ -1,0 +1,204 @@
+"""The room of packed texts: enough, as small as possible, the same again."""
+
+import dataclasses
+import math
+
+import jax
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments.logging import json_files
+from experiments.training import checkpointing, loop, packed_texts
+from models import checkpoint_reader, sharding
+from rl import learners
+
+P, S = small_run.PROMPTS, small_run.SAMPLES
+T = 64
+
+
+def experiment(**changes):
+  """A run whose completions have room for 64 tokens, on one device."""
+  return small_run.experiment(rollout__max_tokens=T, **changes)
+
+
+def with_lengths(e, lengths, prompt_lengths):
+  """A rollout of zeros with these numbers of tokens."""
+  rollout = learners.by_learner(e.abstract_rollout)[learners.POLICY]
+  rollout = jax.tree.map(
+    lambda x: np.zeros(x.shape, x.dtype), rollout.replace(keys=None)
+  )
+  L = rollout.tokens.prompts.shape[-1]
+  prompt_mask = np.arange(L) >= L - prompt_lengths[:, None]
+  return rollout.replace(
+    tokens=rollout.tokens.replace(
+      lengths=np.int32(lengths),
+      prompt_mask=prompt_mask,
+      mask=np.arange(T) < lengths[..., None],
+    )
+  )
+
+
+def smallest_size(e, lengths, prompt_lengths, positions, shards):
+  """The size of a rollout, found by counting the tokens of every part."""
+  inputs = prompt_lengths + np.maximum(lengths - 1, 0).sum(-1)
+  means = []
+  for slices in (e.plan.microbatches, e.plan.minibatches * e.plan.microbatches):
+    for first in range(slices):
+      part = inputs[first::slices]
+      groups = shards if len(part) % shards == 0 else 1
+      means += [group.mean() for group in np.split(part, groups)]
+  enough = [
+    size
+    for size in packed_texts.SIZES
+    if max(means) <= math.ceil(size * positions)
+  ]
+  return min(enough, default=None)
+
+
+@pytest.mark.parametrize(
+  ("plan", "shards"),
+  [((1, 1), 1), ((1, 1), 4), ((2, 2), 2), ((2, 2), 4), ((4, 1), 2)],
+)
+def test_the_room_is_the_smallest_that_is_enough(plan, shards):
+  e = experiment(plan__minibatches=plan[0], plan__microbatches=plan[1])
+  e = e.on_mesh(sharding.make_mesh(devices=jax.devices()[:shards]))
+  pack = packed_texts.make_packer(e)
+  L = e.task.prompt_length
+  positions = L + S * (T - 1)
+  rng = np.random.default_rng(0)
+  seen = set()
+  for most in (5, 15, 30, 45, 64, 64):
+    lengths = rng.integers(0, most + 1, (P, S))
+    lengths[rng.integers(P)] = most  # one prompt has long completions
+    prompt_lengths = rng.integers(1, L + 1, P)
+    packed = pack(with_lengths(e, lengths, prompt_lengths))
+    size = smallest_size(e, lengths, prompt_lengths, positions, shards)
+    room = math.ceil(size * positions) if size else 0
+    assert packed.tokens.room == room, (most, size)
+    seen.add(room)
+  assert len(seen) >= 3
+
+
+def test_a_size_is_used_up_to_its_last_token():
+  e = experiment()
+  pack = packed_texts.make_packer(e)
+  L = e.task.prompt_length
+  room = math.ceil(packed_texts.SIZES[0] * (L + S * (T - 1)))
+  # Inputs of the completions of a prompt: all of them, spread over samples.
+  total = room - L
+  lengths = np.full((P, S), 1 + total // S)
+  lengths[:, 0] += total % S
+  prompt_lengths = np.full(P, L)
+  assert pack(with_lengths(e, lengths, prompt_lengths)).tokens.room == room
+  lengths[3, 1] += 1
+  larger = pack(with_lengths(e, lengths, prompt_lengths)).tokens.room
+  assert larger == math.ceil(packed_texts.SIZES[1] * (L + S * (T - 1)))
+
+
+@pytest.mark.parametrize(
+  "changes",
+  [
+    {"packing": False},
+    {"rollout__max_tokens": T - 1},
+    {"steps_per_dispatch": 2},
+  ],
+)
+def test_what_is_not_packed(changes):
+  e = small_run.experiment(**{"rollout__max_tokens": T, **changes})
+  assert packed_texts.make_packer(e) is None
+
+
+def test_the_config_of_an_older_run_is_padded():
+  e = experiment()
+  config = e.config.copy_and_resolve_references()
+  with config.unlocked():
+    del config.packing
+  assert packed_texts.make_packer(dataclasses.replace(e, config=config)) is None
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_padding_is_counted(rows):
+  e = experiment(rollout__rows=rows, method="grpo(beta=0.1)")
+  L = e.task.prompt_length
+  rng = np.random.default_rng(1)
+  lengths = rng.integers(0, 20, (P, S))
+  prompt_lengths = rng.integers(1, L + 1, P)
+  rollout = with_lengths(e, lengths, prompt_lengths)
+  inputs = prompt_lengths.sum() + np.maximum(lengths - 1, 0).sum()
+
+  # The decoder's rows take samples as they become free.
+  steps = 0
+  for samples in np.maximum(lengths - 1, 0):
+    free_at = [0] * (rows or S)
+    for sample in samples:
+      free_at.sort()
+      free_at[0] += sample
+    steps = max(steps, *free_at)
+  decoded = P * L + P * (rows or S) * steps
+  expected = {"sampling": 1 - inputs / decoded}
+
+  for packed in (rollout, packed_texts.make_packer(e)(rollout)):
+    computed = P * (packed.tokens.room or L + S * (T - 1))
+    expected["updating"] = expected["scoring"] = 1 - inputs / computed
+    metrics = packed_texts.padding_metrics(e, packed)
+    assert metrics.keys() == {f"perf/padding_frac/{n}" for n in expected}
+    for name, value in expected.items():
+      result = metrics[f"perf/padding_frac/{name}"]
+      np.testing.assert_allclose(result, value, rtol=1e-6, err_msg=name)
+
+
+def results(workdir, e):
+  """The last state, and the metrics without the times."""
+  with checkpointing.Checkpoints(
+    workdir / checkpoint_reader.FOLDER
+  ) as checkpoints:
+    state, _ = checkpoints.restore(e.abstract)
+  state = jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+  lines = json_files.read(workdir / "metrics.jsonl")
+  return state, [
+    {k: v for k, v in line.items() if not k.startswith(("time/", "perf/tok"))}
+    for line in lines
+  ]
+
+
+@pytest.mark.long
+def test_a_packed_run_is_the_padded_one_and_goes_on_bit_for_bit(tmp_path):
+  steps = 6
+  # Two slices of each of two minibatches, with a reference policy.
+  changes = {
+    "method": "grpo(beta=0.1)",
+    "plan__minibatches": 2,
+    "plan__microbatches": 2,
+  }
+  e = experiment(steps=steps, **changes)
+  loop.run(e, tmp_path / "straight")
+  expected_state, expected_lines = results(tmp_path / "straight", e)
+
+  loop.run(experiment(steps=3, **changes), tmp_path / "resumed")
+  loop.run(e, tmp_path / "resumed")
+  state, lines = results(tmp_path / "resumed", e)
+  jax.tree.map(np.testing.assert_array_equal, state, expected_state)
+  assert lines == expected_lines
+
+  padded = experiment(steps=steps, packing=False, **changes)
+  loop.run(padded, tmp_path / "padded")
+  state, lines = results(tmp_path / "padded", padded)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6),
+    state.params,
+    expected_state.params,
+  )
+  for padded_line, line in zip(lines, expected_lines, strict=True):
+    for name, value in line.items():
+      if not name.startswith("perf/"):
+        np.testing.assert_allclose(
+          value, padded_line[name], rtol=1e-4, atol=1e-5, err_msg=name
+        )
+  name = "perf/padding_frac/updating"
+  packed_steps = [
+    line["step"]
+    for padded_line, line in zip(lines, expected_lines, strict=True)
+    if line[name] < padded_line[name] - 0.1
+  ]
+  assert packed_steps
