@@ -27,6 +27,7 @@ from experiments.training import (
   build,
   initial_state,
   nan_guard,
+  packed_texts,
   workdirs,
 )
 from experiments.training.experiment import Experiment
@@ -59,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       failed_step = _latest_failed_step(workdir)
     state, rollout_by_learner = nan_guard.load_rollout(e, workdir, failed_step)
   state = state.replace(frozen=initial_state.frozen_params(e, workdir))
+  if packed_texts.packs(e):
+    rollout_by_learner = packed_texts.pack(rollout_by_learner, e.plan, e.mesh)
   print(f"{workdir}, step {failed_step}: {e.method}")
   for line in describe(e, state, rollout_by_learner):
     print(line)

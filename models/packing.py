@@ -16,6 +16,9 @@ that no token moves to another device.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -50,47 +53,47 @@ class Compaction:
 
   def compact(self, x: Array) -> Array:
     """`[G, U, ...]` to `[G, N, ...]`; packed entries without a source are 0."""
-    return _take(x, self.sources, self.targets)
+    return _take()(x, self.sources, self.targets)
 
   def expand(self, x: Array) -> Array:
     """`[G, N, ...]` to `[G, U, ...]`; padded entries without a target are 0."""
-    return _take(x, self.targets, self.sources)
+    return _take()(x, self.targets, self.sources)
 
 
-@jax.custom_vjp
-def _take(x: Array, indices: Array, inverse: Array) -> Array:
-  """Returns `out[g, n] = x[g, indices[g, n]]`, or 0 if there is no such entry.
+@functools.cache
+def _take() -> Callable[[Array, Array, Array], Array]:
+  """Returns a function `(x, indices, inverse) -> x[g, indices[g, n]]`.
+
+  Its result is 0 where there is no such entry. The arrays are x `[G, U, ...]`;
+  `indices` `[G, N]`; and `inverse` `[G, U]`, where each entry of x is in the
+  result, or N if it is not there.
 
   No entry of x is taken twice. So the gradient of x takes entries of the
-  gradient of `out`; JAX's own rule adds them up, which is slow on accelerators.
-
-  Args:
-    x: `[G, U, ...]`.
-    indices: `[G, N]`.
-    inverse: `[G, U]`, where each entry of x is in `out`; N if it is not there.
+  gradient of the result; JAX's own rule adds them up, which is slow on
+  accelerators.
   """
-  del inverse
-  return jax.vmap(_take_row)(x, indices)
 
+  def take(x: Array, indices: Array, inverse: Array) -> Array:
+    del inverse
+    return jax.vmap(take_row)(x, indices)
 
-def _take_row(row: Array, indices: Array) -> Array:
-  return row.at[indices].get(mode="fill", fill_value=0)
+  def take_row(row: Array, indices: Array) -> Array:
+    return row.at[indices].get(mode="fill", fill_value=0)
 
+  def forward(
+    x: Array, indices: Array, inverse: Array
+  ) -> tuple[Array, tuple[Array, Array]]:
+    return take(x, indices, inverse), (indices, inverse)
 
-def _take_forward(
-  x: Array, indices: Array, inverse: Array
-) -> tuple[Array, tuple[Array, Array]]:
-  return _take(x, indices, inverse), (indices, inverse)
+  def backward(
+    residuals: tuple[Array, Array], g: Array
+  ) -> tuple[Array, None, None]:
+    indices, inverse = residuals
+    return take(g, inverse, indices), None, None
 
-
-def _take_backward(
-  residuals: tuple[Array, Array], g: Array
-) -> tuple[Array, None, None]:
-  indices, inverse = residuals
-  return _take(g, inverse, indices), None, None
-
-
-_take.defvjp(_take_forward, _take_backward)
+  function = jax.custom_vjp(take)
+  function.defvjp(forward, backward)
+  return function
 
 
 @flax.struct.dataclass

@@ -9,7 +9,6 @@ runs several seeds at the same time, as a batch axis or on several devices.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
@@ -17,9 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from rl import types
 from rl.step import Metrics, State
 
-Array = jax.Array
 Iteration = Callable[[State], tuple[State, Metrics]]
-S = TypeVar("S")
 
 
 def iteration(

@@ -72,8 +72,7 @@ def required(method: Method, updates: int = 1) -> frozenset[scoring.Need]:
   """
   policy_needs = {n for n in method.term_needs if n.source == "policy"}
   old_needs = {n for n in method.term_needs if n.source == "old"}
-  needs = method.signal_needs | (method.term_needs - policy_needs - old_needs)
-  needs = set(needs)
+  needs = {*method.signal_needs, *method.term_needs - policy_needs - old_needs}
   if updates > 1 or method.further_updates:
     needs |= old_needs | {_OLD_LOG_PROBS}
   further_needs = frozenset().union(

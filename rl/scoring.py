@@ -274,6 +274,9 @@ def read(
       ]
       widest = max(widths, default=vector.size)
       chunk_size = max(_MAX_HEAD_OUTPUT // (P * widest), _MIN_CHUNK)
+      # A packed pass has room for more positions than are scored. With eight
+      # chunks or more, some of them can be left out.
+      chunk_size = min(chunk_size, -(-S * T // (8 if tokens.room else 1)))
     else:  # of the prompts of a group, if they are packed
       chunk_size = chunk * len(tokens.mask) // len(scored.hidden)
     if chunk_size >= S * T:

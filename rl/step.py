@@ -236,11 +236,10 @@ def _make_learner_step(
     # Further updates: only few methods have any.
     num_passes = {}
     for further in method.further_updates:
-      params, opt_state, num_passes[f"phase/{further.metric}_passes"] = (
-        further_updates.run(
-          *(further, policy, tx, plan, params, opt_state, batch.rollout, usable)
-        )
+      params, opt_state, passes = further_updates.run(
+        *(further, policy, tx, plan, params, opt_state, batch.rollout, usable)
       )
+      num_passes[f"phase/{further.metric}_passes"] = passes
 
     method_state = update_guard.select(usable, method_state, state.method_state)
     signal = prepare.first_signal(method, batch)

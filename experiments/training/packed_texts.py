@@ -13,16 +13,17 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax.sharding import Mesh
 
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import STATE_READY, HostRolloutFn
 from models import forward_pass, sharding
 from rl import learners, prepare, scoring, step, types
+from rl.minibatches import Plan
 from rl.sampling import samplers
 
 Array = jax.Array
@@ -46,8 +47,7 @@ def with_room(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
   Returns:
     A rollout function; `rollout_fn` itself if the experiment does not pack.
   """
-  pack = make_packer(e)
-  if pack is None:
+  if not packs(e):
     return rollout_fn
 
   def packed_rollout_fn(state: step.State):
@@ -58,7 +58,7 @@ def with_room(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
       jax.block_until_ready(state)
       times = {**times, STATE_READY: time.perf_counter()}
     start = time.perf_counter()
-    rollouts = pack(rollouts)
+    rollouts = pack(rollouts, e.plan, e.mesh)
     seconds = time.perf_counter() - start
     seconds += times.get("time/rollout_s", 0.0)
     return rollouts, {**times, "time/rollout_s": seconds}
@@ -66,27 +66,33 @@ def with_room(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
   return packed_rollout_fn
 
 
-def make_packer(
-  e: Experiment,
-) -> Callable[[step.Rollouts], step.Rollouts] | None:
-  """Returns a function that gives the texts of a rollout room for their tokens.
+def packs(e: Experiment) -> bool:
+  """Returns whether the rollouts of an experiment are packed.
 
-  It is None if `config.packing` is off, if several steps are one program, or if
-  the completions are short.
+  They are not if `config.packing` is off, if several steps are one program, or
+  if completions are short.
   """
   # Configs from before 2026-11-26 lack the key. Their runs were padded.
   is_on = e.config.get("packing", False) and e.config.steps_per_dispatch == 1
-  if not is_on or e.sampling.max_tokens < MIN_LENGTH:
-    return None
-  count_rooms = jax.jit(
-    functools.partial(_required_rooms, e), out_shardings=e.replicated
-  )
+  return is_on and e.sampling.max_tokens >= MIN_LENGTH
 
-  def pack(rollouts: step.Rollouts) -> step.Rollouts:
-    required_rooms = jax.device_get(count_rooms(rollouts))
-    return _set_room(rollouts, _choose_size(rollouts, required_rooms))
 
-  return pack
+def pack(rollouts: step.Rollouts, plan: Plan, mesh: Mesh) -> step.Rollouts:
+  """Gives the texts of a rollout room for their tokens.
+
+  Args:
+    rollouts: the rollout of a step, on the training mesh.
+    plan: the plan of the updates.
+    mesh: the training mesh.
+
+  Returns:
+    The rollout with `Tokens.room` of each text; 0 if no size is large enough.
+  """
+  # The slices of passes without gradient, and those of updates.
+  slicings = (plan.microbatches, plan.single.microbatches)
+  shards = sharding.num_prompt_shards(mesh)
+  required_rooms = jax.device_get(_required_rooms(rollouts, slicings, shards))
+  return _set_room(rollouts, _choose_size(rollouts, required_rooms))
 
 
 def _room(tokens: types.Tokens, size: float) -> int:
@@ -94,7 +100,7 @@ def _room(tokens: types.Tokens, size: float) -> int:
 
 
 def _choose_size(
-  rollouts: step.Rollouts, required_rooms: np.ndarray
+  rollouts: step.Rollouts, required_rooms: Sequence[int]
 ) -> float | None:
   """Returns the smallest size that is enough for all texts, or None."""
   texts = list(_texts(rollouts))
@@ -114,25 +120,31 @@ def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
     yield from rollout.views.values()
 
 
-def _required_rooms(e: Experiment, rollouts: step.Rollouts) -> Array:
-  """Returns the smallest `Tokens.room` of each text, `[texts]` int32.
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _required_rooms(
+  rollouts: step.Rollouts, slicings: tuple[int, ...], shards: int
+) -> list[Array]:
+  """Returns the smallest `Tokens.room` of each text, scalars.
 
-  There must be room for the tokens of each device's prompts, in each of the
-  slices into which `rl.minibatches.split` cuts a rollout.
+  Args:
+    rollouts: the rollout of a step.
+    slicings: numbers of slices into which `rl.minibatches.split` cuts it. Each
+      slice must have room.
+    shards: number of devices that prompts are split over. The prompts of each
+      device must have room.
   """
-  shards = sharding.num_prompt_shards(e.mesh)
   rooms = []
   for tokens in _texts(rollouts):
     counts = forward_pass.count_inputs(tokens)
-    slice_rooms = []
-    # The slices of passes without gradient, and those of updates.
-    for slices in (e.plan.microbatches, e.plan.single.microbatches):
+    room = jnp.int32(0)
+    for slices in slicings:
       prompts = len(counts) // slices  # of a slice
       groups = forward_pass.num_groups(prompts, shards)
+      # Slices are strided, and groups are consecutive prompts of a slice.
       totals = counts.reshape(groups, prompts // groups, slices).sum(1)
-      slice_rooms.append(-(-totals.max() // (prompts // groups)))
-    rooms.append(jnp.stack(slice_rooms).max())
-  return jnp.stack(rooms)
+      room = jnp.maximum(room, -(-totals.max() // (prompts // groups)))
+    rooms.append(room)
+  return rooms
 
 
 def _set_room(rollouts: step.Rollouts, size: float | None) -> step.Rollouts:

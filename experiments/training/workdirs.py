@@ -40,6 +40,7 @@ MAY_DIFFER = (
   "stop_after_skips",
   "evaluate_every",
   "rollouts_every",
+  "packing",
   "sinks",
   "mesh",
   "cpu_devices",

@@ -35,6 +35,7 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
   "objectives": ("objective_costs", "measure_objectives"),
   "decode": ("decode", "decode"),
   "update": ("update", "update"),
+  "packing": ("packing", "packing"),
   "iteration": ("iteration", "iteration"),
   "fused": ("fused", "fused"),
   "memory": ("memory", "memory"),

@@ -11,6 +11,8 @@ Shapes:
   small  4 layers d256 v1024, 8 prompts of 64, 8 samples of 128 tokens each
   long   4 layers d256 v32k, 16 prompts of 512, 16 samples each; lengths are
          geometric with mean 64, cut at 256
+  smollm2  30 layers d576 v49k, 8 prompts of 64, 8 samples each; lengths are
+         geometric with mean 16, cut at 64
 
 d is the width and v the size of the vocabulary. A side may use 20 GiB of
 memory.
@@ -57,6 +59,7 @@ LIMITS = {
   ("trl", "small"): 1.7,
   ("tunix", "long"): 4.0,
   ("trl", "long"): 4.0,
+  ("trl", "smollm2"): 4.0,
 }
 # So small that the policy hardly changes. At 1e-5 completions became short
 # within a few updates, because EOS has an even id, which is rewarded.
@@ -125,6 +128,7 @@ def write_job(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
     learning_rate=LEARNING_RATE,
     chunk=None,
     rows=0,
+    packed=shape.mean_length > 0,
   )
   few = folder / f"{TRIAL_PROMPTS}.npy"
   np.save(
@@ -191,7 +195,7 @@ def _rows(
           ours,
           other,
           check_pair=check_same_lengths,
-          limit=LIMITS[peer_launch.name, name],
+          limit=LIMITS.get((peer_launch.name, name)),
         )
 
 

@@ -100,9 +100,19 @@ UPDATE: Mapping[str, Shape] = {
   "small": Shape(decoder(4, 256, 1024), 8, 8, 64, 128),
   "large": Shape(decoder(12, 768, 32768), 8, 8, 64, 128),
 }
+# The shape of SmolLM2-135M, with norms of queries and keys.
+_SMOLLM2 = decoder(30, 576, 49152)
 ITERATION: Mapping[str, Shape] = {
   "small": UPDATE["small"],
   "long": DECODE["long"],
+  "smollm2": Shape(_SMOLLM2, 8, 8, 64, 64, mean_length=16),
+}
+# Each with short completions, and with completions of full length.
+PACKING: Mapping[str, Shape] = {
+  "64": Shape(_SMOLLM2, 8, 8, 64, 64, mean_length=16),
+  "64 full": Shape(_SMOLLM2, 8, 8, 64, 64),
+  "256": Shape(_SMOLLM2, 2, 8, 64, 256, mean_length=64),
+  "256 full": Shape(_SMOLLM2, 2, 8, 64, 256),
 }
 
 

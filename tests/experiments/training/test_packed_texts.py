@@ -39,6 +39,12 @@ def with_lengths(e, lengths, prompt_lengths):
   )
 
 
+def pack(e, lengths, prompt_lengths):
+  assert packed_texts.packs(e)
+  rollout = with_lengths(e, lengths, prompt_lengths)
+  return packed_texts.pack(rollout, e.plan, e.mesh)
+
+
 def smallest_size(e, lengths, prompt_lengths, positions, shards):
   """The size of a rollout, found by counting the tokens of every part."""
   inputs = prompt_lengths + np.maximum(lengths - 1, 0).sum(-1)
@@ -63,7 +69,6 @@ def smallest_size(e, lengths, prompt_lengths, positions, shards):
 def test_the_room_is_the_smallest_that_is_enough(plan, shards):
   e = experiment(plan__minibatches=plan[0], plan__microbatches=plan[1])
   e = e.on_mesh(sharding.make_mesh(devices=jax.devices()[:shards]))
-  pack = packed_texts.make_packer(e)
   L = e.task.prompt_length
   positions = L + S * (T - 1)
   rng = np.random.default_rng(0)
@@ -72,7 +77,7 @@ def test_the_room_is_the_smallest_that_is_enough(plan, shards):
     lengths = rng.integers(0, most + 1, (P, S))
     lengths[rng.integers(P)] = most  # one prompt has long completions
     prompt_lengths = rng.integers(1, L + 1, P)
-    packed = pack(with_lengths(e, lengths, prompt_lengths))
+    packed = pack(e, lengths, prompt_lengths)
     size = smallest_size(e, lengths, prompt_lengths, positions, shards)
     room = math.ceil(size * positions) if size else 0
     assert packed.tokens.room == room, (most, size)
@@ -82,7 +87,6 @@ def test_the_room_is_the_smallest_that_is_enough(plan, shards):
 
 def test_a_size_is_used_up_to_its_last_token():
   e = experiment()
-  pack = packed_texts.make_packer(e)
   L = e.task.prompt_length
   room = math.ceil(packed_texts.SIZES[0] * (L + S * (T - 1)))
   # Inputs of the completions of a prompt: all of them, spread over samples.
@@ -90,9 +94,9 @@ def test_a_size_is_used_up_to_its_last_token():
   lengths = np.full((P, S), 1 + total // S)
   lengths[:, 0] += total % S
   prompt_lengths = np.full(P, L)
-  assert pack(with_lengths(e, lengths, prompt_lengths)).tokens.room == room
+  assert pack(e, lengths, prompt_lengths).tokens.room == room
   lengths[3, 1] += 1
-  larger = pack(with_lengths(e, lengths, prompt_lengths)).tokens.room
+  larger = pack(e, lengths, prompt_lengths).tokens.room
   assert larger == math.ceil(packed_texts.SIZES[1] * (L + S * (T - 1)))
 
 
@@ -106,7 +110,7 @@ def test_a_size_is_used_up_to_its_last_token():
 )
 def test_what_is_not_packed(changes):
   e = small_run.experiment(**{"rollout__max_tokens": T, **changes})
-  assert packed_texts.make_packer(e) is None
+  assert not packed_texts.packs(e)
 
 
 def test_the_config_of_an_older_run_is_padded():
@@ -114,7 +118,7 @@ def test_the_config_of_an_older_run_is_padded():
   config = e.config.copy_and_resolve_references()
   with config.unlocked():
     del config.packing
-  assert packed_texts.make_packer(dataclasses.replace(e, config=config)) is None
+  assert not packed_texts.packs(dataclasses.replace(e, config=config))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
@@ -138,7 +142,7 @@ def test_padding_is_counted(rows):
   decoded = P * L + P * (rows or S) * steps
   expected = {"sampling": 1 - inputs / decoded}
 
-  for packed in (rollout, packed_texts.make_packer(e)(rollout)):
+  for packed in (rollout, pack(e, lengths, prompt_lengths)):
     computed = P * (packed.tokens.room or L + S * (T - 1))
     expected["updating"] = expected["scoring"] = 1 - inputs / computed
     metrics = packed_texts.padding_metrics(e, packed)

@@ -1,9 +1,10 @@
 """One update of this project, `rl.step.make`.
 
-Used by `experiments.studies.benchmark.update`. Entries of its job besides those
-of the peers: `devices`; `micro`, prompts whose samples are in one backward
-pass; `chunk`, number of positions whose logits exist at a time; fields of
-`ModelConfig`.
+Used by `experiments.studies.benchmark.update` and `.packing`. Entries of its
+job besides those of the peers: `batch`, arguments of `random_rollout.make`;
+`packed`, whether padding is left out (false if absent); `devices`; `micro`,
+prompts whose samples are in one backward pass; `chunk`, number of positions
+whose logits exist at a time; fields of `ModelConfig`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import optax
 from experiments.studies.benchmark import random_rollout
 from experiments.studies.benchmark.ours import common
 from experiments.studies.benchmark.peers import protocol
+from experiments.training import packed_texts
 from models import hf, policy, sharding
-from rl import scoring, step, transforms, types
+from rl import masked, scoring, step, transforms, types
 from rl.losses import surrogates, terms
 from rl.method import Method
 from rl.minibatches import Plan
@@ -31,6 +33,10 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   rollout = random_rollout.make(*job["batch"])
   rollout, step_number = rollout.replace(step=()), rollout.step
   rollout = common.place(loaded.mesh, rollout).replace(step=step_number)
+  num_microbatches = len(loaded.prompts) // job["micro"]
+  plan = Plan(microbatches=num_microbatches, chunk=job["chunk"])
+  if job.get("packed"):
+    rollout = packed_texts.pack(rollout, plan, loaded.mesh)
   # The clipped surrogate averaged over tokens. The scores of the random rollout
   # are used as advantages.
   method = Method(
@@ -38,8 +44,6 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     advantage=transforms.scores(),
   )
   tx = optax.adamw(job["learning_rate"], weight_decay=job["weight_decay"])
-  num_microbatches = len(loaded.prompts) // job["micro"]
-  plan = Plan(microbatches=num_microbatches, chunk=job["chunk"])
 
   def init(params: types.PyTree) -> step.State:
     return step.init(method, params, tx, jax.random.key(0))
@@ -60,10 +64,10 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     outputs = scoring.passes(
       model, {"old": params}, {need}, rollout, 1.0, plan.chunk, num_microbatches
     )
-    return jnp.mean(outputs.extras[need])
+    return masked.mean(outputs.extras[need], rollout.mask, (0, 1, 2))
 
   state = start(loaded.params)
-  tokens = rollout.tokens.completions.size
+  tokens = int(rollout.tokens.lengths.sum())
 
   def call(number: int) -> dict[str, Any]:
     nonlocal state
@@ -84,7 +88,11 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
       "squares_after": float(sum(jax.tree.leaves(squares))),
     }
 
-  facts = {"jax": jax.__version__, "devices": len(jax.devices())}
+  facts = {
+    "jax": jax.__version__,
+    "devices": len(jax.devices()),
+    "room": rollout.tokens.room,
+  }
   return protocol.Served(facts, call, {"proof": proof})
 
 

@@ -1,9 +1,12 @@
-"""A whole GRPO iteration of this project as one compiled program.
+"""A whole GRPO iteration of this project.
+
+It is one compiled program, or two if padding is left out.
 
 Used by `experiments.studies.benchmark.iteration`. Entries of its job besides
 those of the peers: `devices`; `rows`, samples of a prompt that decode at once;
 `micro`, prompts whose samples are in one backward pass; `chunk`, number of
-positions whose logits exist at a time; fields of `ModelConfig`.
+positions whose logits exist at a time; `packed`, whether updates leave out
+padding; fields of `ModelConfig`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import optax
 from experiments.studies.benchmark.ours import common
 from experiments.studies.benchmark.peers import protocol
 from experiments.tasks.task import Judged, Problems
-from experiments.training import rollouts
+from experiments.training import packed_texts, rollouts
 from models import policy
 from rl import fused_loop, masked, methods, step, types
 from rl.minibatches import Plan
@@ -63,7 +66,15 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   ) -> tuple[step.State, dict[str, Array]]:
     return train_step(state, rollout)[0], {"lengths": rollout.scored_lengths}
 
-  program = jax.jit(fused_loop.iteration(collect, learn), donate_argnums=0)
+  if job["packed"]:
+    sample, update = jax.jit(collect), jax.jit(learn, donate_argnums=0)
+
+    def program(state: step.State) -> tuple[step.State, dict[str, Array]]:
+      rollout = packed_texts.pack(sample(state), plan, loaded.mesh)
+      return update(state, rollout)
+
+  else:
+    program = jax.jit(fused_loop.iteration(collect, learn), donate_argnums=0)
   start = jax.jit(lambda params, key: step.init(method, params, tx, key))
   state = start(loaded.params, jax.random.key(0))
   last_kernel = _watched_kernel(state)
