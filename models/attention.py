@@ -62,6 +62,9 @@ class AttentionInputs(NamedTuple):
     window: number of positions that a token sees, including its own position;
       None means all. It is a traced array in a scan over layers whose windows
       differ.
+    lengths: `[P, S]`, numbers of the N tokens whose outputs are read. A form
+      may leave out the others, whose outputs then have any value. None means
+      all N.
   """
 
   queries: Array
@@ -69,6 +72,7 @@ class AttentionInputs(NamedTuple):
   prompt_keys_values: tuple[Array, Array] | None
   prompt_mask: Array
   window: Array | int | None
+  lengths: Array | None = None
 
 
 def attend(

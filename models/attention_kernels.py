@@ -18,12 +18,14 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental.pallas.ops.tpu import splash_attention
 from jax.experimental.pallas.ops.tpu.splash_attention import (
+  splash_attention_kernel,
   splash_attention_mask,
 )
 from jax.sharding import PartitionSpec
@@ -138,8 +140,9 @@ def splash(
 
   The S completions of a prompt are laid out as one sequence after the prompt
   (`CompletionsMask`), so the prompt's keys are stored once. Fully masked blocks
-  are skipped. Padding of prompts is masked with segment ids: 1 for real tokens,
-  0 for padding. On a mesh, each device computes its prompts and heads.
+  are skipped, and so are blocks of queries that `inputs.lengths` leaves out.
+  Padding of prompts is masked with segment ids: 1 for real tokens, 0 for
+  padding. On a mesh, each device computes its prompts and heads.
 
   Args:
     inputs: queries, keys, values and masks. The window must be an int or None,
@@ -151,7 +154,9 @@ def splash(
   Returns:
     `[P, S, heads, N, head_dim]`.
   """
-  queries, keys_values, prompt_keys_values, prompt_mask, window = inputs
+  queries, keys_values, prompt_keys_values, prompt_mask, window, lengths = (
+    inputs
+  )
   P, S, _, N, head_dim = queries.shape
   if N == 0:
     return queries
@@ -192,6 +197,13 @@ def splash(
     column_ids = jnp.pad(
       column_ids, [(0, 0), (columns - prompt_length - rows, 0)]
     )
+  # Rows whose outputs are read, `[P, rows]`.
+  if lengths is None:
+    is_read = jnp.ones((P, rows), bool)
+  else:
+    is_read = jnp.arange(completion_size) < lengths[..., None]
+    is_read = is_read.reshape(P, S * completion_size)
+    is_read = jnp.pad(is_read, [(0, 0), (0, rows - S * completion_size)])
   prompts = (None, None) if is_prompt else prompt_keys_values
   keys, values = map(to_columns, keys_values, prompts)
   block_sizes = splash_attention.BlockSizes(
@@ -209,6 +221,7 @@ def splash(
     values: Array,
     row_ids: Array,
     column_ids: Array,
+    is_read: Array,
   ) -> Array:
     """Attention of one device's prompts and heads."""
     heads = [mask] * queries.shape[1]
@@ -221,20 +234,58 @@ def splash(
       interpret=interpret,
     )
     segments = splash_attention.SegmentIds(row_ids, column_ids)
-    return jax.vmap(attend)(queries, keys, values, segments)
+    if lengths is None:
+      return jax.vmap(attend)(queries, keys, values, segments)
+    blocks = is_read.reshape(len(is_read), -1, block).any(-1)
+
+    def attend_prompt(blocks: Array, *arrays: Any) -> Array:
+      return _without_blocks(attend, blocks)(*arrays)
+
+    return jax.vmap(attend_prompt)(blocks, queries, keys, values, segments)
 
   # The kernel does not scale scores, so scale the queries.
   scaled = queries * jnp.asarray(scale or head_dim**-0.5, queries.dtype)
   out = _shard_kernel(kernel)(
-    to_rows(scaled), keys, values, row_ids, column_ids
+    to_rows(scaled), keys, values, row_ids, column_ids, is_read
   )
   out = out[:, :, : S * completion_size]
   out = out.reshape(P, -1, S, completion_size, head_dim)
   out = out.swapaxes(1, 2)[..., :N, :]
+  if lengths is not None:
+    # The kernel divides by 0 in blocks that are left out.
+    is_read = jnp.arange(N) < lengths[..., None]
+    out = jnp.where(is_read[:, :, None, :, None], out, 0)
   if is_prompt:
     # Queries of padding attended to the other padding, which has id 0, too.
     out = jnp.where(prompt_mask[:, None, None, :, None], out, 0)
   return out
+
+
+def _without_blocks(
+  kernel: splash_attention_kernel.SplashAttentionKernel, blocks: Array
+) -> splash_attention_kernel.SplashAttentionKernel:
+  """Returns a kernel that leaves out blocks of queries.
+
+  Args:
+    kernel: the kernel. In its `block_mask` `[heads, i, j]`, 0 stands for a
+      block that is not computed.
+    blocks: bool, True for the blocks of queries that are computed.
+  """
+
+  def leave_out(info: Any, query_blocks: Array) -> Any:
+    mask = jnp.asarray(info.block_mask)
+    mask = jnp.where(blocks[query_blocks], mask, jnp.zeros_like(mask))
+    return info._replace(block_mask=mask)
+
+  # i is a block of queries in the forward pass and in the gradient of queries.
+  # In the gradient of keys and values, `data_next` names the block of queries.
+  rows = jnp.arange(len(blocks))[:, None]
+  return splash_attention_kernel.SplashAttentionKernel(
+    leave_out(kernel.fwd_mask_info, rows),
+    leave_out(kernel.dq_mask_info, rows),
+    leave_out(kernel.dkv_mask_info, kernel.dkv_mask_info.data_next),
+    **kernel.kwargs,
+  )
 
 
 def cudnn(
@@ -260,7 +311,7 @@ def cudnn(
     `[P, S, heads, N, head_dim]`.
   """
   del softcap
-  queries, keys_values, prompt_keys_values, prompt_mask, window = inputs
+  queries, keys_values, prompt_keys_values, prompt_mask, window, _ = inputs
   P, S, heads, N, head_dim = queries.shape
   if N == 0:
     return queries
@@ -320,7 +371,8 @@ def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
   Args:
     kernel: function of queries, keys, values (axes 0 and 1 are prompts and
-      heads) and of the segment ids of rows and columns (axis 0 is prompts).
+      heads), of the segment ids of rows and columns and of the rows that are
+      read (axis 0 is prompts).
   """
 
   @functools.wraps(kernel)
@@ -336,8 +388,8 @@ def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
       prompt_axes = ()
     head_axis = "tensor" if "tensor" in auto_axes else None
     head_spec = PartitionSpec(prompt_axes, head_axis)
-    # Queries, keys and values, then the two arrays of segment ids.
-    in_specs = (head_spec,) * 3 + (PartitionSpec(prompt_axes),) * 2
+    # Queries, keys and values, then the three arrays of rows or columns.
+    in_specs = (head_spec,) * 3 + (PartitionSpec(prompt_axes),) * 3
     return jax.shard_map(
       kernel,
       mesh=mesh,

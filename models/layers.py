@@ -335,6 +335,7 @@ class Attention(nn.Module):
           tuple(x[:, 0] for x in prompts[1:]),
           prompt_mask,
           window,
+          packed.lengths,
         )
       )
       mixed = packed.pack(

@@ -105,10 +105,12 @@ class PackedSequences:
 
   Attributes:
     compaction: where the tokens are.
+    lengths: `[P, S]`, numbers of packed tokens of the completions.
     shape: `(P, L, S, T)`.
   """
 
   compaction: Compaction
+  lengths: Array
   shape: tuple[int, int, int, int] = flax.struct.field(pytree_node=False)
 
   @classmethod
@@ -125,7 +127,7 @@ class PackedSequences:
     """
     shape = (*prompt_mask.shape, *completion_mask.shape[1:])
     mask = _concatenate(prompt_mask, completion_mask, groups)
-    return cls(Compaction.of(mask, size), shape)
+    return cls(Compaction.of(mask, size), completion_mask.sum(-1), shape)
 
   def pack(self, prompts: Array, completions: Array) -> Array:
     """Packs `[P, L, ...]` and `[P, S, T, ...]` to `[G, N, ...]`."""

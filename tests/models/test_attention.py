@@ -91,7 +91,7 @@ def result(form, case, cotangent=None):
     shape = inputs.queries.shape
     cotangent = np.random.default_rng(1).normal(size=shape)
   cotangent = jnp.asarray(cotangent, inputs.queries.dtype)
-  *arrays, window = inputs
+  *arrays, window, _ = inputs
   if not isinstance(window, int):
     return outcome(form, arrays, scale, softcap, window, cotangent)
   # A number stays one, as where all layers of a scan have the same window.
@@ -154,6 +154,41 @@ def test_padding_reads_zero_and_passes_no_gradient(form):
     np.testing.assert_array_equal(leaf, 0)
 
 
+def test_splash_leaves_out_blocks_of_queries_that_nobody_reads():
+  """Blocks of 128 queries that are NaN: nothing is computed from them."""
+  S, N, L = 3, 300, 5
+  inputs = stream(N, L, S=S)
+  lengths = np.array([[N, 0, 40], [1, 130, 129]])
+  is_read = (np.arange(N) < lengths[..., None])[:, :, None, :, None]
+  in_block = np.arange(N) // 128 <= (lengths[..., None] - 1) // 128
+  in_block = in_block[:, :, None, :, None]
+  cotangent = np.random.default_rng(1).normal(size=inputs.queries.shape)
+  cotangent = np.float32(np.where(is_read, cotangent, 0))
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def read(form, inputs):
+    *arrays, real, window, lengths = inputs
+
+    def attend(*arrays):
+      return FORMS[form](
+        AttentionInputs(*arrays, real, window, lengths), 0.0, 0.0
+      )
+
+    out, back = jax.vjp(attend, *arrays)
+    return jnp.where(is_read, out, 0), back(cotangent)
+
+  def with_padding(value):
+    queries = jnp.where(in_block, inputs.queries, value)
+    return inputs._replace(queries=queries)
+
+  expected = leaves(read("plain", with_padding(0.0)))
+  poisoned = with_padding(jnp.nan)._replace(lengths=jnp.asarray(lengths))
+  for one, other in zip(
+    expected, leaves(read("splash", poisoned)), strict=True
+  ):
+    np.testing.assert_allclose(other, one, atol=1e-5)
+
+
 def split(inputs: AttentionInputs) -> AttentionInputs:
   """Its tokens over two devices, as its prompts are, and its heads."""
   mesh = sharding.make_mesh(data=2, tensor=2, context=2)
@@ -174,7 +209,7 @@ def test_tokens_on_several_devices_read_what_one_would(case, reference):
 
 def test_no_device_has_the_scores_of_all_its_tokens_at_once():
   inputs = split(stream(1024, L=5))
-  *arrays, window = inputs
+  *arrays, window, _ = inputs
   cotangent = jnp.ones_like(inputs.queries)
   args = ("blocked", arrays, 0.0, 0.0, window, cotangent)
   memory = outcome.lower(*args).compile().memory_analysis()
@@ -183,7 +218,7 @@ def test_no_device_has_the_scores_of_all_its_tokens_at_once():
 
 
 def flops(form, inputs):
-  *arrays, window = inputs
+  *arrays, window, _ = inputs
   cotangent = jnp.ones_like(inputs.queries)
   lowered = outcome.lower(form, arrays, 0.0, 0.0, window, cotangent)
   return lowered.cost_analysis()["flops"]
