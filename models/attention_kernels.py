@@ -280,10 +280,11 @@ def _without_blocks(
   # i is a block of queries in the forward pass and in the gradient of queries.
   # In the gradient of keys and values, `data_next` names the block of queries.
   rows = jnp.arange(len(blocks))[:, None]
+  data_next = jnp.asarray(kernel.dkv_mask_info.data_next, jnp.int32)
   return splash_attention_kernel.SplashAttentionKernel(
     leave_out(kernel.fwd_mask_info, rows),
     leave_out(kernel.dq_mask_info, rows),
-    leave_out(kernel.dkv_mask_info, kernel.dkv_mask_info.data_next),
+    leave_out(kernel.dkv_mask_info, data_next),
     **kernel.kwargs,
   )
 

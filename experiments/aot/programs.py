@@ -85,6 +85,18 @@ def _sharded(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
   return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
+def lower_train_step(e: Experiment, room: int) -> jax.stages.Lowered:
+  """Lowers the train step of a rollout whose text has room for some tokens.
+
+  Args:
+    e: the experiment, whose rollout has no views.
+    room: `rl.types.Tokens.room`; 0 lowers the padded form.
+  """
+  rollout = policy_rollout(e.placed_rollout)
+  rollout = rollout.replace(tokens=rollout.tokens.replace(room=room))
+  return _train_step(e).lower(e.abstract, rollout)
+
+
 def _train_step(e: Experiment) -> Any:
   """Returns the jitted function `(state, rollout) -> (state, metrics)`."""
   return jax.jit(

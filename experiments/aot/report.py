@@ -169,7 +169,7 @@ def _compile_all(
       keys[name] = name, hashlib.sha256(text).hexdigest()
       if keys[name] not in compiled:
         log(f"{name}: compiling")
-        futures[name] = pool.submit(_compile, e, lowered, name, chip)
+        futures[name] = pool.submit(compile_program, e, lowered, name, chip)
     compiled.update(
       {keys[name]: future.result() for name, future in futures.items()}
     )
@@ -266,7 +266,7 @@ def _bytes_per_device(tree: types.PyTree) -> int:
   return total
 
 
-def _compile(
+def compile_program(
   e: Experiment, lowered: jax.stages.Lowered, name: str, chip: chips.Chip
 ) -> dict[str, Any]:
   """Compiles a program and returns its report.

@@ -95,6 +95,17 @@ def pack(rollouts: step.Rollouts, plan: Plan, mesh: Mesh) -> step.Rollouts:
   return _set_room(rollouts, _choose_size(rollouts, required_rooms))
 
 
+def smallest_room(tokens: types.Tokens, required: int) -> int:
+  """Returns the room of the smallest size that is enough, or 0.
+
+  Args:
+    tokens: a text, of which the shapes are read.
+    required: number of tokens of a prompt and its completions that need room.
+  """
+  rooms = (_room(tokens, size) for size in SIZES)
+  return next((room for room in rooms if room >= required), 0)
+
+
 def _room(tokens: types.Tokens, size: float) -> int:
   return math.ceil(size * forward_pass.count_positions(tokens))
 

@@ -1,0 +1,149 @@
+"""Makes a table of what packed texts save on accelerators, without one.
+
+  python -m experiments.aot.packing [--only TEXT]
+
+The train step of the recipe of SCALING.md for Qwen3-0.6B (64 prompts of 512
+tokens, 16 samples of at most 4096 tokens, max@8) is compiled for the machines
+of `MACHINES`, padded and packed (`models.forward_pass`). The command prints,
+for each mean length of completions, the operations of one step on one device
+and the memory that the compiler reports.
+
+Operations are computed by formula, padding included. A multiplication and an
+addition count as one operation each, as in `experiments.studies.flop_counts`.
+Layers run four times: forward, again in the backward pass (`remat = "full"`),
+and twice for gradients; so do logits, which exist for scored tokens alone.
+Completions have the mean length, all of them. Which pairs of a query and a key
+attention computes depends on its form:
+
+- splash (TPU): blocks of 512 queries that have a real token, and the keys
+  before them.
+- blocked (GPU): all queries, each block of them with all keys up to its end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import rich.console
+from etils import epath
+
+from experiments.aot import scaling, stack
+from experiments.cli import errors
+
+MODEL = "qwen3-0.6b"
+# Machine -> the settings with which the model fits it (SCALING.md).
+MACHINES: Mapping[str, Mapping[str, Any]] = {
+  "v5e:16x16": {"mesh.data": 64, "mesh.tensor": 4},
+  "h100:8": {"mesh.data": 8, "plan.microbatches": 8},
+}
+MEAN_LENGTHS = (1024, 4096)
+# Forward, again in the backward pass, and gradients of inputs and parameters.
+_RUNS = 4
+HEAD = (
+  *("machine", "attention", "mean length", "form", "positions of a prompt"),
+  *("Tflop a device", "GiB a device"),
+)
+
+
+@errors.one_line_errors
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command."""
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.aot.packing",
+    description=__doc__.splitlines()[0],
+  )
+  parser.add_argument(
+    "--only", default="", help="compile for machines with this text in the name"
+  )
+  options = parser.parse_args(argv)
+  os.environ["JAX_PLATFORMS"] = "cpu"  # programs are traced on this machine
+  console = rich.console.Console()
+  rows = []
+  with tempfile.TemporaryDirectory() as folder:
+    data = epath.Path(folder)
+    scaling.write_data(data)
+    for machine in MACHINES:
+      if options.only in machine:
+        rows += _rows_of(machine, data, console)
+  print("| " + " | ".join(HEAD) + " |")
+  print("|---" * len(HEAD) + "|")
+  for row in rows:
+    print("| " + " | ".join(row) + " |")
+  return 0
+
+
+def _rows_of(
+  machine: str, data: epath.Path, console: rich.console.Console
+) -> list[tuple[str, ...]]:
+  """Compiles the programs of one machine and returns its rows."""
+  # Imported late: JAX must start after JAX_PLATFORMS is set.
+  from experiments.aot import chips, programs, report
+  from experiments.studies import flop_counts
+  from experiments.training import packed_texts, validate
+
+  config = scaling.config_of(MODEL, data)
+  config.update_from_flattened_dict(MACHINES[machine])
+  chip, devices = chips.devices(machine)
+  e = validate.check_and_build(config, devices=devices, memory=chip.memory)
+  tokens = programs.policy_rollout(e.placed_rollout).tokens
+  P, S, T = tokens.completions.shape
+  L = tokens.prompts.shape[-1]
+  attention = e.model.attention
+  peaks: dict[int, str] = {}  # by the room of the program
+  rows = []
+  for mean in MEAN_LENGTHS:
+    needed = L + S * (mean - 1)  # tokens of a prompt and its completions
+    for form, room in (
+      ("padded", 0),
+      ("packed", packed_texts.smallest_room(tokens, needed)),
+    ):
+      if room not in peaks:
+        console.print(f"{machine}: compiling, room {room}")
+        lowered = programs.lower_train_step(e, room)
+        program = report.compile_program(e, lowered, "train_step", chip)
+        peaks[room] = f"{program['peak_gib']:.1f} of {program['hbm_gib']:.1f}"
+      positions = room or L + S * (T - 1)
+      # A padded program computes the attention of all tokens.
+      fed = (mean if room else T) - 1
+      pairs = attended_pairs(attention, 0, L, L)
+      pairs += S * attended_pairs(attention, L, fed, T - 1)
+      flops = _RUNS * flop_counts.forward(e.model, positions, pairs, S * mean)
+      teraflops = flops * P / e.mesh.devices.size / 1e12
+      rows.append(
+        (
+          *(machine, attention, f"{mean:,}", form, f"{positions:,}"),
+          *(f"{teraflops:,.0f}", peaks[room]),
+        )
+      )
+  return rows
+
+
+def attended_pairs(form: str, prompt: int, fed: int, length: int) -> int:
+  """Counts the pairs of a query and a key that attention computes.
+
+  Args:
+    form: "splash" or "blocked".
+    prompt: number of tokens of the prompt; 0 for the attention of a prompt.
+    fed: number of tokens of the sequence that are not padding.
+    length: number of tokens of the sequence, with padding.
+  """
+  # Imported late, like in `_rows_of`.
+  from models import attention_forms, attention_kernels
+
+  if form == "splash":
+    block = attention_kernels.MAX_BLOCK
+  else:
+    block, fed = math.ceil(length / attention_forms.NUM_BLOCKS), length
+  stops = range(block, fed + block, block)  # ends of the blocks
+  return sum(block * (prompt + stop) for stop in stops)
+
+
+if __name__ == "__main__":
+  stack.ensure_size()
+  sys.exit(main())
