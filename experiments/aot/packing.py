@@ -24,17 +24,20 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import rich.console
 from etils import epath
 
-from experiments.aot import scaling, stack
+from experiments.aot import chips, programs, report, scaling, stack
 from experiments.cli import errors
+from experiments.studies import flop_counts
+from experiments.training import packed_texts, validate
+from models import attention_forms, attention_kernels
 
 MODEL = "qwen3-0.6b"
 # Machine -> the settings with which the model fits it (SCALING.md).
@@ -62,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     "--only", default="", help="compile for machines with this text in the name"
   )
   options = parser.parse_args(argv)
-  os.environ["JAX_PLATFORMS"] = "cpu"  # programs are traced on this machine
+  jax.config.update("jax_platforms", "cpu")  # programs are traced here
   console = rich.console.Console()
   rows = []
   with tempfile.TemporaryDirectory() as folder:
@@ -82,11 +85,6 @@ def _rows_of(
   machine: str, data: epath.Path, console: rich.console.Console
 ) -> list[tuple[str, ...]]:
   """Compiles the programs of one machine and returns its rows."""
-  # Imported late: JAX must start after JAX_PLATFORMS is set.
-  from experiments.aot import chips, programs, report
-  from experiments.studies import flop_counts
-  from experiments.training import packed_texts, validate
-
   config = scaling.config_of(MODEL, data)
   config.update_from_flattened_dict(MACHINES[machine])
   chip, devices = chips.devices(machine)
@@ -133,9 +131,6 @@ def attended_pairs(form: str, prompt: int, fed: int, length: int) -> int:
     fed: number of tokens of the sequence that are not padding.
     length: number of tokens of the sequence, with padding.
   """
-  # Imported late, like in `_rows_of`.
-  from models import attention_forms, attention_kernels
-
   if form == "splash":
     block = attention_kernels.MAX_BLOCK
   else:
