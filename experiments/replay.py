@@ -61,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     state, rollout_by_learner = nan_guard.load_rollout(e, workdir, failed_step)
   state = state.replace(frozen=initial_state.frozen_params(e, workdir))
   if packed_texts.packs(e):
-    rollout_by_learner = packed_texts.pack(rollout_by_learner, e.plan, e.mesh)
+    rollout_by_learner = packed_texts.pack(
+      rollout_by_learner, e.model, e.plan, e.mesh
+    )
   print(f"{workdir}, step {failed_step}: {e.method}")
   for line in describe(e, state, rollout_by_learner):
     print(line)

@@ -65,6 +65,9 @@ class AttentionInputs(NamedTuple):
     lengths: `[P, S]`, numbers of the N tokens whose outputs are read. A form
       may leave out the others, whose outputs then have any value. None means
       all N.
+    starts: `[P, S, N]`, if the N tokens consist of several completions of the
+      prompt, one after the other: the index of the first token of each token's
+      completion. A token sees its own completion alone. None means one.
   """
 
   queries: Array
@@ -73,6 +76,7 @@ class AttentionInputs(NamedTuple):
   prompt_mask: Array
   window: Array | int | None
   lengths: Array | None = None
+  starts: Array | None = None
 
 
 def attend(

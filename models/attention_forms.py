@@ -109,9 +109,11 @@ def _attend_block(
   # The size of a traced window is not known here, so no key is skipped.
   reach = window if isinstance(window, int) else prompt_length + stop
   # The first visible key of the prompt, and of the N tokens. Query `start` sees
-  # `reach` positions up to its own; the N tokens follow the prompt.
+  # `reach` positions up to its own; the N tokens follow the prompt. If it is
+  # not of the first completion, fewer positions lie between it and the prompt.
+  is_single = inputs.starts is None
   first_keys = (
-    max(0, prompt_length + start - reach + 1),
+    max(0, prompt_length + start - reach + 1) if is_single else 0,
     max(0, start - reach + 1),
   )
   indices = jnp.arange(start, stop)
@@ -207,9 +209,16 @@ def _attend_queries(
   window, prompt_length = inputs.window, inputs.prompt_mask.shape[-1]
   query_index = indices[:, None]  # [n, 1]
 
+  # Index of the first token of each query's completion, [P, S, n, 1].
+  first = 0
+  if inputs.starts is not None:
+    first = jnp.take(inputs.starts, indices, axis=-1, mode="clip")[..., None]
+
   def is_visible(key_index: Array) -> Array:
-    """Causal mask with the window, `[n, U]`; keys of the prompt are below 0."""
+    """Causal mask with the window, `[n, U]` or `[P, S, n, U]`."""
     causal = key_index <= query_index
+    if inputs.starts is not None:
+      causal = causal & (key_index >= first)
     if window is None:
       return causal
     return causal & (query_index - key_index < window)
@@ -229,13 +238,19 @@ def _attend_queries(
   if inputs.prompt_keys_values is not None and first_prompt_key < prompt_length:
     visible = inputs.prompt_mask[:, None, first_prompt_key:]  # [P, 1, U]
     if window is not None:
-      # The prompt's last token has index -1.
-      visible &= is_visible(jnp.arange(first_prompt_key - prompt_length, 0))
+      # The prompt's last token is one position before a completion's first.
+      key_index = jnp.arange(first_prompt_key - prompt_length, 0)
+      in_window = query_index - first - key_index < window
+      if in_window.ndim == 4:
+        visible = visible[:, None]
+      visible = visible & in_window
     prompt_keys_values = slice_keys(
       inputs.prompt_keys_values, first_prompt_key, prompt_length
     )
     key_sets.append(KeySet(*prompt_keys_values, visible))
-  visible = is_visible(jnp.arange(first_key, stop))[None]  # [1, n, U]
+  visible = is_visible(jnp.arange(first_key, stop))
+  if inputs.starts is None:
+    visible = visible[None]  # [1, n, U]
   if inputs.prompt_keys_values is None:
     # The N tokens are the prompt, so its padding is masked here.
     visible &= inputs.prompt_mask[:, None, first_key:stop]

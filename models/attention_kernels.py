@@ -154,9 +154,8 @@ def splash(
   Returns:
     `[P, S, heads, N, head_dim]`.
   """
-  queries, keys_values, prompt_keys_values, prompt_mask, window, lengths = (
-    inputs
-  )
+  queries, keys_values, prompt_keys_values, prompt_mask, window = inputs[:5]
+  lengths = inputs.lengths
   P, S, _, N, head_dim = queries.shape
   if N == 0:
     return queries
@@ -312,7 +311,7 @@ def cudnn(
     `[P, S, heads, N, head_dim]`.
   """
   del softcap
-  queries, keys_values, prompt_keys_values, prompt_mask, window, _ = inputs
+  queries, keys_values, prompt_keys_values, prompt_mask, window = inputs[:5]
   P, S, heads, N, head_dim = queries.shape
   if N == 0:
     return queries
@@ -337,10 +336,18 @@ def cudnn(
     key_mask = jnp.concatenate([prompt_mask, key_mask], axis=-1)
   distance = query_index[:, None] - key_index
   visible = distance >= 0
+  if inputs.starts is not None:
+    first = inputs.starts[..., None]  # [P, S, N, 1]
+    visible = visible & ((key_index < 0) | (key_index >= first))
+    # Positions between a query and a key of the prompt.
+    distance = distance - jnp.where(key_index < 0, first, 0)
   if window is not None:
     visible &= distance < window
-  visible = visible & key_mask[:, None]  # [P, N, U]
-  mask = jnp.repeat(visible, S, axis=0)[:, None]  # [P * S, 1, N, U]
+  if visible.ndim == 2:
+    visible = visible[None, None]
+  visible = visible & key_mask[:, None, None]  # [P, S or 1, N, U]
+  visible = jnp.broadcast_to(visible, (P, S, *visible.shape[2:]))
+  mask = visible.reshape(P * S, 1, *visible.shape[2:])
 
   def pad_to_even(x: Array, axes: tuple[int, ...]) -> Array:
     """Pads axes to an even length, which cuDNN requires with a bias."""
@@ -362,7 +369,7 @@ def cudnn(
   )
   out = out[:, :N].swapaxes(1, 2).reshape(P, S, heads, N, head_dim)
   # Without this, a query without a visible key returns the mean of all values.
-  return jnp.where(visible.any(-1)[:, None, None, :, None], out, 0)
+  return jnp.where(visible.any(-1)[:, :, None, :, None], out, 0)
 
 
 def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:

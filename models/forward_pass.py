@@ -107,6 +107,28 @@ def count_positions(tokens: types.Tokens) -> int:
   return prompt_positions + samples * (length - 1)
 
 
+def num_rows(config: ModelConfig, tokens: types.Tokens) -> int:
+  """Returns the rows per prompt in which attention computes packed completions.
+
+  If it is the number of completions, each has a row of its own. That is so for
+  "splash", which leaves out the padding of such rows.
+  """
+  samples = tokens.completions.shape[1]
+  if config.attention == "splash" or tokens.prompts.ndim == 3:
+    return samples
+  # As many as the share of the positions that are computed, and one more, since
+  # the completions of a prompt do not fill their last row.
+  share = tokens.room / count_positions(tokens)
+  return min(math.ceil(samples * share) + 1, samples)
+
+
+def count_rows(tokens: types.Tokens) -> Array:
+  """Returns the number of rows that the completions of a prompt need, `[P]`."""
+  fed = jnp.maximum(tokens.lengths - 1, 0)
+  row, _ = packing.first_fit(fed, tokens.completions.shape[-1] - 1)
+  return row.max(-1) + 1
+
+
 def num_groups(prompts: int, shards: int) -> int:
   """Returns G: the devices that split prompts, if they divide their number."""
   return 1 if prompts % shards else shards
@@ -248,8 +270,9 @@ def _packed_hidden_states(
   # The inputs that predict the tokens of the completions, and what they read.
   prompt_mask = _packed_prompt_mask(s.prompt_mask)
   completion_mask = jnp.arange(s.completions.shape[-1]) < s.lengths - 1
+  rows = num_rows(config, tokens) * P // groups
   packed = packing.PackedSequences.of(
-    prompt_mask, completion_mask, groups, size
+    prompt_mask, completion_mask, groups, size, rows, T - 1
   )
   completion_positions = jnp.broadcast_to(
     s.completion_positions, s.completions.shape
@@ -279,9 +302,7 @@ def _packed_hidden_states(
     return x, None
 
   x, _ = transformer.scan_layers(config, params, step, x)
-  num_tokens = prompt_mask.reshape(groups, -1).sum(-1)
-  num_tokens += completion_mask.reshape(groups, -1).sum(-1)
-  x = jnp.where((num_tokens <= size)[:, None, None], x, jnp.nan)
+  x = jnp.where(packed.fits[:, None, None], x, jnp.nan)
 
   # The place of the token from which each token t is predicted: that of the
   # prompt's last token, or of completion token t - 1.

@@ -319,8 +319,11 @@ class Attention(nn.Module):
     """
 
     def attend(*projections: Array) -> Array:
-      unpacked = [packed.unpack(x.swapaxes(1, 2)) for x in projections]
-      # Prompts [P, 1, heads, L, head_dim], completions [P, S, heads, T, ...].
+      unpacked = [
+        packed.unpack_for_attention(x.swapaxes(1, 2)) for x in projections
+      ]
+      # [P, 1, heads, L, head_dim], and completions [P, S, heads, T, head_dim],
+      # or rows of completions in place of [P, S].
       prompts = [x.swapaxes(1, 2)[:, None] for x, _ in unpacked]
       completions = [x.swapaxes(2, 3) for _, x in unpacked]
       from_prompts = self._attend(
@@ -332,13 +335,13 @@ class Attention(nn.Module):
         AttentionInputs(
           completions[0],
           tuple(completions[1:]),
-          tuple(x[:, 0] for x in prompts[1:]),
-          prompt_mask,
+          tuple(packed.prompts_of_rows(x[:, 0]) for x in prompts[1:]),
+          packed.prompts_of_rows(prompt_mask),
           window,
-          packed.lengths,
+          *packed.row_contents(),
         )
       )
-      mixed = packed.pack(
+      mixed = packed.pack_from_attention(
         from_prompts[:, 0].swapaxes(1, 2), from_completions.swapaxes(2, 3)
       )
       return mixed.swapaxes(1, 2)

@@ -17,7 +17,8 @@ attention computes depends on its form:
 
 - splash (TPU): blocks of 512 queries that have a real token, and the keys
   before them.
-- blocked (GPU): all queries, each block of them with all keys up to its end.
+- blocked (GPU): all queries of a row, each block of them with all keys up to
+  its end. Packed completions share rows (`forward_pass.num_rows`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from experiments.aot import chips, programs, report, scaling, stack
 from experiments.cli import errors
 from experiments.studies import flop_counts
 from experiments.training import packed_texts, validate
-from models import attention_forms, attention_kernels
+from models import attention_forms, attention_kernels, forward_pass
 
 MODEL = "qwen3-0.6b"
 # Machine -> the settings with which the model fits it (SCALING.md).
@@ -107,10 +108,14 @@ def _rows_of(
         program = report.compile_program(e, lowered, "train_step", chip)
         peaks[room] = f"{program['peak_gib']:.1f} of {program['hbm_gib']:.1f}"
       positions = room or L + S * (T - 1)
-      # A padded program computes the attention of all tokens.
-      fed = (mean if room else T) - 1
+      # A padded program computes the attention of all tokens, and so does
+      # "blocked" in each of its rows.
+      sized = tokens.replace(room=room)
+      is_shorter = room and attention == "splash"
+      fed = (mean if is_shorter else T) - 1
+      num_rows = forward_pass.num_rows(e.model, sized) if room else S
       pairs = attended_pairs(attention, 0, L, L)
-      pairs += S * attended_pairs(attention, L, fed, T - 1)
+      pairs += num_rows * attended_pairs(attention, L, fed, T - 1)
       flops = _RUNS * flop_counts.forward(e.model, positions, pairs, S * mean)
       teraflops = flops * P / e.mesh.devices.size / 1e12
       rows.append(

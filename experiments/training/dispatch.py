@@ -84,14 +84,14 @@ def fused_steps(e: Experiment) -> jax.stages.Wrapped:
 
 def _train_step(e: Experiment) -> Callable:
   """Returns a train step that also logs the share of padding."""
-  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
+  make_update = step.make(e.methods, e.policy, e.txs, e.plan)
 
-  def train(state: step.State, rollout: step.Rollouts):
+  def train_step(state: step.State, rollout: step.Rollouts):
     padding = packed_texts.padding_metrics(e, rollout)
-    state, metrics = train_step(state, rollout)
+    state, metrics = make_update(state, rollout)
     return state, metrics | padding
 
-  return train
+  return train_step
 
 
 def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from jax.sharding import Mesh
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import STATE_READY, HostRolloutFn
 from models import forward_pass, sharding
+from models.config import ModelConfig
 from rl import learners, prepare, scoring, step, types
 from rl.minibatches import Plan
 from rl.sampling import samplers
@@ -58,7 +59,7 @@ def with_room(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
       jax.block_until_ready(state)
       times = {**times, STATE_READY: time.perf_counter()}
     start = time.perf_counter()
-    rollouts = pack(rollouts, e.plan, e.mesh)
+    rollouts = pack(rollouts, e.model, e.plan, e.mesh)
     seconds = time.perf_counter() - start
     seconds += times.get("time/rollout_s", 0.0)
     return rollouts, {**times, "time/rollout_s": seconds}
@@ -77,11 +78,14 @@ def packs(e: Experiment) -> bool:
   return is_on and e.sampling.max_tokens >= MIN_LENGTH
 
 
-def pack(rollouts: step.Rollouts, plan: Plan, mesh: Mesh) -> step.Rollouts:
+def pack(
+  rollouts: step.Rollouts, model: ModelConfig, plan: Plan, mesh: Mesh
+) -> step.Rollouts:
   """Gives the texts of a rollout room for their tokens.
 
   Args:
     rollouts: the rollout of a step, on the training mesh.
+    model: shape of the decoder.
     plan: the plan of the updates.
     mesh: the training mesh.
 
@@ -91,8 +95,22 @@ def pack(rollouts: step.Rollouts, plan: Plan, mesh: Mesh) -> step.Rollouts:
   # The slices of passes without gradient, and those of updates.
   slicings = (plan.microbatches, plan.single.microbatches)
   shards = sharding.num_prompt_shards(mesh)
-  required_rooms = jax.device_get(_required_rooms(rollouts, slicings, shards))
-  return _set_room(rollouts, _choose_size(rollouts, required_rooms))
+  required = jax.device_get(_required(rollouts, slicings, shards))
+
+  def is_enough(size: float) -> bool:
+    return all(
+      rooms <= (sized := _with_size(tokens, size)).room
+      and rows <= forward_pass.num_rows(model, sized)
+      for tokens, (rooms, rows) in zip(_texts(rollouts), required, strict=True)
+    )
+
+  return _set_size(rollouts, next(filter(is_enough, SIZES), 0.0))
+
+
+def _with_size(tokens: types.Tokens, size: float) -> types.Tokens:
+  """Returns a text with room for a fraction of its positions."""
+  room = math.ceil(size * forward_pass.count_positions(tokens))
+  return tokens.replace(room=room)
 
 
 def smallest_room(tokens: types.Tokens, required: int) -> int:
@@ -102,26 +120,8 @@ def smallest_room(tokens: types.Tokens, required: int) -> int:
     tokens: a text, of which the shapes are read.
     required: number of tokens of a prompt and its completions that need room.
   """
-  rooms = (_room(tokens, size) for size in SIZES)
+  rooms = (_with_size(tokens, size).room for size in SIZES)
   return next((room for room in rooms if room >= required), 0)
-
-
-def _room(tokens: types.Tokens, size: float) -> int:
-  return math.ceil(size * forward_pass.count_positions(tokens))
-
-
-def _choose_size(
-  rollouts: step.Rollouts, required_rooms: Sequence[int]
-) -> float | None:
-  """Returns the smallest size that is enough for all texts, or None."""
-  texts = list(_texts(rollouts))
-  for size in SIZES:
-    if all(
-      required <= _room(tokens, size)
-      for tokens, required in zip(texts, required_rooms, strict=True)
-    ):
-      return size
-  return None
 
 
 def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
@@ -132,10 +132,13 @@ def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def _required_rooms(
+def _required(
   rollouts: step.Rollouts, slicings: tuple[int, ...], shards: int
-) -> list[Array]:
-  """Returns the smallest `Tokens.room` of each text, scalars.
+) -> list[tuple[Array, Array]]:
+  """Returns what each text needs per prompt, scalars.
+
+  They are the smallest `Tokens.room`, and the number of rows of completions
+  (`forward_pass.num_rows`).
 
   Args:
     rollouts: the rollout of a step.
@@ -144,34 +147,47 @@ def _required_rooms(
     shards: number of devices that prompts are split over. The prompts of each
       device must have room.
   """
-  rooms = []
-  for tokens in _texts(rollouts):
-    counts = forward_pass.count_inputs(tokens)
-    room = jnp.int32(0)
+
+  def largest_mean(counts: Array) -> Array:
+    """Returns the largest mean over prompts of a slice and device, rounded up.
+
+    Args:
+      counts: `[P]`.
+    """
+    largest = jnp.int32(0)
     for slices in slicings:
       prompts = len(counts) // slices  # of a slice
       groups = forward_pass.num_groups(prompts, shards)
       # Slices are strided, and groups are consecutive prompts of a slice.
       totals = counts.reshape(groups, prompts // groups, slices).sum(1)
-      room = jnp.maximum(room, -(-totals.max() // (prompts // groups)))
-    rooms.append(room)
-  return rooms
+      mean = -(-totals.max() // (prompts // groups))
+      largest = jnp.maximum(largest, mean)
+    return largest
+
+  return [
+    (
+      largest_mean(forward_pass.count_inputs(tokens)),
+      largest_mean(forward_pass.count_rows(tokens)),
+    )
+    for tokens in _texts(rollouts)
+  ]
 
 
-def _set_room(rollouts: step.Rollouts, size: float | None) -> step.Rollouts:
-  """Returns rollouts whose texts are packed, or padded if `size` is None."""
+def _set_size(rollouts: step.Rollouts, size: float) -> step.Rollouts:
+  """Returns rollouts whose texts have room for a fraction of their positions.
 
-  def with_room(tokens: types.Tokens) -> types.Tokens:
-    return tokens.replace(room=_room(tokens, size) if size else 0)
-
-  packed = {
+  With size 0 they are padded.
+  """
+  sized = {
     name: rollout.replace(
-      tokens=with_room(rollout.tokens),
-      views={view: with_room(text) for view, text in rollout.views.items()},
+      tokens=_with_size(rollout.tokens, size),
+      views={
+        view: _with_size(text, size) for view, text in rollout.views.items()
+      },
     )
     for name, rollout in learners.by_learner(rollouts).items()
   }
-  return packed if isinstance(rollouts, dict) else packed[learners.POLICY]
+  return sized if isinstance(rollouts, dict) else sized[learners.POLICY]
 
 
 def padding_metrics(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:

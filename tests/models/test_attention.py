@@ -91,7 +91,7 @@ def result(form, case, cotangent=None):
     shape = inputs.queries.shape
     cotangent = np.random.default_rng(1).normal(size=shape)
   cotangent = jnp.asarray(cotangent, inputs.queries.dtype)
-  *arrays, window, _ = inputs
+  arrays, window = inputs[:4], inputs.window
   if not isinstance(window, int):
     return outcome(form, arrays, scale, softcap, window, cotangent)
   # A number stays one, as where all layers of a scan have the same window.
@@ -167,11 +167,12 @@ def test_splash_leaves_out_blocks_of_queries_that_nobody_reads():
 
   @functools.partial(jax.jit, static_argnums=0)
   def read(form, inputs):
-    *arrays, real, window, lengths = inputs
+    *arrays, real = inputs[:4]
 
     def attend(*arrays):
       return FORMS[form](
-        AttentionInputs(*arrays, real, window, lengths), 0.0, 0.0
+        AttentionInputs(*arrays, real, lengths=inputs.lengths, window=None),
+        *(0.0, 0.0),
       )
 
     out, back = jax.vjp(attend, *arrays)
@@ -209,7 +210,7 @@ def test_tokens_on_several_devices_read_what_one_would(case, reference):
 
 def test_no_device_has_the_scores_of_all_its_tokens_at_once():
   inputs = split(stream(1024, L=5))
-  *arrays, window, _ = inputs
+  arrays, window = inputs[:4], inputs.window
   cotangent = jnp.ones_like(inputs.queries)
   args = ("blocked", arrays, 0.0, 0.0, window, cotangent)
   memory = outcome.lower(*args).compile().memory_analysis()
@@ -218,7 +219,7 @@ def test_no_device_has_the_scores_of_all_its_tokens_at_once():
 
 
 def flops(form, inputs):
-  *arrays, window, _ = inputs
+  arrays, window = inputs[:4], inputs.window
   cotangent = jnp.ones_like(inputs.queries)
   lowered = outcome.lower(form, arrays, 0.0, 0.0, window, cotangent)
   return lowered.cost_analysis()["flops"]

@@ -17,11 +17,12 @@ from models import (
   policy,
   transformer,
 )
+from models.attention import AttentionInputs
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rl import scoring, types
 
-P, S, L, T, V = 2, 4, 5, 7, 11
+P, S, L, T, V = 2, 6, 5, 7, 11
 BASE = ModelConfig(
   vocab_size=V,
   width=8,
@@ -75,7 +76,7 @@ KERNELS = {
   ),
 }
 LENGTHS = {
-  "ragged": np.array([[0, 1, T, 3], [2, 2, 5, 0]]),
+  "ragged": np.array([[0, 1, T, 3, 2, 1], [2, 2, 5, 0, 1, 4]]),
   "full": np.full((P, S), T),
   "equal": np.full((P, S), 3),
   "none": np.zeros((P, S), int),
@@ -150,7 +151,7 @@ def check_equal(config, tokens, chunk=None):
   ):
     scale = float(np.abs(one).max())
     np.testing.assert_allclose(
-      other, one, atol=1e-5 * max(scale, 1e-3), err_msg=str(path)
+      other, one, atol=1e-5 * max(scale, 1e-2), err_msg=str(path)
     )
   return expected
 
@@ -187,9 +188,9 @@ def test_a_prompt_may_be_empty():
   tokens = tokens.replace(prompt_mask=tokens.prompt_mask & ~empty)
   # The last position of the empty prompt is computed.
   counts = forward_pass.count_inputs(tokens)
-  np.testing.assert_array_equal(counts, [1 + 0 + 0 + 6 + 2, 2 + 1 + 1 + 4 + 0])
+  np.testing.assert_array_equal(counts, [1 + 6 + 2 + 1, 2 + 1 + 1 + 4 + 3])
   padded = learn(BASE, start(BASE), tokens, None)
-  packed = learn(BASE, start(BASE), tokens.replace(room=9), None)
+  packed = learn(BASE, start(BASE), tokens.replace(room=11), None)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), packed, padded
   )
@@ -242,6 +243,49 @@ def test_a_compaction_moves_entries_to_the_front_and_back():
   )
 
 
+def test_completions_share_rows():
+  """Rows of 7 tokens: 6, then 4 and 3, then 2 and 2 and 1."""
+  lengths = jnp.array([[2, 6, 0, 3, 1, 4, 2]])
+  row, start = packing.first_fit(lengths, 7)
+  # Longest first: 6 | 4, 3 | 2, 2; the token of length 1 fits behind the 6.
+  np.testing.assert_array_equal(row, [[2, 0, 0, 1, 0, 1, 2]])
+  np.testing.assert_array_equal(start, [[0, 0, 7, 4, 6, 0, 2]])
+
+
+@pytest.mark.parametrize("form", ["plain", "blocked", "cudnn"])
+@pytest.mark.parametrize("window", [None, 4, 80])
+def test_attention_of_a_row_is_that_of_its_completions(form, window):
+  """Three completions of 70, 60 and 1 tokens in a row of 140."""
+  rng = np.random.default_rng(0)
+  bounds = [(0, 70), (70, 130), (130, 131)]
+  forms = {**attention_forms.FORMS, "cudnn": KERNELS["cudnn"][0]}
+
+  def normal(*shape):
+    return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+  queries, keys, values = (normal(1, 1, heads, 140, 8) for heads in (4, 2, 2))
+  prompt = normal(1, 2, 9, 8), normal(1, 2, 9, 8)
+  prompt_mask = np.arange(9)[None] >= 2
+  starts = np.zeros((1, 1, 140), np.int32)
+  for first, end in bounds:
+    starts[..., first:end] = first
+  row = AttentionInputs(
+    queries, (keys, values), prompt, prompt_mask, window, starts=starts
+  )
+  result = forms[form](row, 0.3, 0.0)
+  for first, end in bounds:
+    part = slice(first, end)
+    alone = AttentionInputs(
+      queries[..., part, :],
+      (keys[..., part, :], values[..., part, :]),
+      *(prompt, prompt_mask, window),
+    )
+    expected = forms["plain"](alone, 0.3, 0.0)
+    np.testing.assert_allclose(
+      result[..., part, :], expected, atol=1e-5, err_msg=str(part)
+    )
+
+
 def test_groups_and_parts():
   """Two groups of one prompt; scored tokens are dealt out to two parts."""
   prompts = jnp.array([[0, 1], [2, 3]])
@@ -251,10 +295,12 @@ def test_groups_and_parts():
     jnp.array([[[True, True]], [[True, False]]]),
     groups=2,
     size=4,
+    rows=1,
+    row_size=2,
   )
   together = packed.pack(prompts, completions)
   np.testing.assert_array_equal(together, [[1, 4, 5, 0], [2, 3, 6, 0]])
-  back = packed.unpack(together)
+  back = packed.unpack_for_attention(together)
   np.testing.assert_array_equal(back[0], [[0, 1], [2, 3]])
   np.testing.assert_array_equal(back[1], [[[4, 5]], [[6, 0]]])
   mask = jnp.array([[[True, False, True]], [[True, True, True]]])

@@ -36,7 +36,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   num_microbatches = len(loaded.prompts) // job["micro"]
   plan = Plan(microbatches=num_microbatches, chunk=job["chunk"])
   if job.get("packed"):
-    rollout = packed_texts.pack(rollout, plan, loaded.mesh)
+    rollout = packed_texts.pack(rollout, loaded.config, plan, loaded.mesh)
   # The clipped surrogate averaged over tokens. The scores of the random rollout
   # are used as advantages.
   method = Method(

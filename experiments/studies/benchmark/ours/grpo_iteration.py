@@ -70,7 +70,9 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     sample, update = jax.jit(collect), jax.jit(learn, donate_argnums=0)
 
     def program(state: step.State) -> tuple[step.State, dict[str, Array]]:
-      rollout = packed_texts.pack(sample(state), plan, loaded.mesh)
+      rollout = packed_texts.pack(
+        sample(state), loaded.config, plan, loaded.mesh
+      )
       return update(state, rollout)
 
   else:
