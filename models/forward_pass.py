@@ -10,7 +10,9 @@ causally to itself (`models.decoding` works this way too). There are two forms:
 - packed (if `Tokens.room` is set): projections, norms, MLPs and heads are
   computed for real tokens alone, which lie next to each other in an array
   `[G, N, D]` (`models.packing`). For attention, queries, keys and values are
-  brought to their padded axes, so that every form of attention works.
+  brought back to prompts `[P, L]` and to rows of T tokens. A row holds as many
+  completions of a prompt as fit into it; with "splash", it holds one, and the
+  kernel leaves out its padding.
 
 Both give the same values up to rounding, and neither lets padding affect real
 tokens.

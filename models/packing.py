@@ -28,7 +28,7 @@ Array = jax.Array
 
 @flax.struct.dataclass
 class Compaction:
-  """A map between padded and packed entries, in the same order.
+  """A map between the entries of a padded and of a packed array.
 
   Attributes:
     sources: `[G, N]`, the padded entry of each packed entry; U if it has none.

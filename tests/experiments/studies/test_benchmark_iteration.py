@@ -11,7 +11,14 @@ import pytest
 import rich.console
 
 from experiments.cli import errors
-from experiments.studies.benchmark import iteration, machine, sides, sizes
+from experiments.studies.benchmark import (
+  iteration,
+  machine,
+  packing,
+  random_rollout,
+  sides,
+  sizes,
+)
 from experiments.studies.benchmark.ours import grpo_iteration
 from experiments.studies.benchmark.peers import turns
 
@@ -113,6 +120,32 @@ def test_different_lengths_are_refused():
 def test_microbatches_cut_the_prompts_evenly(name):
   shape = sizes.ITERATION[name]
   assert all(shape.prompts % n == 0 for n in iteration.microbatches(shape))
+
+
+@pytest.mark.parametrize("mean_length", [0.0, 16.0])
+def test_a_packed_update_beside_a_padded_one(monkeypatch, mean_length):
+  """Both sides prove that they make the same update; then they are timed."""
+  shape = sizes.Shape(sizes.decoder(1, 128, 64), 2, 8, 4, 64, mean_length)
+  monkeypatch.setattr(sizes, "PACKING", {"tiny": shape})
+  limits = machine.Machine(1e11, 1e10)
+  monkeypatch.setattr(machine, "measure", lambda tell: limits)
+  output = io.StringIO()
+  result = packing.packing(rich.console.Console(file=output), calls=1)
+  (row,) = result.results["rows"]
+  # 2 prompts of 4 + 8 * 63 positions.
+  room = "192" if mean_length else "all"
+  assert f"room for {room} tokens of a prompt" in output.getvalue()
+  assert row["limit"] == pytest.approx(1 / 0.45 if mean_length else 1 / 1.05)
+  assert row["ratio"] > 0
+
+
+def test_random_lengths_have_the_mean_that_is_asked_for():
+  lengths = random_rollout.random_lengths((100_000,), 64, 16.0)
+  assert lengths.min() == 1
+  assert lengths.max() == 64
+  # The standard deviation is about 14, so that of the mean is .045.
+  assert lengths.mean() == pytest.approx(16.0, abs=0.2)
+  assert (random_rollout.random_lengths((3,), 64, 0.0) == 64).all()
 
 
 def test_our_iteration_without_a_peer(monkeypatch):
