@@ -209,19 +209,11 @@ def _attend_queries(
   window, prompt_length = inputs.window, inputs.prompt_mask.shape[-1]
   query_index = indices[:, None]  # [n, 1]
 
-  # Index of the first token of each query's completion, [P, S, n, 1].
-  first = 0
+  # Index of the first token of each query's completion, [P or 1, S or 1, n, 1].
+  starts = jnp.zeros((1, 1, 1), jnp.int32)
   if inputs.starts is not None:
-    first = jnp.take(inputs.starts, indices, axis=-1, mode="clip")[..., None]
-
-  def is_visible(key_index: Array) -> Array:
-    """Causal mask with the window, `[n, U]` or `[P, S, n, U]`."""
-    causal = key_index <= query_index
-    if inputs.starts is not None:
-      causal = causal & (key_index >= first)
-    if window is None:
-      return causal
-    return causal & (query_index - key_index < window)
+    starts = jnp.take(inputs.starts, indices, axis=-1, mode="clip")
+  first_index = starts[..., None]
 
   def slice_keys(
     keys_values: tuple[Array, Array], first: int, end: int
@@ -236,24 +228,23 @@ def _attend_queries(
   key_sets = []
   first_prompt_key, first_key = first_keys
   if inputs.prompt_keys_values is not None and first_prompt_key < prompt_length:
-    visible = inputs.prompt_mask[:, None, first_prompt_key:]  # [P, 1, U]
+    # [P, 1, 1, U]
+    visible = inputs.prompt_mask[:, None, None, first_prompt_key:]
     if window is not None:
       # The prompt's last token is one position before a completion's first.
       key_index = jnp.arange(first_prompt_key - prompt_length, 0)
-      in_window = query_index - first - key_index < window
-      if in_window.ndim == 4:
-        visible = visible[:, None]
-      visible = visible & in_window
+      visible = visible & (query_index - first_index - key_index < window)
     prompt_keys_values = slice_keys(
       inputs.prompt_keys_values, first_prompt_key, prompt_length
     )
     key_sets.append(KeySet(*prompt_keys_values, visible))
-  visible = is_visible(jnp.arange(first_key, stop))
-  if inputs.starts is None:
-    visible = visible[None]  # [1, n, U]
+  key_index = jnp.arange(first_key, stop)
+  visible = (first_index <= key_index) & (key_index <= query_index)
+  if window is not None:
+    visible &= query_index - key_index < window
   if inputs.prompt_keys_values is None:
     # The N tokens are the prompt, so its padding is masked here.
-    visible &= inputs.prompt_mask[:, None, first_key:stop]
+    visible = visible & inputs.prompt_mask[:, None, None, first_key:stop]
   keys_values = slice_keys(inputs.keys_values, first_key, stop)
   key_sets.append(KeySet(*keys_values, visible))
   return attention.attend(queries, key_sets, scale, softcap)

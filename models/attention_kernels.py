@@ -196,13 +196,13 @@ def splash(
     column_ids = jnp.pad(
       column_ids, [(0, 0), (columns - prompt_length - rows, 0)]
     )
-  # Rows whose outputs are read, `[P, rows]`.
-  if lengths is None:
-    is_read = jnp.ones((P, rows), bool)
-  else:
+  blocks = None  # all blocks of queries are computed
+  if lengths is not None:
+    # Those with a row whose output is read, [P, rows / block].
     is_read = jnp.arange(completion_size) < lengths[..., None]
     is_read = is_read.reshape(P, S * completion_size)
     is_read = jnp.pad(is_read, [(0, 0), (0, rows - S * completion_size)])
+    blocks = is_read.reshape(P, -1, block).any(-1)
   prompts = (None, None) if is_prompt else prompt_keys_values
   keys, values = map(to_columns, keys_values, prompts)
   block_sizes = splash_attention.BlockSizes(
@@ -220,7 +220,7 @@ def splash(
     values: Array,
     row_ids: Array,
     column_ids: Array,
-    is_read: Array,
+    blocks: Array | None,
   ) -> Array:
     """Attention of one device's prompts and heads."""
     heads = [mask] * queries.shape[1]
@@ -233,19 +233,17 @@ def splash(
       interpret=interpret,
     )
     segments = splash_attention.SegmentIds(row_ids, column_ids)
-    if lengths is None:
-      return jax.vmap(attend)(queries, keys, values, segments)
-    blocks = is_read.reshape(len(is_read), -1, block).any(-1)
 
-    def attend_prompt(blocks: Array, *arrays: Any) -> Array:
-      return _without_blocks(attend, blocks)(*arrays)
+    def attend_prompt(blocks: Array | None, *arrays: Any) -> Array:
+      kernel = attend if blocks is None else _only_blocks(attend, blocks)
+      return kernel(*arrays)
 
     return jax.vmap(attend_prompt)(blocks, queries, keys, values, segments)
 
   # The kernel does not scale scores, so scale the queries.
   scaled = queries * jnp.asarray(scale or head_dim**-0.5, queries.dtype)
   out = _shard_kernel(kernel)(
-    to_rows(scaled), keys, values, row_ids, column_ids, is_read
+    to_rows(scaled), keys, values, row_ids, column_ids, blocks
   )
   out = out[:, :, : S * completion_size]
   out = out.reshape(P, -1, S, completion_size, head_dim)
@@ -260,15 +258,16 @@ def splash(
   return out
 
 
-def _without_blocks(
+def _only_blocks(
   kernel: splash_attention_kernel.SplashAttentionKernel, blocks: Array
 ) -> splash_attention_kernel.SplashAttentionKernel:
-  """Returns a kernel that leaves out blocks of queries.
+  """Returns a kernel that computes some blocks of queries, not the others.
 
   Args:
-    kernel: the kernel. In its `block_mask` `[heads, i, j]`, 0 stands for a
-      block that is not computed.
-    blocks: bool, True for the blocks of queries that are computed.
+    kernel: the kernel. In its `block_mask` `[heads, i, j]`, 0 stands for a pair
+      of a block of queries and a block of keys that is not computed.
+    blocks: `[number of blocks]` bool, True for the blocks of queries that are
+      computed.
   """
 
   def leave_out(info: Any, query_blocks: Array) -> Any:
@@ -379,8 +378,8 @@ def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
   Args:
     kernel: function of queries, keys, values (axes 0 and 1 are prompts and
-      heads), of the segment ids of rows and columns and of the rows that are
-      read (axis 0 is prompts).
+      heads), of the segment ids of rows and columns, and of the blocks of
+      queries that are computed (axis 0 is prompts).
   """
 
   @functools.wraps(kernel)
@@ -396,7 +395,7 @@ def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
       prompt_axes = ()
     head_axis = "tensor" if "tensor" in auto_axes else None
     head_spec = PartitionSpec(prompt_axes, head_axis)
-    # Queries, keys and values, then the three arrays of rows or columns.
+    # Queries, keys and values, then the three arrays of rows, columns, blocks.
     in_specs = (head_spec,) * 3 + (PartitionSpec(prompt_axes),) * 3
     return jax.shard_map(
       kernel,

@@ -55,7 +55,7 @@ def score(
     `Scored`, whose `hidden` is the residual stream after the final norm. It is
     `[P, S, T, D]`; if the text is packed, it has the scored tokens alone.
     Padding receives no gradient. If there are more tokens than `tokens.room`
-    has space for, the hidden states of the group are NaN.
+    has space for, the hidden states of the group are not finite.
   """
   heads = transformer.heads(config, params)
   if not tokens.room:
@@ -304,7 +304,9 @@ def _packed_hidden_states(
     return x, None
 
   x, _ = transformer.scan_layers(config, params, step, x)
-  x = jnp.where(packed.fits[:, None, None], x, jnp.nan)
+  # Infinite if the tokens have no room. Unlike a choice between x and a NaN, it
+  # is no operation that makes a NaN where a search for NaN finds it.
+  x /= packed.fits[:, None, None].astype(x.dtype)
 
   # The place of the token from which each token t is predicted: that of the
   # prompt's last token, or of completion token t - 1.

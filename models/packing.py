@@ -61,14 +61,12 @@ class Compaction:
     count = self.sources.shape[1]
     # Without a source, out of bounds.
     sources = self.compact(entries - size) + size
-    scatter = jax.vmap(
-      lambda source: (
-        jnp.full(size, count, source.dtype)
-        .at[source]
-        .set(jnp.arange(count, dtype=source.dtype), mode="drop")
-      )
-    )
-    return Compaction(sources, scatter(sources))
+
+    def invert(sources: Array) -> Array:
+      targets = jnp.full(size, count, sources.dtype)
+      return targets.at[sources].set(jnp.arange(count), mode="drop")
+
+    return Compaction(sources, jax.vmap(invert)(sources))
 
   def compact(self, x: Array) -> Array:
     """`[G, U, ...]` to `[G, N, ...]`; packed entries without a source are 0."""

@@ -1,8 +1,8 @@
 """The decoder: its parameters, and the parts of its forward pass.
 
-`logits` applies the decoder to ordinary sequences `[B, T]`. `models.scoring`
-applies it to prompts with their completions, and `models.decoding` samples
-completions.
+`logits` applies the decoder to ordinary sequences `[B, T]`,
+`models.forward_pass` to prompts with their completions. `models.decoding`
+samples completions.
 
 Axes: B sequences, T tokens of a sequence, P prompts, L prompt tokens, N tokens,
 D = width, V = vocab_size, F = mlp_width, E = experts, r = lora_rank.

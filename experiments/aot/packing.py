@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 import rich.console
 from etils import epath
 
@@ -97,11 +98,17 @@ def _rows_of(
   peaks: dict[int, str] = {}  # by the room of the program
   rows = []
   for mean in MEAN_LENGTHS:
-    needed = L + S * (mean - 1)  # tokens of a prompt and its completions
-    for form, room in (
-      ("padded", 0),
-      ("packed", packed_texts.smallest_room(tokens, needed)),
+    text = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), tokens)
+    text = text.replace(
+      prompt_mask=np.ones_like(text.prompt_mask),
+      lengths=np.full_like(text.lengths, mean),
+    )
+    size = packed_texts.choose_size([text], e.model, e.plan, e.mesh)
+    for form, sized in (
+      ("padded", tokens),
+      ("packed", packed_texts.with_size(tokens, size)),
     ):
+      room = sized.room
       if room not in peaks:
         console.print(f"{machine}: compiling, room {room}")
         lowered = programs.lower_train_step(e, room)
@@ -110,7 +117,6 @@ def _rows_of(
       positions = room or L + S * (T - 1)
       # A padded program computes the attention of all tokens, and so does
       # "blocked" in each of its rows.
-      sized = tokens.replace(room=room)
       is_shorter = room and attention == "splash"
       fed = (mean if is_shorter else T) - 1
       num_rows = forward_pass.num_rows(e.model, sized) if room else S

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -92,36 +92,38 @@ def pack(
   Returns:
     The rollout with `Tokens.room` of each text; 0 if no size is large enough.
   """
+  size = choose_size(list(_texts(rollouts)), model, plan, mesh)
+  return _set_size(rollouts, size)
+
+
+def choose_size(
+  texts: Sequence[types.Tokens], model: ModelConfig, plan: Plan, mesh: Mesh
+) -> float:
+  """Returns the smallest of `SIZES` that is enough for all texts, or 0.
+
+  Args:
+    texts: texts of one rollout.
+    model, plan, mesh: same as in `pack`.
+  """
   # The slices of passes without gradient, and those of updates.
   slicings = (plan.microbatches, plan.single.microbatches)
   shards = sharding.num_prompt_shards(mesh)
-  required = jax.device_get(_required(rollouts, slicings, shards))
+  required = jax.device_get(_required(texts, slicings, shards))
 
   def is_enough(size: float) -> bool:
     return all(
-      rooms <= (sized := _with_size(tokens, size)).room
+      room <= (sized := with_size(tokens, size)).room
       and rows <= forward_pass.num_rows(model, sized)
-      for tokens, (rooms, rows) in zip(_texts(rollouts), required, strict=True)
+      for tokens, (room, rows) in zip(texts, required, strict=True)
     )
 
-  return _set_size(rollouts, next(filter(is_enough, SIZES), 0.0))
+  return next(filter(is_enough, SIZES), 0.0)
 
 
-def _with_size(tokens: types.Tokens, size: float) -> types.Tokens:
-  """Returns a text with room for a fraction of its positions."""
+def with_size(tokens: types.Tokens, size: float) -> types.Tokens:
+  """Returns a text with room for a fraction of its positions; 0: padded."""
   room = math.ceil(size * forward_pass.count_positions(tokens))
   return tokens.replace(room=room)
-
-
-def smallest_room(tokens: types.Tokens, required: int) -> int:
-  """Returns the room of the smallest size that is enough, or 0.
-
-  Args:
-    tokens: a text, of which the shapes are read.
-    required: number of tokens of a prompt and its completions that need room.
-  """
-  rooms = (_with_size(tokens, size).room for size in SIZES)
-  return next((room for room in rooms if room >= required), 0)
 
 
 def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
@@ -133,7 +135,7 @@ def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _required(
-  rollouts: step.Rollouts, slicings: tuple[int, ...], shards: int
+  texts: Sequence[types.Tokens], slicings: tuple[int, ...], shards: int
 ) -> list[tuple[Array, Array]]:
   """Returns what each text needs per prompt, scalars.
 
@@ -141,9 +143,9 @@ def _required(
   (`forward_pass.num_rows`).
 
   Args:
-    rollouts: the rollout of a step.
-    slicings: numbers of slices into which `rl.minibatches.split` cuts it. Each
-      slice must have room.
+    texts: texts of one rollout.
+    slicings: numbers of slices into which `rl.minibatches.split` cuts them.
+      Each slice must have room.
     shards: number of devices that prompts are split over. The prompts of each
       device must have room.
   """
@@ -169,20 +171,17 @@ def _required(
       largest_mean(forward_pass.count_inputs(tokens)),
       largest_mean(forward_pass.count_rows(tokens)),
     )
-    for tokens in _texts(rollouts)
+    for tokens in texts
   ]
 
 
 def _set_size(rollouts: step.Rollouts, size: float) -> step.Rollouts:
-  """Returns rollouts whose texts have room for a fraction of their positions.
-
-  With size 0 they are padded.
-  """
+  """Returns rollouts with `with_size` of each text."""
   sized = {
     name: rollout.replace(
-      tokens=_with_size(rollout.tokens, size),
+      tokens=with_size(rollout.tokens, size),
       views={
-        view: _with_size(text, size) for view, text in rollout.views.items()
+        view: with_size(text, size) for view, text in rollout.views.items()
       },
     )
     for name, rollout in learners.by_learner(rollouts).items()

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import small_decoders
+from helpers.small_decoders import generic
 
 from models import (
   attention_forms,
@@ -15,53 +17,19 @@ from models import (
   forward_pass,
   packing,
   policy,
-  transformer,
 )
 from models.attention import AttentionInputs
-from models.config import ModelConfig
-from models.rope import RopeScaling
 from rl import scoring, types
 
 P, S, L, T, V = 2, 6, 5, 7, 11
-BASE = ModelConfig(
-  vocab_size=V,
-  width=8,
-  layers=2,
-  heads=2,
-  kv_heads=1,
-  head_dim=8,
-  mlp_width=12,
-  value_head=True,
-)
+BASE = dataclasses.replace(small_decoders.BASE, kv_heads=1, value_head=True)
 CONFIGS = {
   "plain": BASE,
   "blocked, recomputed attention": dataclasses.replace(
     BASE, attention="blocked", remat="attention", tied_embeddings=True
   ),
-  "windows, norms after, yarn, in a loop": dataclasses.replace(
-    BASE,
-    layers=3,
-    layer_kinds=("local", "nope", "global"),
-    window=3,
-    norm_place="both",
-    qk_norm="head",
-    rope_scaling=RopeScaling("yarn", factor=4.0, original=4),
-    unroll=1,
-    remat="full",
-  ),
-  "learned positions, biases": dataclasses.replace(
-    BASE,
-    positions="learned",
-    max_positions=16,
-    norm="layer",
-    gated_mlp=False,
-    attention_bias=True,
-    output_bias=True,
-    mlp_bias=True,
-  ),
-  "experts, adapters": dataclasses.replace(
-    BASE, experts=3, experts_per_token=2, lora_rank=2
-  ),
+  "in a loop, recomputed": dataclasses.replace(BASE, unroll=1, remat="full"),
+  **small_decoders.VARIANTS,
 }
 # Attention kernels as they run on a CPU: splash in the interpreter, and the
 # inputs of cuDNN with XLA. A decoder with another scale is traced anew.
@@ -107,16 +75,6 @@ def least_room(tokens: types.Tokens) -> int:
   return -(-(int(np.sum(tokens.prompt_mask)) + inputs) // P)
 
 
-@functools.cache
-def start(config):
-  """Parameters of which none is 0."""
-  shapes = jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
-  normal = np.random.default_rng(2).normal
-  return jax.tree.map(
-    lambda x: (0.4 * normal(size=x.shape)).astype(x.dtype), shapes
-  )
-
-
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def learn(config, params, tokens, chunk):
   """The gradient of a sum of probes at scored tokens, and the probes."""
@@ -126,7 +84,8 @@ def learn(config, params, tokens, chunk):
       policy.bind(config),
       params,
       tokens,
-      [scoring.log_probs, scoring.entropy, scoring.values],
+      [scoring.log_probs, scoring.entropy]
+      + [scoring.values] * config.value_head,
       types.Named(),
       temperature=0.7,
       chunk=chunk,
@@ -142,8 +101,8 @@ def learn(config, params, tokens, chunk):
 def check_equal(config, tokens, chunk=None):
   """Compares a pass with the least room with a padded one."""
   packed = tokens.replace(room=least_room(tokens))
-  expected = learn(config, start(config), tokens, None)
-  result = learn(config, start(config), packed, chunk)
+  expected = learn(config, generic(config), tokens, None)
+  result = learn(config, generic(config), packed, chunk)
   for (path, one), other in zip(
     jax.tree_util.tree_leaves_with_path(expected),
     jax.tree.leaves(result),
@@ -189,8 +148,8 @@ def test_a_prompt_may_be_empty():
   # The last position of the empty prompt is computed.
   counts = forward_pass.count_inputs(tokens)
   np.testing.assert_array_equal(counts, [1 + 6 + 2 + 1, 2 + 1 + 1 + 4 + 3])
-  padded = learn(BASE, start(BASE), tokens, None)
-  packed = learn(BASE, start(BASE), tokens.replace(room=11), None)
+  padded = learn(BASE, generic(BASE), tokens, None)
+  packed = learn(BASE, generic(BASE), tokens.replace(room=11), None)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), packed, padded
   )
@@ -200,9 +159,9 @@ def test_one_token_too_many_is_not_a_number():
   tokens = batch(LENGTHS["ragged"])
   room = least_room(tokens)
   assert (room - 1) * P < int(forward_pass.count_inputs(tokens).sum())
-  _, values = learn(BASE, start(BASE), tokens.replace(room=room - 1), None)
+  _, values = learn(BASE, generic(BASE), tokens.replace(room=room - 1), None)
   assert np.isnan(values["log_probs"]).any()
-  _, values = learn(BASE, start(BASE), tokens.replace(room=room), None)
+  _, values = learn(BASE, generic(BASE), tokens.replace(room=room), None)
   assert np.isfinite(values["log_probs"]).all()
 
 
@@ -213,7 +172,7 @@ def test_layers_compute_no_padding():
 
   def mlp_inputs(tokens):
     score = jax.jit(lambda *args: policy.bind(BASE).score(*args).hidden)
-    text = score.lower(start(BASE), tokens).as_text()
+    text = score.lower(generic(BASE), tokens).as_text()
     pattern = rf"dot_general .*-> tensor<([\dx]+)x{BASE.mlp_width}xf32>"
     return set(re.findall(pattern, text))
 

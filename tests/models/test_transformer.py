@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.small_decoders import BASE, VARIANTS, generic
 
 from models import (
   decoding,
@@ -20,15 +21,6 @@ from models.config import ModelConfig
 from models.rope import RopeScaling
 from rl import types
 
-BASE = ModelConfig(
-  vocab_size=11,
-  width=8,
-  layers=2,
-  heads=2,
-  kv_heads=2,
-  head_dim=4,
-  mlp_width=12,
-)
 CONFIGS = {
   "multi_head": BASE,
   "grouped": dataclasses.replace(BASE, heads=4, kv_heads=2),
@@ -38,61 +30,9 @@ CONFIGS = {
   ),
   "value_head": dataclasses.replace(BASE, value_head=True, rope_theta=100.0),
 }
-# What no plain numpy decoder is written for here; torch's is the oracle, in
-# tests/models/test_hf_parity.py.
-VARIANTS = {
-  "windows_softcaps_yarn": dataclasses.replace(
-    BASE,
-    head_dim=8,
-    layers=3,
-    layer_kinds=("local", "nope", "global"),
-    window=3,
-    local_rope_theta=100.0,
-    rope_scaling=RopeScaling("yarn", factor=4.0, original=8),
-    rope_fraction=0.5,
-    norm_place="both",
-    norm_offset=1.0,
-    qk_norm="head",
-    attention_softcap=2.0,
-    logit_softcap=3.0,
-    attention_scale=0.3,
-    embedding_scale=2.0,
-    activation="gelu_tanh",
-  ),
-  "learned_layer_norm": dataclasses.replace(
-    BASE,
-    positions="learned",
-    max_positions=16,
-    norm="layer",
-    gated_mlp=False,
-    attention_bias=True,
-    output_bias=True,
-    mlp_bias=True,
-    activation="gelu",
-    extra_heads=(("steps", 3),),
-  ),
-  "experts_after_norms": dataclasses.replace(
-    BASE,
-    experts=4,
-    experts_per_token=2,
-    norm_place="post",
-    qk_norm="all",
-    qkv_clip=0.7,
-    lora_rank=2,
-  ),
-}
 P, S, L, T = 3, 2, 5, 4
 PROMPT_LENGTHS = np.array([5, 3, 1])
 LENGTHS = np.array([[4, 2], [1, 4], [3, 3]])
-
-
-def generic(config: ModelConfig, seed: int = 0) -> dict:
-  """Parameters without a special value: no zero bias, no unit scale."""
-  shapes = jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
-  normal = np.random.default_rng(seed).normal
-  return jax.tree.map(
-    lambda x: jnp.asarray(0.4 * normal(size=x.shape), x.dtype), shapes
-  )
 
 
 def batch(prompt_room: int = L) -> types.Tokens:

@@ -13,7 +13,13 @@ from helpers import small_run
 from experiments import replay
 from experiments.cli import errors
 from experiments.logging import json_files
-from experiments.training import dispatch, loop, nan_guard, workdirs
+from experiments.training import (
+  dispatch,
+  loop,
+  nan_guard,
+  packed_texts,
+  workdirs,
+)
 from rl import learners, method, scoring
 from rl.losses import terms
 from rl.minibatches import Plan
@@ -162,8 +168,12 @@ def test_replay_names_the_operation_that_makes_a_nan(stuck):
   assert f"in breaking, {__file__}" in output
 
 
-def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
-  e = small_run.experiment(steps=1)
+@pytest.mark.parametrize("max_tokens", [0, 64])  # padded, and packed
+def test_replay_finds_nothing_wrong_with_a_healthy_step(
+  tmp_path, capsys, max_tokens
+):
+  e = small_run.experiment(steps=1, rollout__max_tokens=max_tokens)
+  assert packed_texts.packs(e) == bool(max_tokens)
   workdirs.write_config(tmp_path, e.config)
   rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
   nan_guard.save_rollout(tmp_path, 1, state, rollout)

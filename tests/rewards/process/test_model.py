@@ -112,14 +112,23 @@ def test_what_the_policy_did_not_choose_surprises_nobody(scored):
   scorer, params, tokens, _ = scored
   chosen = tokens.mask.at[0, 0, 1].set(False)
   read_through = jax.jit(model.read_through, static_argnums=0)
-  reading = read_through(
-    scorer.policy, params["decoder"], tokens.replace(mask=chosen)
-  )
+  tokens = tokens.replace(mask=chosen)
+  reading = read_through(scorer.policy, params["decoder"], tokens)
   assert (reading.log_probs[~chosen] == 0).all()
   assert (reading.log_probs[chosen] < 0).all()
   features = model.step_features(reading, jnp.asarray(STEP_IDS), 4)
   largest, total = jnp.moveaxis(features[0, 0, 0, -model.SURPRISES :], -1, 0)
   assert largest == total == -reading.log_probs[0, 0, 0]
+
+
+def test_all_states_of_a_packed_rollout_are_read(scored):
+  scorer, params, tokens, _ = scored
+  read_through = jax.jit(model.read_through, static_argnums=0)
+  readings = [
+    read_through(scorer.policy, params["decoder"], tokens.replace(room=room))
+    for room in (0, 100)
+  ]
+  jax.tree.map(np.testing.assert_array_equal, *readings)
 
 
 def test_a_token_moves_its_own_step_and_no_earlier_one(scored):
