@@ -97,9 +97,11 @@ class ModelConfig:
       recomputing saves memory only in a loop over the layers, see `unroll`.
     attention: form in which attention is computed (`models.attention_forms`):
       "plain", "blocked", "splash" (TPU) or "cudnn" (NVIDIA GPU).
-    unroll: number of layers in one iteration of the loop over layers, in
-      training and decoding; 0 means all layers, so that there is no loop, which
-      decodes faster on CPU.
+    unroll: number of layers in one iteration of the loop over layers; 0 means
+      all layers, so that there is no loop.
+    decode_unroll: the same number for decoding; None means `unroll`. Without a
+      loop, CPUs and GPUs decode faster, because a loop copies each layer's
+      parameters for each token, and they are in memory twice.
     value_head: whether the decoder has a head "value" with one number per
       position.
     extra_heads: further heads as pairs (name, K) with K numbers per position.
@@ -149,6 +151,7 @@ class ModelConfig:
   remat: str = "none"
   attention: str = "plain"
   unroll: int = 1
+  decode_unroll: int | None = None
   value_head: bool = False
   extra_heads: tuple[tuple[str, int], ...] = ()
   lora_rank: int = 0
@@ -175,6 +178,8 @@ class ModelConfig:
       "unroll",
     ):
       _check_int(name, getattr(self, name), minimum=0)
+    if self.decode_unroll is not None:
+      _check_int("decode_unroll", self.decode_unroll, minimum=0)
     if self.heads % self.kv_heads:
       divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
       nearest = min(divisors, key=lambda n: abs(n - self.kv_heads))
@@ -236,6 +241,12 @@ class ModelConfig:
     replacement (`prevent_cse`).
     """
     return 0 < self.unroll < self.layers
+
+  @property
+  def decodes_in_loop(self) -> bool:
+    """Same as `looped`, for decoding."""
+    is_same = self.decode_unroll is None
+    return 0 < (self.unroll if is_same else self.decode_unroll) < self.layers
 
   @property
   def kinds(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from models.layers import KeyValues, write_ring
 
 Array = jax.Array
 # Keys and values of all layers: stacked on axis 0 if the layers run in a loop
-# (`ModelConfig.looped`), otherwise one `KeyValues` per layer.
+# (`ModelConfig.decodes_in_loop`), otherwise one `KeyValues` per layer.
 LayerKeyValues = KeyValues | tuple[KeyValues, ...]
 
 
@@ -117,7 +117,7 @@ def serve(
       specs["layers"],
     )
 
-  if config.looped:
+  if config.decodes_in_loop:
     return {name: gather(name) for name in served}
   layers = tuple(map(gather_layer, range(config.layers)))
   outside_layers = {name: gather(name) for name in served if name != "layers"}
@@ -208,7 +208,7 @@ def prefill(
   x, (keys, values) = transformer.scan_layers(config, params, step, x)
   shape = (len(prompts) * rows, config.kv_heads, capacity, config.head_dim)
   prompt_key_values = KeyValues(keys.swapaxes(-1, -2), values)
-  if config.looped:
+  if config.decodes_in_loop:
     shape = (config.layers, *shape)
   else:
     # Unstack the layers.
@@ -219,7 +219,7 @@ def prefill(
   ring = KeyValues(empty.swapaxes(-1, -2), empty)
   cache = Cache(
     prompts=prompt_key_values,
-    completions=ring if config.looped else (ring,) * config.layers,
+    completions=ring if config.decodes_in_loop else (ring,) * config.layers,
     prompt_mask=prompt_mask,
     steps=jnp.zeros((), jnp.int32),
     capacity=capacity,
@@ -294,10 +294,11 @@ def decode(
       t,
     )
 
-  if config.looped:
+  if config.decodes_in_loop:
     inputs = transformer.scan_inputs(config, params)
     inputs = (*inputs, cache.prompts, cache.completions)
-    x, new = jax.lax.scan(step, x, inputs, unroll=config.unroll)
+    unroll = config.decode_unroll or config.unroll
+    x, new = jax.lax.scan(step, x, inputs, unroll=unroll)
     index = cache.steps % cache.capacity
     completions = write_ring(cache.completions, new, index)
   else:

@@ -648,15 +648,15 @@ class Layer(nn.Module):
 
     Returns:
       The residual stream after the layer, and the rings with the new token. If
-      the layers run in a loop (`ModelConfig.looped`), the second result is the
-      new token's keys and values instead, which the caller writes to the rings
-      of all layers at once.
+      the layers run in a loop (`ModelConfig.decodes_in_loop`), the second
+      result is the new token's keys and values instead, which the caller writes
+      to the rings of all layers at once.
     """
     c = self.config
     queries, key, value = self._project(x, positions)
     new = KeyValues(key.swapaxes(-1, -2), value)
     capacity = rings.keys.shape[-1]
-    if not c.looped:
+    if not c.decodes_in_loop:
       rings = write_ring(rings, new, steps % capacity)
     # [P * R, ...] to [P, R, ...]
     keys, values = (ring.reshape(*t.shape, *ring.shape[1:]) for ring in rings)
@@ -664,7 +664,7 @@ class Layer(nn.Module):
     # it was written. Entries older than t are not of this completion.
     distance = (steps - jnp.arange(capacity)) % capacity
     visible = distance <= t[..., None]  # [P, R, capacity]
-    if c.looped:
+    if c.decodes_in_loop:
       # The entry at distance 0 will be overwritten by the new token only after
       # the loop; until then it is an old token.
       visible &= distance > 0
@@ -681,10 +681,10 @@ class Layer(nn.Module):
       KeySet(*prompts, prompt_visible),
       KeySet(keys, values, visible[:, :, None]),
     ]
-    if c.looped:
+    if c.decodes_in_loop:
       key_sets.append(KeySet(*new, jnp.ones((1, 1, 1), bool)))
     mixed = self.attention.attend_key_sets(queries, *key_sets)
-    return self._add_residuals(x, mixed), new if c.looped else rings
+    return self._add_residuals(x, mixed), new if c.decodes_in_loop else rings
 
   def _project(
     self, x: Array, positions: LayerPositions

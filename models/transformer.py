@@ -204,10 +204,11 @@ def heads(
   Each function is a pytree whose leaves are the parameters that it reads, so it
   can be passed through `jax.jit`.
   """
-  table = "embed" if config.tied_embeddings else "unembed"
-  functions = {
-    "logits": Partial(_logits_function(config), {table: params[table]})
-  }
+  kernel = _output_kernel(config, params)
+  # A head may be applied to one chunk of positions after another, so the kernel
+  # is cast here, once.
+  cast = jax.lax.stop_gradient(kernel.astype(config.dtype))
+  functions = {"logits": Partial(_logits_function(config), kernel, cast)}
   if config.value_head:
     functions["value"] = Partial(head_lib.scalar, params["value"])
   for name, _ in config.extra_heads:
@@ -216,9 +217,28 @@ def heads(
 
 
 @functools.cache
-def _logits_function(config: ModelConfig) -> Callable[[Params, Array], Array]:
-  """Returns `unembed` of a config; the same object, so that jit caches hit."""
-  return functools.partial(unembed, config)
+def _logits_function(
+  config: ModelConfig,
+) -> Callable[[Array, Array, Array], Array]:
+  """Returns `_logits` of a config; the same object, so that jit caches hit."""
+  return functools.partial(_logits, config)
+
+
+def _output_kernel(config: ModelConfig, params: Params) -> Array:
+  """Returns the kernel `[D, V]` of the logits."""
+  if config.tied_embeddings:
+    return params["embed"]["table"].T
+  return params["unembed"]["kernel"]
+
+
+def _logits(
+  config: ModelConfig, kernel: Array, cast: Array, hidden: Array
+) -> Array:
+  """Computes logits from hidden states; `cast` is `kernel` in their dtype."""
+  logits = head_lib.vocabulary_product()(hidden, kernel, cast)
+  if config.logit_softcap:
+    logits = config.logit_softcap * jnp.tanh(logits / config.logit_softcap)
+  return logits
 
 
 def embed(
@@ -266,19 +286,10 @@ def unembed(
   Returns:
     `[..., V]`, or `[..., N]` with `ids`; float32 at least.
   """
-  tied = config.tied_embeddings
-  kernel = params["embed"]["table"].T if tied else params["unembed"]["kernel"]
+  kernel = _output_kernel(config, params)
   if ids is not None:
     kernel = kernel[:, jnp.asarray(ids)]
-  logits = jnp.einsum(
-    "...d,dv->...v",
-    hidden,
-    kernel.astype(hidden.dtype),
-    preferred_element_type=jnp.promote_types(hidden.dtype, jnp.float32),
-  )
-  if config.logit_softcap:
-    logits = config.logit_softcap * jnp.tanh(logits / config.logit_softcap)
-  return logits
+  return _logits(config, kernel, kernel.astype(hidden.dtype), hidden)
 
 
 def final_norm(config: ModelConfig, params: Params, x: Array) -> Array:

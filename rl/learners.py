@@ -64,9 +64,7 @@ def pair(
       f"methods are given for the learners {sorted(methods)}, and optimizers "
       f"for {sorted(txs)}; each learner needs both"
     )
-  return methods, {
-    name: methods[name].optimizer(tx) for name, tx in txs.items()
-  }
+  return methods, {n: methods[n].optimizer(tx) for n, tx in txs.items()}
 
 
 def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:

@@ -282,9 +282,7 @@ def loss(
         functools.partial(_zero_outside, mask), value
       )
   stopped = jax.lax.stop_gradient(probes)
-  old = {
-    str(need): stopped[_key(need.view, need.probe.name)] for need in old_needs
-  }
+  old = {str(n): stopped[_key(n.view, n.probe.name)] for n in old_needs}
   rollout = rollout.replace(extras=rollout.extras.update(old))
 
   total = jnp.zeros(())

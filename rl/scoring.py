@@ -51,8 +51,8 @@ EXTERNAL_SOURCES = {
 # with nothing before them but the first token of the prompt (such as BOS).
 PROMPT = "prompt"
 ALONE = "alone"
-# Numbers that a head may return at a time, on one device: 256 MiB of float32.
-_MAX_HEAD_OUTPUT = 2**26
+# Numbers that a head may return at a time, on one device: 512 MiB of float32.
+_MAX_HEAD_OUTPUT = 2**27
 # Smallest chunk, in positions per prompt, even if it exceeds the limit above.
 _MIN_CHUNK = 16
 
@@ -120,20 +120,37 @@ class Need:
     return f"{self.source}{suffix}/{self.probe}"
 
 
+@functools.cache
+def _log_prob_function() -> Callable[[Array, Array], Array]:
+  """Returns the function of `log_probs`, with a gradient in one pass.
+
+  JAX's own gradient stores the softmax, and reads and writes it twice more.
+  """
+
+  def forward(logits: Array, tokens: Array) -> tuple[Array, tuple]:
+    chosen = jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
+    total = jax.nn.logsumexp(logits, -1)
+    return chosen - total, (logits, tokens, total)
+
+  def backward(saved: tuple, gradient: Array) -> tuple[Array, None]:
+    logits, tokens, total = saved
+    is_chosen = jnp.arange(logits.shape[-1]) == tokens[:, None]
+    softmax = jnp.exp(logits - total[:, None])
+    return gradient[:, None] * (is_chosen - softmax), None
+
+  function = jax.custom_vjp(lambda *inputs: forward(*inputs)[0])
+  function.defvjp(forward, backward)
+  return function
+
+
 def _log_probs(logits: Array, tokens: Array) -> Array:
-  chosen = jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
-  return chosen - jax.nn.logsumexp(logits, -1)
+  return _log_prob_function()(logits, tokens)
 
 
 def _entropy(logits: Array, tokens: Array) -> Array:
   del tokens
-  log_probs = jax.nn.log_softmax(logits, -1)
+  log_probs = logits - jax.nn.logsumexp(logits, -1, keepdims=True)
   return -jnp.sum(jnp.exp(log_probs) * log_probs, -1)
-
-
-def _value(values: Array, tokens: Array) -> Array:
-  del tokens
-  return values
 
 
 # log pi of the token, in nats.
@@ -141,7 +158,7 @@ log_probs = Probe("log_probs", _log_probs)
 # Entropy of the distribution that predicts the token, in nats.
 entropy = Probe("entropy", _entropy)
 # Output of the value head for the text before the token.
-values = Probe("values", _value, head="value")
+values = Probe("values", lambda values, tokens: values, head="value")
 
 
 def provided(source: str, name: str) -> Need:
@@ -151,7 +168,7 @@ def provided(source: str, name: str) -> Need:
     source: "task", "sampler" (the method's sampler) or "prepared".
     name: name of the array; its key in the extras is "SOURCE/NAME".
   """
-  return Need(source, Probe(name, _value))
+  return Need(source, Probe(name, values.fn))
 
 
 def host(
@@ -256,11 +273,8 @@ def read(
       output = (scaled if probe.logits else outputs)[probe.head]
       if probe in stopped:
         output = jax.lax.stop_gradient(output)
-      value = probe.fn(output, ids, *read_values)
-      result[probe.name] = jax.tree.map(
-        lambda v: v.reshape(*axes, *v.shape[1:]), value
-      )
-    return result
+      result[probe.name] = probe.fn(output, ids, *read_values)
+    return jax.tree.map(lambda x: x.reshape(axes + x.shape[1:]), result)
 
   def evaluate_locally(heads, hidden, completions, reads, mask):
     """Evaluates the probes at the positions that a device holds."""
@@ -333,8 +347,7 @@ def _map_chunks(
     return x.reshape(P, S, T, *x.shape[2:])
 
   def zeros(*chunk_inputs):
-    shapes = jax.eval_shape(fn, *chunk_inputs)
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.tree.map(jnp.zeros_like, jax.eval_shape(fn, *chunk_inputs))
 
   # The backward pass computes a chunk again instead of keeping its logits.
   @jax.checkpoint

@@ -360,9 +360,7 @@ def make(
   def train_step(state: State, rollouts: Rollouts) -> tuple[State, Metrics]:
     rollouts = learners.by_learner(rollouts)
     memory = rollouts[POLICY].memory
-    rollouts = {
-      name: rollout.replace(memory=()) for name, rollout in rollouts.items()
-    }
+    rollouts = {n: r.replace(memory=()) for n, r in rollouts.items()}
     rollout = rollouts.pop(POLICY)
     plan.check(rollout.scores.shape[0])
     score_check = update_guard.check_scores(rollout)

@@ -272,7 +272,6 @@ def join(params: PyTree, frozen: PyTree) -> PyTree:
   """Merges two nested dicts; a leaf of `params` replaces one of `frozen`."""
   if not (isinstance(params, Mapping) and isinstance(frozen, Mapping)):
     return params
-  merged = {
-    name: join(params[name], frozen[name]) for name in params if name in frozen
-  }
+  shared = params.keys() & frozen.keys()
+  merged = {name: join(params[name], frozen[name]) for name in shared}
   return {**frozen, **params, **merged}

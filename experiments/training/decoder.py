@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 import jax
@@ -28,9 +29,11 @@ _ALWAYS_FROM_CONFIG = (
 )
 
 # Platform -> forms of attention, fastest first; other platforms use "blocked".
-# The first form that supports the decoder is used. The form "cudnn" has not run
-# on a GPU yet, so it is used only if the config names it.
-_FASTEST_ATTENTION: Mapping[str, Sequence[str]] = {"tpu": ("splash", "blocked")}
+# The first form that supports the decoder is used.
+_FASTEST_ATTENTION: Mapping[str, Sequence[str]] = {
+  "tpu": ("splash", "blocked"),
+  "gpu": ("cudnn", "blocked"),
+}
 KERNEL_PLATFORMS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
 # The only form that can split the tokens of a sequence over devices.
 CONTEXT_ATTENTION = "blocked"
@@ -39,6 +42,11 @@ CONTEXT_ATTENTION = "blocked"
 # With remat, unrolled layers would all be recomputed at once, which saves no
 # memory, so `choose_fast_forms` then uses a loop.
 _FASTEST_UNROLL: Mapping[str, int] = {"cpu": 0}
+# The same for decoding, where it differs. A GPU decodes unrolled layers twice
+# as fast (0.6B parameters, 64 rows), but their parameters are in memory twice
+# and the program is large, so that the limit is this number of parameters.
+_FASTEST_DECODE_UNROLL: Mapping[str, int] = {"gpu": 0}
+_MAX_UNROLLED_PARAMS = 2_000_000_000
 
 
 def make(
@@ -101,7 +109,8 @@ def choose_fast_forms(
   Hugging Face folders, call this function.
 
   Args:
-    model: shape of the decoder. Its `attention` and `unroll` are replaced.
+    model: shape of the decoder. Its `attention`, `unroll` and `decode_unroll`
+      are replaced.
     platform: platform of the devices; None is JAX's default backend.
     attention: form of attention; None chooses the fastest.
     unroll: layers in one iteration of the loop over layers; None chooses the
@@ -109,12 +118,42 @@ def choose_fast_forms(
     splits_sequences: whether the tokens of a sequence are split over devices.
   """
   platform = platform or jax.default_backend()
+  decode_unroll = None
   if unroll is None:
     has_remat = model.remat != "none"
     unroll = 1 if has_remat else _FASTEST_UNROLL.get(platform, 1)
+    if (
+      platform in _FASTEST_DECODE_UNROLL
+      and presets.parameter_count(model) <= _MAX_UNROLLED_PARAMS
+    ):
+      decode_unroll = _FASTEST_DECODE_UNROLL[platform]
   if attention is None:
     forms = _FASTEST_ATTENTION.get(platform, ("blocked",))
     if splits_sequences:
       forms = (CONTEXT_ATTENTION,)
-    attention = next(form for form in forms if not model.attention_limit(form))
-  return dataclasses.replace(model, attention=attention, unroll=unroll)
+    attention = next(
+      form
+      for form in forms
+      if not model.attention_limit(form) and (form != "cudnn" or _has_cudnn())
+    )
+  return dataclasses.replace(
+    model, attention=attention, unroll=unroll, decode_unroll=decode_unroll
+  )
+
+
+@functools.cache
+def _has_cudnn() -> bool:
+  """Returns whether JAX finds cuDNN and a GPU that its attention runs on.
+
+  It does not on a machine without a GPU, whose programs for GPUs are only
+  compiled (`experiments.aot`), unless cuDNN is installed there.
+  """
+  x = jax.ShapeDtypeStruct((1, 8, 1, 8), "bfloat16")
+  attend = functools.partial(
+    jax.nn.dot_product_attention, implementation="cudnn"
+  )
+  try:
+    jax.eval_shape(attend, x, x, x)
+  except RuntimeError:
+    return False
+  return True

@@ -36,6 +36,7 @@ _COMPUTE_FIELDS = (
   "remat",
   "attention",
   "unroll",
+  "decode_unroll",
   "family",
 )
 _HEAD_FIELDS = ("value_head", "extra_heads")

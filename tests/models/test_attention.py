@@ -311,7 +311,7 @@ def test_what_a_form_cannot_do_is_refused(change, message):
     dataclasses.replace(BASE, **change)
 
 
-def test_a_config_takes_what_suits_the_platform():
+def test_a_config_takes_what_suits_the_platform(monkeypatch):
   config = defaults.rl()
   task = build.make_task(config)
   built = functools.partial(decoder.make, config, task)
@@ -323,6 +323,15 @@ def test_a_config_takes_what_suits_the_platform():
   ):
     model = built(platform)
     assert (model.attention, model.unroll) == (attention, unroll)
+    assert model.decode_unroll == (0 if platform == "gpu" else None)
+  # A machine that has cuDNN, for decoders that it can compute.
+  monkeypatch.setattr(decoder, "_has_cudnn", lambda: True)
+  assert built("gpu").attention == "blocked"
+  config.model.dtype = "bfloat16"
+  assert built("gpu").attention == "cudnn"
+  config.model.dtype = "float32"
+  monkeypatch.setattr(decoder, "_MAX_UNROLLED_PARAMS", 10)
+  assert built("gpu").decode_unroll is None
   config.model.remat = "full"
   assert built("cpu").unroll == 1
   config.model.update(mixed)

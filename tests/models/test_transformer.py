@@ -164,7 +164,7 @@ def test_decoding_token_by_token_equals_score(any_model):
 @pytest.mark.parametrize("unroll", [0, 1])
 def test_a_prompt_is_cached_once_for_all_samples(unroll):
   tokens = batch()
-  config = dataclasses.replace(BASE, unroll=unroll)
+  config = dataclasses.replace(BASE, unroll=1 - unroll, decode_unroll=unroll)
   prefill = functools.partial(decoding.prefill, config)
   shapes = jax.eval_shape(
     lambda params: prefill(params, tokens.prompts, tokens.prompt_mask, 64, T),

@@ -218,8 +218,8 @@ def test_a_chunk_is_as_large_as_the_widest_head_allows(
   assert seen == sizes
 
 
-def test_a_head_may_return_a_quarter_of_a_gigabyte_at_a_time():
-  assert 4 * scoring._MAX_HEAD_OUTPUT == 256 * 1024**2
+def test_a_head_may_return_half_a_gigabyte_at_a_time():
+  assert 4 * scoring._MAX_HEAD_OUTPUT == 512 * 1024**2
   assert scoring._MIN_CHUNK == 16
 
 
@@ -411,3 +411,25 @@ def test_needs_that_cannot_be_computed_are_named():
     scoring.passes(
       _policy(), {"old": 1.0}, [Need("old", probe), LOG_PROBS], ROLLOUT
     )
+
+
+def test_the_gradient_of_a_log_prob_is_the_choice_minus_the_softmax():
+  """The gradient is written by hand."""
+  logits = np.array([[0.0, np.log(2.0), np.log(5.0)], [3.0, 3.0, 3.0]])
+  tokens, weights = np.array([2, 0]), np.array([2.0, -1.0])
+  softmax = np.array([[1 / 8, 2 / 8, 5 / 8], [1 / 3, 1 / 3, 1 / 3]])
+  log_probs, pull = jax.vjp(
+    lambda x: scoring.log_probs.fn(x, jnp.asarray(tokens)), jnp.asarray(logits)
+  )
+  close(log_probs, np.log([5 / 8, 1 / 3]), rtol=1e-6)
+  choice = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+  (gradient,) = pull(jnp.asarray(weights, log_probs.dtype))
+  close(gradient, weights[:, None] * (choice - softmax), rtol=1e-5)
+
+
+def test_entropy_is_that_of_the_softmax():
+  probabilities = np.array([[1 / 8, 2 / 8, 5 / 8], [1 / 3, 1 / 3, 1 / 3]])
+  # A number that is added to all logits changes nothing.
+  logits = jnp.asarray(np.log(probabilities) + 40.0)
+  expected = -(probabilities * np.log(probabilities)).sum(-1)
+  close(scoring.entropy.fn(logits, None), expected, rtol=1e-5)

@@ -114,7 +114,7 @@ def sizes(jaxpr: jax.extend.core.Jaxpr) -> list[int]:
 
 
 def test_whole_logits_are_never_formed_forward_or_backward():
-  wide = dataclasses.replace(CONFIG, vocab_size=2**21)
+  wide = dataclasses.replace(CONFIG, vocab_size=2**22)
   bound = policy.bind(wide)
   shape = (P, 64, 8)
   abstract = jax.eval_shape(lambda: transformer.init(wide, jax.random.key(0)))

@@ -127,9 +127,9 @@ def _parser() -> argparse.ArgumentParser:
   add("--out", default="", help="folder for results of `accelerator`")
   add(
     "--profile",
-    metavar="PIECE",
+    metavar="PIECE,PIECE",
     default="",
-    help="piece of `accelerator` to run alone, with a profiler trace",
+    help="pieces of `accelerator` to run alone, with profiler traces",
   )
   return parser
 

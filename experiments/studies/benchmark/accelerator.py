@@ -1,6 +1,7 @@
 """Measures this project on one accelerator of the machine, piece by piece.
 
-  python -m experiments.studies.benchmark accelerator --out DIR [--profile NAME]
+  python -m experiments.studies.benchmark accelerator --out DIR
+    [--profile NAME,NAME]
 
 The pieces (`on_accelerator.pieces`) run one after another, each in a process of
 its own and for at most `PIECE_SECONDS`. A piece that fails is reported, and the
@@ -63,8 +64,8 @@ def accelerator(
   Args:
     console: console for progress.
     out: folder for `accelerator.json` and `accelerator.md`; "" writes neither.
-    profile: name of a piece, which alone is run, with a profiler trace in
-      `out`.
+    profile: names of pieces, separated by commas, which alone are run, finished
+      or not; a further call of what they time is traced into `out`.
     minutes: no piece is started later than this.
     state: folder of the results of finished pieces; "" means
       `runs/accelerator` of this checkout.
@@ -74,12 +75,14 @@ def accelerator(
     missing, and the targets that hold for this device are reached.
 
   Raises:
-    UsageError: there is no piece `profile`, or no folder for its trace.
+    UsageError: there is no such piece, or no folder for its trace.
   """
-  if profile and profile not in pieces.PIECES:
-    raise errors.UsageError(
-      registry.describe_unknown("piece", profile, pieces.PIECES)
-    )
+  traced = profile.split(",") if profile else []
+  for name in traced:
+    if name not in pieces.PIECES:
+      raise errors.UsageError(
+        registry.describe_unknown("piece", name, pieces.PIECES)
+      )
   if profile and not out:
     raise errors.UsageError("--profile needs --out, the folder for the trace")
   folder = pathlib.Path(state) if state else STATE
@@ -90,15 +93,15 @@ def accelerator(
   records: dict[str, Any] = {}
   for name in pieces.PIECES:
     record = None
-    if name not in ("device", profile):
+    if name != "device" and name not in traced:
       record = _finished(folder, name, records)
-    if record is None and (not profile or name in ("device", profile)):
+    if record is None and (not traced or name in ("device", *traced)):
       seconds = min(PIECE_SECONDS, deadline - time.monotonic())
       if seconds < LEAST_SECONDS:
         failures[name] = "not started: no time is left; run the command again"
         continue
       console.print(f"{name}: running, at most {seconds:.0f} s", style="dim")
-      trace = os.path.join(out, "profile", name) if name == profile else ""
+      trace = os.path.join(out, "profile", name) if name in traced else ""
       record, error = _run(folder, name, records, seconds, trace)
       if error:
         failures[name] = error
@@ -135,8 +138,6 @@ def _run(
 ) -> tuple[dict[str, Any] | None, str]:
   """Runs a piece; returns its record, or None and the reason."""
   path = folder / f"{name}.json"
-  if trace:  # a traced piece is slower, and its times are not kept
-    path = folder / f"{name}_traced.json"
   path.unlink(missing_ok=True)
   command = [sys.executable, "-m", _MODULE, name, str(path)]
   command += ["--profile", trace] if trace else []

@@ -103,7 +103,7 @@ def test_layers_without_a_loop_draw_the_same(one_row_each):
   bound, params, expected = one_row_each
   with jax.enable_x64(True):
     config = bound.decode.args[0]
-    assert config.looped
+    assert config.decodes_in_loop
     straight = policy.bind(dataclasses.replace(config, unroll=0))
     assert_same(generate(straight, params, problems(), FEW), expected)
 

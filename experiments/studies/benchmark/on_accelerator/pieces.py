@@ -6,7 +6,9 @@
 A piece is a function from a `Setting` to rows of the table. It runs in a
 process of its own, so that the peak of its memory is that of the piece and an
 error ends no other piece. FILE gets the rows as JSON. On a CPU the sizes are
-small, so that all pieces run in a few minutes.
+small, so that all pieces run in a few minutes. With `--profile`, one more call
+of each training step, of sampling, of an iteration and of many seeds is traced,
+and `kernel_times` writes a table of its kernels.
 
 Model FLOPs utilisation (MFU; Chowdhery et al. 2022) is
 
@@ -25,7 +27,6 @@ Qwen3-1.7B, whose training state alone would take 26 GiB.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -33,9 +34,11 @@ import json
 import math
 import pathlib
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
@@ -50,7 +53,10 @@ from experiments.configs import countdown, defaults
 from experiments.logging import json_files
 from experiments.studies import flop_counts
 from experiments.studies.benchmark import fused, outcome, random_rollout
-from experiments.studies.benchmark.on_accelerator import reference
+from experiments.studies.benchmark.on_accelerator import (
+  kernel_times,
+  reference,
+)
 from experiments.training import build, device_mesh, dispatch
 from experiments.training.experiment import Experiment
 from models import transformer
@@ -86,11 +92,13 @@ class Setting(NamedTuple):
     ceilings: results of the piece "device": "flops" per second of a bfloat16
       product and "bandwidth", bytes per second that are read and written.
     memory: bytes of one device's memory.
+    profile: folder for profiler traces; None traces nothing.
   """
 
   toy: bool
   ceilings: Mapping[str, float]
   memory: float
+  profile: pathlib.Path | None = None
 
   @property
   def is_large(self) -> bool:
@@ -104,20 +112,37 @@ class Setting(NamedTuple):
     peaks = [peak for name, peak in PEAKS.items() if name in kind]
     return (peaks or [self.ceilings["flops"]])[0]
 
+  def trace(self, name: str) -> pathlib.Path | None:
+    """Returns the folder for the trace of a row; None if none is wanted."""
+    words = re.sub(r"[^a-z0-9]+", "_", name.lower())
+    return self.profile and self.profile / words
+
   def target(self, share: float | None) -> float | None:
     """Returns a target; None for sizes and devices that it is not meant for."""
     is_meant = "H100" in jax.devices()[0].device_kind and not self.toy
     return share if is_meant else None
 
 
-def median_seconds(call: Callable[[], Any], repeats: int = REPEATS) -> float:
-  """Returns the median seconds of a call, after one that compiles."""
+def median_seconds(
+  call: Callable[[], Any],
+  repeats: int = REPEATS,
+  trace: pathlib.Path | None = None,
+) -> float:
+  """Returns the median seconds of a call, after one that compiles.
+
+  Args:
+    call: what is timed.
+    repeats: number of timed calls.
+    trace: folder for the profiler trace of one more call; None traces none.
+  """
   jax.block_until_ready(call())
   seconds = []
   for _ in range(repeats):
     start = time.perf_counter()
     jax.block_until_ready(call())
     seconds.append(time.perf_counter() - start)
+  if trace is not None:
+    kernel_times.trace(call, trace)
   return float(np.median(seconds))
 
 
@@ -156,7 +181,8 @@ def measure_device(setting: Setting) -> list[outcome.Row]:
   """Measures the rate of bfloat16 products and the bandwidth of memory."""
   product, negate, square, vector = ceiling_programs(setting)
   size, elements = len(square), vector.size
-  x = jnp.ones(square.shape, square.dtype)
+  # Products of random numbers are slower than those of ones.
+  x = jax.random.normal(jax.random.key(0), square.shape, square.dtype)
   flops = 2 * size**3 / median_seconds(lambda: product(x, x), 20)
   array = [jnp.ones(vector.shape, vector.dtype)]
 
@@ -221,10 +247,12 @@ class Update(NamedTuple):
 
   Attributes:
     name: name of the row, without the number of tokens.
-    tokens: completion tokens of the batch.
+    tokens: completion tokens that the batch has room for.
     microbatches: parts of the batch whose gradients are summed.
     preset: name of the shape.
     model: settings of the decoder.
+    mean_share: mean length of a completion, as a share of the largest; 1 if all
+      completions have the largest length.
   """
 
   name: str
@@ -232,6 +260,7 @@ class Update(NamedTuple):
   microbatches: int = 1
   preset: str = "qwen3-0.6b"
   model: Mapping[str, Any] = {}
+  mean_share: float = 1.0
 
   def build(
     self, setting: Setting, devices: Sequence[jax.Device] | None = None
@@ -270,6 +299,14 @@ def updates(setting: Setting, platform: str) -> dict[str, list[Update]]:
     "trainer_lora": [
       Update("trainer, LoRA 16", 16_384, model={"lora_rank": 16})
     ],
+    "packing": [
+      Update(
+        "trainer, mean length 1/4",
+        16_384,
+        microbatches=1 if setting.is_large else 4,
+        mean_share=0.25,
+      )
+    ],
     "trainer_long": [
       Update(
         "trainer, full", 65_536, microbatches=4 if setting.is_large else 16
@@ -303,9 +340,11 @@ def time_update(update: Update, setting: Setting) -> outcome.Row:
   """Times a training step on random tokens, without sampling."""
   e = update.build(setting)
   prompts, max_tokens = e.config.rollout.prompts, e.sampling.max_tokens
-  tokens = prompts * SAMPLES * max_tokens
+  mean = update.mean_share * max_tokens if update.mean_share < 1 else 0.0
+  lengths = random_rollout.random_lengths((prompts, SAMPLES), max_tokens, mean)
+  tokens = int(lengths.sum())
   rollout = random_rollout.make(
-    e.model.vocab_size, prompts, SAMPLES, PROMPT_LENGTH, max_tokens
+    e.model.vocab_size, prompts, SAMPLES, PROMPT_LENGTH, max_tokens, mean
   )
   rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
   advance = dispatch.make_dispatch(e, lambda state: (rollout, {}))
@@ -315,8 +354,7 @@ def time_update(update: Update, setting: Setting) -> outcome.Row:
     state[0], metrics, _ = advance(state[0])
     return metrics
 
-  seconds = median_seconds(call)
-  lengths = np.full((prompts, SAMPLES), max_tokens)
+  seconds = median_seconds(call, trace=setting.trace(update.name))
   # With adapters, the gradients of the frozen kernels are not computed: of a
   # backward pass the half remains that passes gradients to earlier layers.
   factor = 2 / 3 if e.model.lora_rank else 1
@@ -351,11 +389,21 @@ def measure_decoding(setting: Setting) -> list[outcome.Row]:
   """Times sampling of completions that never end, for three batch sizes."""
   e, init, max_tokens = decoding_experiment(setting)
   params = init(jax.random.key(0))
+  batches = decoding_batches(setting)
+  lowered = [
+    decoding_program(e, batch // SAMPLES, max_tokens).lower(params)
+    for batch in batches
+  ]
+  # A compiler that runs several times at once leaves no core idle.
+  with futures.ThreadPoolExecutor() as pool:
+    programs = list(pool.map(jax.stages.Lowered.compile, lowered))
   rows = []
-  for batch in decoding_batches(setting):
+  for batch, sample in zip(batches, programs, strict=True):
     prompts = batch // SAMPLES
-    sample = decoding_program(e, prompts, max_tokens)
-    seconds = median_seconds(functools.partial(sample, params))
+    name = f"decoding, batch {batch}"
+    seconds = median_seconds(
+      functools.partial(sample, params), trace=setting.trace(name)
+    )
     cost = flop_counts.decode_cost(
       e.model,
       PROMPT_LENGTH,
@@ -365,7 +413,7 @@ def measure_decoding(setting: Setting) -> list[outcome.Row]:
     target = setting.target(DECODE_TARGETS.get(batch))
     rows.append(
       outcome.Row(
-        f"decoding, batch {batch}",
+        name,
         f"{PROMPT_LENGTH} + {max_tokens} tokens, bfloat16",
         "tokens/s",
         batch * max_tokens / seconds,
@@ -437,11 +485,12 @@ def measure_iteration(setting: Setting) -> list[outcome.Row]:
     sampled.append(metrics["length/mean"])
     return metrics
 
-  seconds = median_seconds(call, 3)
+  name = "iteration, staged"
+  seconds = median_seconds(call, 3, setting.trace(name))
   tokens = prompts * SAMPLES * float(np.mean(jax.device_get(sampled)))
   return [
     outcome.Row(
-      "iteration, staged",
+      name,
       f"{prompts} x {SAMPLES} x {max_tokens}, countdown",
       "tokens/s",
       tokens / seconds,
@@ -500,12 +549,15 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
       e.init().replace(key=jax.random.key(seed)) for seed in range(count)
     ]
     run = fused.loop_side_by_side(e, count)
-    seconds = median_seconds(functools.partial(run, states), 3)
+    name = "1 seed" if count == 1 else f"{count} seeds"
+    seconds = median_seconds(
+      functools.partial(run, states), 3, setting.trace(name)
+    )
     first = first or seconds
     limit = 1 / LARGEST_SEED_RATIO if count == max(counts) else None
     rows.append(
       outcome.Row(
-        "1 seed" if count == 1 else f"{count} seeds",
+        name,
         f"countdown, {prompts} x 16, {steps} steps",
         "s",
         seconds,
@@ -622,6 +674,7 @@ PIECES: Mapping[str, Callable[[Setting], Sequence[outcome.Row]]] = {
   "iteration": measure_iteration,
   "fused": measure_fused,
   "seeds": measure_seeds,
+  "packing": functools.partial(measure_updates, "packing"),
   "trainer_long": functools.partial(measure_updates, "trainer_long"),
   "attention": functools.partial(measure_updates, "attention"),
   "larger_model": functools.partial(measure_updates, "larger_model"),
@@ -634,19 +687,18 @@ def main() -> int:
   parser.add_argument("piece", choices=PIECES)
   parser.add_argument("file", type=pathlib.Path)
   parser.add_argument("--ceilings", type=json.loads, default={})
-  parser.add_argument("--profile", default="")
+  parser.add_argument("--profile", type=pathlib.Path)
   options = parser.parse_args()
   devices.configure()
   memory = device_mesh.device_memory(jax.devices()[0])
   setting = Setting(
-    jax.default_backend() == "cpu", options.ceilings, memory or math.inf
+    jax.default_backend() == "cpu",
+    options.ceilings,
+    memory or math.inf,
+    options.profile,
   )
-  tracing = contextlib.nullcontext()
-  if options.profile:
-    tracing = jax.profiler.trace(options.profile)
   start = time.perf_counter()
-  with tracing:
-    rows = PIECES[options.piece](setting)
+  rows = PIECES[options.piece](setting)
   record = {
     "rows": [dataclasses.asdict(row) for row in rows],
     "seconds": time.perf_counter() - start,
