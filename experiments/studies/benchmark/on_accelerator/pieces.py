@@ -293,7 +293,7 @@ def updates(setting: Setting, platform: str) -> dict[str, list[Update]]:
       preset="qwen3-1.7b",
       model={"lora_rank": 16},
     )
-  kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform, "plain")
+  kernel = attention_kernel(platform)
   return {
     "trainer": [Update("trainer, full", 16_384)],
     "trainer_lora": [
@@ -315,7 +315,7 @@ def updates(setting: Setting, platform: str) -> dict[str, list[Update]]:
     "attention": [
       *(
         Update(f"attention {form}", 16_384, model={"attention": form})
-        for form in (kernel, "blocked")
+        for form in dict.fromkeys((kernel, "blocked"))
       ),
       Update(
         "remat dots",
@@ -326,6 +326,11 @@ def updates(setting: Setting, platform: str) -> dict[str, list[Update]]:
     ],
     "larger_model": [larger],
   }
+
+
+def attention_kernel(platform: str) -> str:
+  """Returns the form of attention that is written for a platform."""
+  return {"gpu": "cudnn", "tpu": "splash"}.get(platform, "blocked")
 
 
 def measure_updates(piece: str, setting: Setting) -> list[outcome.Row]:
@@ -578,8 +583,9 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
 def check_numbers(setting: Setting) -> list[outcome.Row]:
   """Compares results on the device with enumeration, PyTorch and the CPU.
 
-  With several devices, a training step over all of them is compared with the
-  same step on one.
+  A training step in bfloat16 with the attention that is written for the device
+  is compared with plain attention. With several devices, a training step over
+  all of them is compared with the same step on one.
   """
   del setting  # the sizes are small in any case
   differences = {"max@k weights beside enumeration": _max_at_k_difference()}
@@ -600,7 +606,16 @@ def check_numbers(setting: Setting) -> list[outcome.Row]:
       differences[name] = _relative_difference(
         _change_by_a_step(all_devices, prompts), on_one
       )
+  kernel = attention_kernel(jax.default_backend())
+  name = f"a step in bfloat16 with {kernel} attention beside plain"
+  differences[name] = _relative_difference(
+    *(
+      _change_by_a_step(all_devices[:1], prompts, form, "bfloat16")
+      for form in (kernel, "plain")
+    )
+  )
   limits = dict.fromkeys(differences, 1e-3)
+  limits[name] = 5e-2  # the rounding of bfloat16 is 2^-9
   limits["max@k weights beside enumeration"] = 1e-5
   return [
     outcome.Row(
@@ -628,7 +643,10 @@ def _max_at_k_difference(n: int = 8, k: int = 3) -> float:
 
 
 def _change_by_a_step(
-  devices: Sequence[jax.Device], prompts: int
+  devices: Sequence[jax.Device],
+  prompts: int,
+  attention: str = "plain",
+  dtype: str = "float32",
 ) -> np.ndarray:
   """Returns the change of the parameters by one step of SGD, as one vector.
 
@@ -638,7 +656,7 @@ def _change_by_a_step(
   config = countdown.max_at_k()
   config.method = "grpo(beta=0.0)"
   config.rollout.prompts = prompts
-  config.model.attention = "plain"
+  config.model.attention, config.model.dtype = attention, dtype
   config.model.vocab_size = 32  # 25 rows of the embedding cannot be sharded
   config.mesh.fsdp = 2 if len(devices) % 2 == 0 else 1
   config.mesh.tensor = 2 if len(devices) % 4 == 0 else 1
@@ -664,18 +682,19 @@ def _relative_difference(actual: Any, expected: Any) -> float:
 # The command
 # ------------------------------------------------------------------------------
 
-# In this order; "device" measures the ceilings that the others read.
+# In this order, since the time on a lent machine may end: what no other machine
+# shows comes first. "device" measures the ceilings that the others read.
 PIECES: Mapping[str, Callable[[Setting], Sequence[outcome.Row]]] = {
   "device": measure_device,
   "trainer": functools.partial(measure_updates, "trainer"),
-  "trainer_lora": functools.partial(measure_updates, "trainer_lora"),
   "decoding": measure_decoding,
-  "numbers": check_numbers,
-  "iteration": measure_iteration,
   "fused": measure_fused,
   "seeds": measure_seeds,
-  "packing": functools.partial(measure_updates, "packing"),
   "trainer_long": functools.partial(measure_updates, "trainer_long"),
+  "packing": functools.partial(measure_updates, "packing"),
+  "iteration": measure_iteration,
+  "numbers": check_numbers,
+  "trainer_lora": functools.partial(measure_updates, "trainer_lora"),
   "attention": functools.partial(measure_updates, "attention"),
   "larger_model": functools.partial(measure_updates, "larger_model"),
 }
