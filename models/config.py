@@ -99,9 +99,10 @@ class ModelConfig:
       "plain", "blocked", "splash" (TPU) or "cudnn" (NVIDIA GPU).
     unroll: number of layers in one iteration of the loop over layers; 0 means
       all layers, so that there is no loop.
-    decode_unroll: the same number for decoding; None means `unroll`. Without a
-      loop, CPUs and GPUs decode faster, because a loop copies each layer's
-      parameters for each token, and they are in memory twice.
+    decode_unroll: the same number for decoding; None means `unroll`. CPUs and
+      GPUs decode faster without a loop, which copies the parameters of each
+      layer for each token. Without it, a second copy of all parameters is in
+      memory, cut into layers.
     value_head: whether the decoder has a head "value" with one number per
       position.
     extra_heads: further heads as pairs (name, K) with K numbers per position.
@@ -245,8 +246,8 @@ class ModelConfig:
   @property
   def decodes_in_loop(self) -> bool:
     """Same as `looped`, for decoding."""
-    is_same = self.decode_unroll is None
-    return 0 < (self.unroll if is_same else self.decode_unroll) < self.layers
+    unroll = self.decode_unroll
+    return 0 < (self.unroll if unroll is None else unroll) < self.layers
 
   @property
   def kinds(self) -> tuple[str, ...]:

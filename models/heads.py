@@ -33,8 +33,8 @@ def vocabulary_product() -> Callable[[Array, Array, Array], Array]:
 
   The result is float32, or float64 if the hidden states are. Its gradient is
   rounded to the dtype of the hidden states, as the gradients of all other
-  products are. Without this, JAX would multiply it in float32, which GPUs do at
-  a tenth of the speed.
+  products are. JAX's own rule multiplies it in float32, which takes an H100
+  three times as long as in bfloat16.
   """
 
   def sum_dtype(hidden: Array) -> jnp.dtype:
