@@ -10,7 +10,7 @@ prompt of 64 tokens:
   64         8 prompts; lengths are geometric with mean 16, cut at 64
   64 full    8 prompts; all completions have 64 tokens
   256        2 prompts; lengths are geometric with mean 64, cut at 256
-  256 full   2 prompts; all completions have 256 tokens
+  256 full   1 prompt; all completions have 256 tokens
 
 The limits are those of the time of a packed update divided by that of a padded
 one: .45 if the mean length is a fourth of the largest, 1.05 if all completions
