@@ -3,11 +3,17 @@ PYTHON ?= python3
 RUN := runs/demo
 OUT := runs/accelerator/results
 
-.PHONY: demo test long notebooks coverage accelerator
+.PHONY: demo smollm2 test long notebooks coverage accelerator
 
 demo: .venv/installed
 	.venv/bin/python -m experiments.run \
 	  --config experiments/configs/demo.py --workdir $(RUN)
+
+# Downloads a small pretrained model, once.
+smollm2: .venv/installed
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt \
+	  --editable '.[gguf]'
+	.venv/bin/python -m experiments.pretrained smollm2
 
 test: .venv/installed
 	.venv/bin/python -m pytest -n 2 -m "not long"

@@ -44,6 +44,8 @@ EXTRAS = {
   "peers": ["torch==2.13.0", "trl==1.16.0"],
   # Procedural puzzles; the list of those allowed was checked on this version.
   "gym": ["reasoning-gym==0.1.25"],
+  # Reads files of llama.cpp: `python -m models.hf import FILE.gguf FOLDER`.
+  "gguf": ["gguf"],
   # Workdirs and data in gs:// buckets: gcsfs, through which epath goes there.
   "gcs": ["etils[epath-gcs]"],
   "tpu": ["jax[tpu]"],

@@ -20,7 +20,7 @@ import sys
 import hypothesis
 import pytest
 
-from experiments.cli import program_folders
+from experiments.cli import cache_folders
 
 _EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
 # Not every version of XLA has these flags. The first two make compilation
@@ -51,7 +51,7 @@ if _EIGHT_DEVICES not in _flags:  # workers inherit them
 # Larger, the folder of programs is emptied when tests start.
 _MAX_PROGRAM_BYTES = 4 * 2**30
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers inherit it
-  _folder = program_folders.of_tests()
+  _folder = cache_folders.of_test_programs()
   if sum(p.stat().st_size for p in _folder.glob("*")) > _MAX_PROGRAM_BYTES:
     shutil.rmtree(_folder, ignore_errors=True)
   os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_folder)

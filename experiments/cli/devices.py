@@ -7,7 +7,7 @@ devices a batch is split over several cores: on two cores, two devices decode
 and train almost twice as fast as one. On a GPU, JAX reserves most of the memory
 at its start. Both settings must be made before JAX initializes its devices.
 
-Compiled programs are kept in `program_folders.of_commands()`, so that a command
+Compiled programs are kept in `cache_folders.of_programs()`, so that a command
 which compiles what an earlier one has compiled starts faster. JAX's own
 settings take precedence: JAX_COMPILATION_CACHE_DIR names another folder, and
 JAX_ENABLE_COMPILATION_CACHE=false keeps nothing. With several CPU devices
@@ -24,7 +24,7 @@ import re
 
 import jax
 
-from experiments.cli import program_folders
+from experiments.cli import cache_folders
 
 # Share of a GPU's memory that JAX reserves, instead of its default of 0.75. The
 # rest is left to libraries that allocate outside of JAX.
@@ -78,7 +78,7 @@ def configure(cpu_devices: int = 1, *, keep_programs: bool = True) -> None:
 
 
 def _use_program_folder() -> None:
-  folder = program_folders.of_commands()
+  folder = cache_folders.of_programs()
   try:
     folder.mkdir(parents=True, exist_ok=True)
   except OSError:  # without a home that can be written, nothing is kept

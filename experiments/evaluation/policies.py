@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from etils import epath
 
-from experiments import tasks
+from experiments import pretrained, tasks
 from experiments.cli import devices, spec
 from experiments.training import (
   build,
@@ -109,7 +109,8 @@ def load_from_folder(
   """Loads a local folder with Hugging Face files onto all local devices.
 
   Args:
-    folder: folder with the weights. A text task also uses its tokenizer.
+    folder: folder with the weights, or a name in `pretrained.MODELS`. A text
+      task also uses its tokenizer.
     task: name of the task, or the name with settings.
     max_tokens: largest number of tokens of a completion; None takes the task's
       limit.
@@ -123,6 +124,7 @@ def load_from_folder(
     ValueError: the folder or the task cannot be loaded, the model does not have
       all tokens of the task, or a setting is out of range.
   """
+  folder = pretrained.resolve(str(folder))
   devices.configure()
   model = decoder.choose_fast_forms(hf.load_config(folder, dtype))
   loaded_task = _make_task(task, str(folder), model)

@@ -16,7 +16,7 @@ import ml_collections
 import optax
 
 import rewards
-from experiments import tasks
+from experiments import pretrained, tasks
 from experiments.cli import spec
 from experiments.training import decoder, device_mesh, optimizers
 from experiments.training.experiment import Experiment
@@ -254,7 +254,7 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
   return make_task_from_text(
     config.task,
     **config.data,
-    tokenizer=config.policy.path,
+    tokenizer=pretrained.resolve(config.policy.path),
     verifier=config.get("verifier", ""),
   )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import ml_collections
 
-from experiments import tasks
+from experiments import pretrained, tasks
 from models import presets
 from models.config import ModelConfig
 from models.rope import RopeScaling
@@ -69,7 +69,7 @@ def make(
   settings["attention"] = attention or "plain"
   settings["unroll"] = 1 if unroll is None else unroll
   overrides = {name: settings[name] for name in _ALWAYS_FROM_CONFIG}
-  path, preset = config.policy.path, config.policy.preset
+  path, preset = pretrained.resolve(config.policy.path), config.policy.preset
   if path:
     from models import hf  # imports transformers
 

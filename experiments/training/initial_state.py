@@ -15,7 +15,7 @@ import jax
 import ml_collections
 from etils import epath
 
-from experiments import tasks
+from experiments import pretrained, tasks
 from experiments.cli import errors, spec
 from experiments.logging import provenance
 from experiments.training import checkpointing, workdirs
@@ -100,7 +100,8 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
   if source == e.config.policy.path:
     from models import hf  # imports transformers
 
-    _, params = hf.load(source, dtype=e.model.param_dtype, mesh=e.mesh)
+    folder = pretrained.resolve(source)
+    _, params = hf.load(folder, dtype=e.model.param_dtype, mesh=e.mesh)
     return e.select_params(params)
   return checkpoint_reader.restore_params(
     epath.Path(source) / checkpoint_reader.FOLDER,
@@ -111,7 +112,8 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
 
 def write_model_file(e: Experiment, workdir: epath.Path) -> None:
   """Writes `model.json`, with paths that are valid from any folder."""
-  folder, other_run = e.config.policy.path, e.config.get("init_from")
+  folder = pretrained.resolve(e.config.policy.path)
+  other_run = e.config.get("init_from")
   task_name, settings = spec.parse(e.config.task)
   is_text = "tokenizer" in tasks.settings(task_name)
   frozen, frozen_step = "", None

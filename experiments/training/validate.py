@@ -26,7 +26,7 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
-from experiments import tasks
+from experiments import pretrained, tasks
 from experiments.cli import arguments, config_keys, spec
 from experiments.evaluation import evaluator, statistics
 from experiments.logging import writers
@@ -425,7 +425,7 @@ def check_experiment(e: Experiment) -> None:
 
 def _check_model(e: Experiment) -> None:
   """Checks the decoder against the task, and against a folder of weights."""
-  folder = e.config.policy.path
+  folder = pretrained.resolve(e.config.policy.path)
   if folder:
     from models import hf  # imports transformers
 

@@ -17,7 +17,7 @@ from etils import epath
 
 from models import checkpoint_reader, hf, storage_paths, transformer
 from models.config import DTYPES, ModelConfig
-from models.hf import load_folder, save_folder
+from models.hf import gguf_import, load_folder, save_folder, tensor_layout
 from models.rope import RopeScaling
 from rl import types
 
@@ -41,17 +41,23 @@ def main(arguments: Sequence[str]) -> int:
   importing = commands.add_parser(
     "import",
     help="convert a Hugging Face folder to a workdir, from which a run can "
-    "start (config.init_from)",
+    "start (config.init_from), or a GGUF file to a Hugging Face folder "
+    "(config.policy.path)",
   )
   importing.add_argument(
-    "folder", metavar="FOLDER", help="the Hugging Face folder to read"
+    "source",
+    metavar="SOURCE",
+    help="the Hugging Face folder or the GGUF file to read",
   )
-  importing.add_argument("out", metavar="OUT", help="the workdir to write")
+  importing.add_argument(
+    "out", metavar="OUT", help="the workdir or the Hugging Face folder to write"
+  )
   importing.add_argument(
     "--dtype",
     choices=DTYPES,
     default="float32",
-    help="dtype of the parameters (default: float32)",
+    help="dtype of the parameters of a workdir (default: float32); those of a "
+    "GGUF file become float32",
   )
   exporting = commands.add_parser(
     "export", help="convert the policy of a run to a Hugging Face folder"
@@ -66,8 +72,12 @@ def main(arguments: Sequence[str]) -> int:
   args = parser.parse_args(arguments)
   start = time.perf_counter()
   try:
-    if args.command == "import":
-      params = import_folder(args.folder, args.out, args.dtype)
+    if args.command == "import" and args.source.endswith(".gguf"):
+      gguf_import.convert(args.source, args.out)
+      print(f"wrote {args.out}, which config.policy.path can name")
+      params = tensor_layout.leaf_shapes(hf.load_config(args.out))
+    elif args.command == "import":
+      params = import_folder(args.source, args.out, args.dtype)
     else:
       params = export_workdir(args.workdir, args.out, args.step)
   except (ValueError, OSError, ImportError) as error:
@@ -76,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
   leaves = jax.tree.leaves(params)
   print(
     f"{args.out}: {sum(leaf.size for leaf in leaves):,} parameters, "
-    f"{sum(leaf.nbytes for leaf in leaves):,} bytes, "
+    f"{sum(leaf.size * leaf.dtype.itemsize for leaf in leaves):,} bytes, "
     f"{time.perf_counter() - start:.1f} s"
   )
   return 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import math
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -67,24 +69,45 @@ def save(
       has another shape, the tokenizer has more ids than the embedding has rows,
       or the folder is not empty. The message is one line.
   """
-  folder = load_folder.require_local(folder)
   special = _special_tokens(config, tokenizer, stops)
   hf_config = config_conversion.to_hf(config, **special)
   _check_complete(config, _leaves(params))
   config, params = lora.merge(config, params)
-  if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-    raise ValueError(f"{folder} exists already; choose a new folder")
-  folder.parent.mkdir(parents=True, exist_ok=True)
-  # Write to a hidden folder with the same parent, and rename it at the end.
-  draft = folder.with_name(f".{folder.name}.{os.getpid()}.writing")
-  draft.mkdir()
-  try:
+  leaves, layouts = _leaves(params), tensor_layout.layout(config)
+  sizes = {
+    name: _tensor_bytes(layout, leaves)
+    for layout in _unique_by_name(layouts)
+    for name in layout.tensor_names()
+  }
+  with new_folder(folder) as draft:
     hf_config.save_pretrained(draft)
-    _write_tensors(config, params, draft, shard_bytes)
+    write_tensors(draft, _tensors(layouts, leaves), sizes, shard_bytes)
     _write_heads(config, params, draft)
     if tokenizer is not None:
       _copy_tokenizer(load_folder.require_local(tokenizer), draft)
       _write_stops(draft / load_folder.GENERATION, special["eos_token_id"])
+
+
+@contextlib.contextmanager
+def new_folder(folder: load_folder.Folder) -> Iterator[pathlib.Path]:
+  """Gives a folder to write to, which is renamed to `folder` at the end.
+
+  After an error nothing is left.
+
+  Args:
+    folder: the folder; it must be empty or not exist.
+
+  Raises:
+    ValueError: the folder is not empty, or in a bucket.
+  """
+  folder = load_folder.require_local(folder)
+  if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    raise ValueError(f"{folder} exists already; choose a new folder")
+  folder.parent.mkdir(parents=True, exist_ok=True)
+  draft = folder.with_name(f".{folder.name}.{os.getpid()}.writing")
+  draft.mkdir()
+  try:
+    yield draft
     draft.rename(folder)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -124,29 +147,37 @@ def _special_tokens(
   }
 
 
-def _write_tensors(
-  config: ModelConfig, params: Params, folder: pathlib.Path, shard_bytes: int
+def write_tensors(
+  folder: pathlib.Path,
+  tensors: Iterator[tuple[str, np.ndarray]],
+  sizes: Mapping[str, int],
+  shard_bytes: int = SHARD_BYTES,
 ) -> None:
-  """Writes safetensors files, and their index if there are several."""
-  leaves = _leaves(params)
-  layouts = tensor_layout.layout(config)
-  shards = _plan_shards(layouts, leaves, shard_bytes)
-  tensors = _tensors(layouts, leaves)
+  """Writes safetensors files, and their index if there are several.
+
+  Args:
+    folder: an existing folder with a `config.json`.
+    tensors: yields (name, tensor), in the order of `sizes`.
+    sizes: the bytes of each tensor.
+    shard_bytes: largest number of bytes of tensors in a file, unless a single
+      tensor is larger. Files are filled one after the other.
+  """
+  shards: list[list[str]] = [[]]
+  for name, size in sizes.items():
+    if shards[-1] and sum(map(sizes.get, shards[-1])) + size > shard_bytes:
+      shards.append([])
+    shards[-1].append(name)
   file_by_tensor = {}
   for number, names in enumerate(shards, 1):
     file = load_folder.WEIGHTS
     if len(shards) > 1:
       file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-    # `tensors` yields in the order of the plan.
-    shard = {name: next(tensors)[1] for name in names}
+    shard = dict(itertools.islice(tensors, len(names)))
     _save_file(shard, folder / file, {"format": "pt"})
     file_by_tensor |= dict.fromkeys(names, file)
   if len(shards) > 1:
-    total = sum(
-      math.prod(layout.counts) * _tensor_bytes(layout, leaves)
-      for layout in _unique_by_name(layouts)
-    )
-    index = {"metadata": {"total_size": total}, "weight_map": file_by_tensor}
+    metadata = {"total_size": sum(sizes.values())}
+    index = {"metadata": metadata, "weight_map": file_by_tensor}
     (folder / load_folder.INDEX).write_text(json.dumps(index, indent=2) + "\n")
 
 
@@ -177,26 +208,6 @@ def _tensor_bytes(layout: LeafLayout, leaves: dict[str, jax.Array]) -> int:
   """Returns the bytes of one tensor, including other leaves that share it."""
   itemsize = leaves[layout.leaf].dtype.itemsize
   return math.prod(layout.stored_shape) * itemsize
-
-
-def _plan_shards(
-  layouts: list[LeafLayout], leaves: dict[str, jax.Array], shard_bytes: int
-) -> list[list[str]]:
-  """Returns the names of the tensors in each file.
-
-  Files are filled one after the other, each up to `shard_bytes`.
-  """
-  shards: list[list[str]] = [[]]
-  current_bytes = 0  # of the last shard
-  for layout in _unique_by_name(layouts):
-    tensor_bytes = _tensor_bytes(layout, leaves)
-    for name in layout.tensor_names():
-      if shards[-1] and current_bytes + tensor_bytes > shard_bytes:
-        shards.append([])
-        current_bytes = 0
-      shards[-1].append(name)
-      current_bytes += tensor_bytes
-  return shards
 
 
 def _tensors(

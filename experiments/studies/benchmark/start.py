@@ -1,7 +1,7 @@
 """Measures how much sooner a command trains if its programs are kept.
 
 Each round starts `experiments.run` twice: first with an empty folder of
-compiled programs (`experiments.cli.program_folders`), then, in another
+compiled programs (`experiments.cli.cache_folders`), then, in another
 workdir, with the programs of the first start. The time is `time/start_s` of
 `metrics.jsonl`, from the start of the command to the end of its first step. The
 median over rounds of its ratio has the limit `LEAST_RATIO`.

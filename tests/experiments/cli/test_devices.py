@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from experiments.cli import devices, program_folders
+from experiments.cli import cache_folders, devices
 
 SETTINGS = (
   "jax_compilation_cache_dir",
@@ -29,7 +29,7 @@ def test_programs_are_kept_in_a_folder_of_this_processor(cache):
   devices.configure()
   (folder,) = (cache / "extremum" / "programs").iterdir()
   assert jax.config.jax_compilation_cache_dir == str(folder)
-  assert folder == program_folders.of_commands()
+  assert folder == cache_folders.of_programs()
   assert jax.config.jax_compilation_cache_max_size == 4 * 2**30
 
 

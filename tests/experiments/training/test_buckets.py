@@ -347,10 +347,11 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 # which files these are.
 LOCAL = {
   "aot": "a report of this machine's compiler",
+  "cli/cache_folders.py": "compiled programs and downloaded models",
   "cli/command_line.py": "config files, which are imported",
-  "cli/program_folders.py": "the folder of compiled programs",
   "cli/papers.py": "the checkout",
   "logging/provenance.py": "the checkout",
+  "pretrained.py": "a download, and the cache",
   "run.py": "the checkout",
   "studies/benchmark": "folders and programs of the two sides",
   "studies/faults": "runs, to be broken",

