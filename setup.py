@@ -39,7 +39,8 @@ EXTRAS = {
     # Opens reports in Debian's chromium, by the driver that comes with it.
     "selenium",
   ],
-  "parity": ["torch==2.13.0"],  # the decoder against transformers' own
+  # The decoder against transformers' own, which reads GGUF with accelerate.
+  "parity": ["torch==2.13.0", "accelerate"],
   # What speed is measured beside; Tunix needs an environment of its own.
   "peers": ["torch==2.13.0", "trl==1.16.0"],
   # Procedural puzzles; the list of those allowed was checked on this version.

@@ -386,20 +386,20 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
   import transformers  # takes seconds
   from transformers.integrations import gguf as tokenizers_of_gguf
 
-  groups = tokenizers_of_gguf.GGUF_TOKENIZER_MAPPING
-  found = {
+  keys_by_group = tokenizers_of_gguf.GGUF_TOKENIZER_MAPPING
+  groups = {
     group: {
       new: file.metadata[f"tokenizer.{old}"]
       for old, new in keys.items()
       if f"tokenizer.{old}" in file.metadata
     }
-    for group, keys in groups.items()
+    for group, keys in keys_by_group.items()
   }
-  tokens = found["tokenizer"].get("tokens")
+  tokens = groups["tokenizer"].get("tokens")
   if not tokens:
     raise ValueError(f"{file.path} has no tokenizer")
-  options = found["tokenizer_config"]
-  if found["tokenizer"].get("tokenizer_type") == "llama":
+  options = groups["tokenizer_config"]
+  if groups["tokenizer"].get("tokenizer_type") == "llama":
     # llama.cpp adds BOS unless such a file says otherwise.
     options.setdefault("add_bos_token", True)
   ids = {}
@@ -410,7 +410,7 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
       ids[f"{name}_id"] = number
   ids.pop("unk_token_id", None)  # no key of `config.json`
   backend, _ = tokenizers_of_gguf.convert_gguf_tokenizer(
-    file.architecture, found["tokenizer"]
+    file.architecture, groups["tokenizer"]
   )
   tokenizer = transformers.PreTrainedTokenizerFast(
     tokenizer_object=backend, **options

@@ -89,7 +89,9 @@ def folders(tmp_path_factory):
 @pytest.fixture(scope="module")
 def theirs(folders):
   """transformers' own decoder and tokenizer of the file."""
-  torch = pytest.importorskip("torch", reason="pip install .[parity]")
+  for package in ("torch", "accelerate"):
+    pytest.importorskip(package, reason="pip install .[parity]")
+  import torch
   import transformers
 
   file, _ = folders

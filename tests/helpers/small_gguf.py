@@ -20,8 +20,10 @@ from models import hf, transformer
 from models.config import ModelConfig
 from models.hf import config_conversion
 
-WIDTH, HEADS, KV_HEADS, HEAD_DIM, MLP = 32, 4, 2, 16, 64
+WIDTH, HEADS, KV_HEADS, HEAD_DIM, MLP = 32, 4, 2, 8, 64
 CONTEXT, WINDOW, EPS, THETA = 64, 5, 1e-6, 50_000.0
+# transformers does not read these from a file, but takes them for granted.
+QWEN3_HEAD_DIM, GEMMA_HEAD_DIM, GEMMA_THETA = 128, 256, 1_000_000.0
 # Bytes as GPT-2 spells them, then two merges, then the special tokens.
 BYTES = [chr(code) for code in range(33, 127)]
 MERGES = ["a b", "ab c"]
@@ -47,20 +49,21 @@ _SHARED = {
 CONFIGS: Mapping[str, dict[str, Any]] = {
   "llama": {**_SHARED, "model_type": "llama"},
   "qwen2": {**_SHARED, "model_type": "qwen2", "tie_word_embeddings": True},
-  "qwen3": {**_SHARED, "model_type": "qwen3"},
+  "qwen3": {**_SHARED, "model_type": "qwen3", "head_dim": QWEN3_HEAD_DIM},
   "gemma3": {
     **_SHARED,
     "model_type": "gemma3_text",
     "num_hidden_layers": 7,
+    "head_dim": GEMMA_HEAD_DIM,
     "tie_word_embeddings": True,
-    "query_pre_attn_scalar": HEAD_DIM,
+    "query_pre_attn_scalar": GEMMA_HEAD_DIM,
     "sliding_window": WINDOW,
     "layer_types": [
       "full_attention" if layer == 5 else "sliding_attention"
       for layer in range(7)
     ],
     "rope_parameters": {
-      "full_attention": {"rope_type": "default", "rope_theta": THETA},
+      "full_attention": {"rope_type": "default", "rope_theta": GEMMA_THETA},
       "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
     },
   },
@@ -158,7 +161,8 @@ def write(
     more: further values of the metadata, by key.
     tokenizer: "gpt2" (bytes and merges) or "" for no tokenizer.
   """
-  layers = CONFIGS.get(architecture, _SHARED)["num_hidden_layers"]
+  config = CONFIGS.get(architecture, _SHARED)
+  layers = config["num_hidden_layers"]
   writer = gguf.GGUFWriter(path, architecture)
   writer.add_context_length(CONTEXT)
   writer.add_embedding_length(WIDTH)
@@ -166,9 +170,10 @@ def write(
   writer.add_feed_forward_length(MLP)
   writer.add_head_count(HEADS)
   writer.add_head_count_kv(KV_HEADS)
-  writer.add_key_length(HEAD_DIM)
+  writer.add_key_length(config["head_dim"])
   writer.add_layer_norm_rms_eps(EPS)
-  writer.add_rope_freq_base(THETA)
+  is_gemma = architecture == "gemma3"
+  writer.add_rope_freq_base(GEMMA_THETA if is_gemma else THETA)
   writer.add_sliding_window(WINDOW)
   for key, value in (more or {}).items():
     add = writer.add_string if isinstance(value, str) else writer.add_float32
