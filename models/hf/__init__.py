@@ -6,7 +6,8 @@
 Such a folder has `config.json`, safetensors files and tokenizer files.
 `models.hf.families.FAMILIES` lists the supported architectures. On the command
 line, `python -m models.hf import` and `python -m models.hf export` convert
-between such folders and workdirs, the folders of training runs.
+between such folders and workdirs, the folders of training runs. The first also
+converts a GGUF file to such a folder.
 """
 
 from models.hf.load_folder import (

@@ -1,6 +1,6 @@
 """Converts a GGUF file, the format of llama.cpp, to a Hugging Face folder.
 
-The folder has float32 weights, whatever the file is quantised to, and the
+The folder has float32 weights, whatever the file is quantized to, and the
 file's tokenizer with its chat template. `ARCHITECTURES` lists what is
 supported. Reading a file needs the package `gguf` (the extra `gguf` of this
 project).
@@ -14,6 +14,7 @@ import dataclasses
 import json
 import pathlib
 import re
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -82,7 +83,8 @@ class _File:
 
   @property
   def architecture(self) -> str:
-    return self.metadata["general.architecture"]
+    """Name of the architecture; "" if the file has none."""
+    return self.metadata.get("general.architecture", "")
 
   def get(self, key: str, default: Any = None) -> Any:
     """Returns the value of a key of the architecture.
@@ -109,11 +111,9 @@ class _File:
     Raises:
       ValueError: its type is not supported.
     """
-    import gguf  # an optional package
-
     tensor = self.tensors[name]
     try:
-      return gguf.dequantize(tensor.data, tensor.tensor_type)
+      return import_package().dequantize(tensor.data, tensor.tensor_type)
     except NotImplementedError:
       raise ValueError(
         f"tensor {name} of {self.path} has the type {tensor.tensor_type.name}, "
@@ -178,18 +178,28 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
     tokenizer.save_pretrained(draft)
 
 
-def _open(path: pathlib.Path) -> _File:
-  """Opens a file; reads its metadata and no tensor."""
+def import_package() -> types.ModuleType:
+  """Returns the package `gguf`, which is optional.
+
+  Raises:
+    ImportError: it is not installed.
+  """
   try:
     import gguf  # an optional package
   except ImportError:
     raise ImportError(
       "reading a GGUF file needs the package gguf: pip install -e '.[gguf]'"
     ) from None
+  return gguf
+
+
+def _open(path: pathlib.Path) -> _File:
+  """Opens a file; reads its metadata and no tensor."""
+  package = import_package()
   if not path.is_file():
     raise ValueError(f"{path} is not a file")
   try:
-    reader = gguf.GGUFReader(path)
+    reader = package.GGUFReader(path)
   except (ValueError, IndexError) as error:
     raise ValueError(f"{path} is not a GGUF file: {error}") from None
   return _File(

@@ -1,5 +1,6 @@
 """Models by name: SmolLM2, downloaded and converted, beside transformers."""
 
+import dataclasses
 import io
 import pathlib
 import shutil
@@ -9,9 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rich.console
+from etils import epath
+from helpers import small_decoders
 
 from experiments import pretrained
 from experiments.cli import cache_folders
+from experiments.configs import defaults
+from experiments.evaluation import policies
+from experiments.training import build, initial_state
+from models import hf, policy, tokenizer, transformer
+from rl.sampling import generation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOPICS = (
@@ -51,6 +59,22 @@ def test_a_second_call_downloads_nothing(cache, monkeypatch):
   console = rich.console.Console(file=stream, width=200)
   assert pretrained.fetch("smollm2", console) == cache / "smollm2"
   assert "exists" in stream.getvalue()
+
+
+def test_a_run_and_an_evaluation_read_the_folder_of_a_name(cache, tmp_path):
+  config = defaults.rl()
+  config.policy.path = "smollm2"
+  with pytest.raises(ValueError, match=r"python -m experiments\.pretrained"):
+    build.build(config)
+  model = dataclasses.replace(small_decoders.BASE, vocab_size=64)
+  params = transformer.init(model, jax.random.key(0))
+  hf.save(model, params, cache / "smollm2")
+  e = build.build(config)
+  assert e.model.width == model.width
+  start = initial_state.starting_params(e, epath.Path(tmp_path / "run"))
+  loaded = policies.load_from_folder("smollm2", "countdown")
+  for actual in (start, loaded.params):
+    jax.tree.map(np.testing.assert_array_equal, actual, params)
 
 
 def test_an_unknown_name_and_a_failed_download_are_one_line(
@@ -98,31 +122,29 @@ def theirs(folders):
   model = transformers.AutoModelForCausalLM.from_pretrained(
     file.parent, gguf_file=file.name, dtype=torch.float32
   )
-  tokenizer = transformers.AutoTokenizer.from_pretrained(
+  their_tokenizer = transformers.AutoTokenizer.from_pretrained(
     file.parent, gguf_file=file.name
   )
-  return model.eval(), tokenizer
+  return model.eval(), their_tokenizer
 
 
 @pytest.fixture(scope="module")
 def ours(folders):
-  from models import hf, tokenizer
-
   return (*hf.load(folders[1]), tokenizer.load(folders[1]))
 
 
-def prompts(tokenizer):
+def prompts(any_tokenizer):
   """Token ids of ten questions, in the chat template."""
   for topic in TOPICS:
     question = {"role": "user", "content": f"Write two lines about {topic}."}
-    yield tokenizer.apply_chat_template(
+    yield any_tokenizer.apply_chat_template(
       [question], add_generation_prompt=True, return_dict=False
     )
 
 
 @pytest.mark.long
 def test_token_ids_and_the_template_are_those_of_transformers(ours, theirs):
-  (*_, tokenizer), (_, their_tokenizer) = ours, theirs
+  (*_, our_tokenizer), (_, their_tokenizer) = ours, theirs
   lines = [
     line
     for name in ("README.md", "BENCHMARKS.md", "models/layers.py")
@@ -135,19 +157,19 @@ def test_token_ids_and_the_template_are_those_of_transformers(ours, theirs):
   lines = list(dict.fromkeys(lines))
   assert len(lines) >= 1000
   for line in lines:
-    assert tokenizer(line).input_ids == their_tokenizer(line).input_ids, line
-  assert list(prompts(tokenizer)) == list(prompts(their_tokenizer))
+    assert our_tokenizer(line).input_ids == their_tokenizer(line).input_ids, (
+      line
+    )
+  assert list(prompts(our_tokenizer)) == list(prompts(their_tokenizer))
 
 
 @pytest.mark.long
 def test_logits_are_those_of_transformers(ours, theirs):
   import torch
 
-  from models import transformer
-
-  (config, params, tokenizer), (model, _) = ours, theirs
+  (config, params, our_tokenizer), (model, _) = ours, theirs
   logits = jax.jit(transformer.logits, static_argnums=0)
-  rows = list(prompts(tokenizer))
+  rows = list(prompts(our_tokenizer))
   width = max(map(len, rows))
   tokens = np.zeros((len(rows), width), int)
   mask = np.zeros((len(rows), width), bool)
@@ -165,11 +187,8 @@ def test_logits_are_those_of_transformers(ours, theirs):
 def test_greedy_text_is_that_of_transformers(ours, theirs):
   import torch
 
-  from models import policy
-  from rl.sampling import generation
-
-  (config, params, tokenizer), (model, _) = ours, theirs
-  rows = list(prompts(tokenizer))[:3]
+  (config, params, our_tokenizer), (model, _) = ours, theirs
+  rows = list(prompts(our_tokenizer))[:3]
   width = max(map(len, rows))
   padded = np.array([[0] * (width - len(row)) + row for row in rows])
   mask = np.array(
@@ -196,8 +215,6 @@ def test_greedy_text_is_that_of_transformers(ours, theirs):
 
 @pytest.mark.long
 def test_export_and_import_change_no_bit(ours, folders, tmp_path):
-  from models import hf
-
   config, params, _ = ours
   hf.save(config, params, tmp_path / "again", tokenizer=folders[1])
   config_again, params_again = hf.load(tmp_path / "again")

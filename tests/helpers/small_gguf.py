@@ -29,6 +29,8 @@ BYTES = [chr(code) for code in range(33, 127)]
 MERGES = ["a b", "ab c"]
 TOKENS = [*BYTES, "Ġ", "Ċ", "ab", "abc", "<bos>", "<|endoftext|>"]
 BOS, EOS = len(TOKENS) - 2, len(TOKENS) - 1
+# Pieces of SentencePiece, the most likely first.
+PIECES = ["<unk>", "<s>", "</s>", "▁ab", "ab", "▁", "a", "b", "c"]
 TEMPLATE = (
   "{% for message in messages %}{{ message.content }}<|endoftext|>{% endfor %}"
 )
@@ -159,7 +161,8 @@ def write(
     tensors: tensors by the names of a Hugging Face folder; other names stay.
     types: types of tensors by their name in the file; others are float32.
     more: further values of the metadata, by key.
-    tokenizer: "gpt2" (bytes and merges) or "" for no tokenizer.
+    tokenizer: "gpt2" (bytes and merges), "llama" (pieces and scores of
+      SentencePiece) or "" for no tokenizer.
   """
   config = CONFIGS.get(architecture, _SHARED)
   layers = config["num_hidden_layers"]
@@ -178,7 +181,16 @@ def write(
   for key, value in (more or {}).items():
     add = writer.add_string if isinstance(value, str) else writer.add_float32
     (writer.add_uint32 if isinstance(value, int) else add)(key, value)
-  if tokenizer:
+  if tokenizer == "llama":
+    writer.add_tokenizer_model(tokenizer)
+    writer.add_token_list(PIECES)
+    writer.add_token_scores([-float(i) for i in range(len(PIECES))])
+    normal, control = gguf.TokenType.NORMAL, gguf.TokenType.CONTROL
+    writer.add_token_types([control] * 3 + [normal] * (len(PIECES) - 3))
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+  if tokenizer == "gpt2":
     writer.add_tokenizer_model(tokenizer)
     writer.add_tokenizer_pre("default")
     writer.add_token_list(TOKENS)

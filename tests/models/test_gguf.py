@@ -78,6 +78,19 @@ def test_the_folder_has_the_tokenizer_and_its_template(example, tmp_path):
   assert config["bos_token_id"] == small_gguf.BOS
 
 
+def test_pieces_of_sentencepiece_are_joined_after_bos(llama, tmp_path):
+  small_gguf.write(
+    tmp_path / "m.gguf", "llama", llama.tensors, tokenizer="llama"
+  )
+  gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  loaded = tokenizer.load(tmp_path / "out")
+  pieces = small_gguf.PIECES
+  ids = [pieces.index(piece) for piece in ("<s>", "▁ab", "c", "▁ab")]
+  assert loaded("abc ab").input_ids == ids
+  assert loaded.decode(ids, skip_special_tokens=True) == "abc ab"
+  assert loaded.eos_token_id == 2
+
+
 def test_export_and_import_change_no_bit(example, tmp_path):
   *_, file = example
   gguf_import.convert(file, tmp_path / "out")
@@ -117,7 +130,7 @@ def test_the_rotary_embedding_is_scaled(llama, tmp_path, more, kind, fields):
 
 
 def test_factors_of_frequencies_are_part_of_the_config(llama, tmp_path):
-  """As in files of Llama 3.1, whose `rope_freqs.weight` has the divisors."""
+  """Files of Llama 3.1 have them as the tensor `rope_freqs.weight`."""
   factors = np.array([1.0, 1.5, 4.0, 8.0])
   tensors = {**llama.tensors, "rope_freqs.weight": factors}
   small_gguf.write(tmp_path / "m.gguf", "llama", tensors)

@@ -112,7 +112,7 @@ class Setting(NamedTuple):
     peaks = [peak for name, peak in PEAKS.items() if name in kind]
     return (peaks or [self.ceilings["flops"]])[0]
 
-  def trace(self, name: str) -> pathlib.Path | None:
+  def trace_folder(self, name: str) -> pathlib.Path | None:
     """Returns the folder for the trace of a row; None if none is wanted."""
     words = re.sub(r"[^a-z0-9]+", "_", name.lower())
     return self.profile and self.profile / words
@@ -359,7 +359,7 @@ def time_update(update: Update, setting: Setting) -> outcome.Row:
     state[0], metrics, _ = advance(state[0])
     return metrics
 
-  seconds = median_seconds(call, trace=setting.trace(update.name))
+  seconds = median_seconds(call, trace=setting.trace_folder(update.name))
   # With adapters, the gradients of the frozen kernels are not computed: of a
   # backward pass the half remains that passes gradients to earlier layers.
   factor = 2 / 3 if e.model.lora_rank else 1
@@ -407,7 +407,7 @@ def measure_decoding(setting: Setting) -> list[outcome.Row]:
     prompts = batch // SAMPLES
     name = f"decoding, batch {batch}"
     seconds = median_seconds(
-      functools.partial(sample, params), trace=setting.trace(name)
+      functools.partial(sample, params), trace=setting.trace_folder(name)
     )
     cost = flop_counts.decode_cost(
       e.model,
@@ -491,7 +491,7 @@ def measure_iteration(setting: Setting) -> list[outcome.Row]:
     return metrics
 
   name = "iteration, staged"
-  seconds = median_seconds(call, 3, setting.trace(name))
+  seconds = median_seconds(call, 3, setting.trace_folder(name))
   tokens = prompts * SAMPLES * float(np.mean(jax.device_get(sampled)))
   return [
     outcome.Row(
@@ -556,7 +556,7 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
     run = fused.loop_side_by_side(e, count)
     name = "1 seed" if count == 1 else f"{count} seeds"
     seconds = median_seconds(
-      functools.partial(run, states), 3, setting.trace(name)
+      functools.partial(run, states), 3, setting.trace_folder(name)
     )
     first = first or seconds
     limit = 1 / LARGEST_SEED_RATIO if count == max(counts) else None
