@@ -303,6 +303,8 @@ def decode(
       embedding may have rows, and negative ones are dropped.
   """
   rows = [np.asarray(row, np.int64) for row in rows]
+  if not rows:  # for which transformers returns one empty text
+    return []
   return tokenizer.batch_decode(
     [row[(row >= 0) & (row < vocab_size)].tolist() for row in rows],
     skip_special_tokens=True,

@@ -71,6 +71,10 @@ class Example:
   meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+# `(line, example) -> score`, the score of a line as a step of reasoning.
+ScoreLine = Callable[[str, Example], float]
+
+
 @dataclasses.dataclass(frozen=True)
 class TextOptions:
   """Settings that all text tasks share, such as `gsm8k(thinking=False)`.
@@ -182,6 +186,15 @@ def with_text_options(**defaults: Any) -> Callable[..., Callable[..., Task]]:
   return decorate
 
 
+def score_equations(line: str, example: Example) -> float:
+  """Returns 1 if all equations of a line are true, -1 if one is false, else 0.
+
+  `rewards.verifiers.equations` reads the equations.
+  """
+  del example  # an equation is true or false in any problem
+  return equations.score(line)
+
+
 def build(
   name: str,
   splits: Mapping[str, Sequence[Example]],
@@ -192,6 +205,7 @@ def build(
   write_answer: Callable[[str], str] = str,
   parts: Sequence[str] = (),
   answer_mark: str = "",
+  score_line: ScoreLine = score_equations,
   files: Mapping[str, os.PathLike] = MappingProxyType({}),
   description: str = "",
   notes: Sequence[str] = (),
@@ -219,6 +233,7 @@ def build(
     answer_mark: text at which the answer of a completion begins, such as
       "####". With a mark, the task has the views "reference" and
       "bare_reference" (see `TextTask.reference_view`); "" makes no views.
+    score_line: scores a line of a completion as a step, if `options.steps`.
     files: file of each split, named in error messages.
     description: settings that the task's name shows, such as "solution=plain".
     notes: further notes of the task.
@@ -302,6 +317,7 @@ def build(
     write_answer=write_answer,
     parts=tuple(parts),
     separators=separators,
+    score_line=score_line,
     answer_mark=answer_mark,
     references=references,
   )
@@ -357,6 +373,7 @@ class TextTask:
     parts: names of the parts of an outcome that are logged.
     separators: ids of the tokens that contain a line break; empty if there are
       no step scores.
+    score_line: scores a line as a step of reasoning.
     answer_mark: text at which an answer begins; "" if there are no views.
     references: N lists of token ids, the results of `write_answer` with EOS;
       empty if there are no views.
@@ -378,6 +395,7 @@ class TextTask:
   write_answer: Callable[[str], str]
   parts: tuple[str, ...]
   separators: tuple[int, ...]
+  score_line: ScoreLine
   answer_mark: str
   references: Sequence[list[int]]
 
@@ -529,7 +547,7 @@ class TextTask:
       views["bare_reference"] = self.reference_view(problems, no_thoughts, 0)
     steps = {}
     if self.options.steps:
-      steps = self.score_lines(completions, lengths, verdicts)
+      steps = self.score_lines(problems, completions, lengths, verdicts)
     return Judged(
       scores=as_array([outcome.score for outcome in outcomes], np.float32),
       correct=verdicts,
@@ -630,14 +648,19 @@ class TextTask:
     )
 
   def score_lines(
-    self, completions: Array, lengths: Array, verdicts: Array
+    self,
+    problems: Problems,
+    completions: Array,
+    lengths: Array,
+    verdicts: Array,
   ) -> dict[str, Array]:
     r"""Scores each line of a completion as a step of reasoning.
 
-    A line scores 1 if all its equations are true, -1 if one is false, and 0 if
-    it has no equation. The last line of a completion counts as its answer,
-    whatever it contains: it scores 1, -1 or 0 if the verdict is right, wrong or
-    unknown. The wrong completion
+    `score_line` scores a line. In most tasks (`score_equations`) a line scores
+    1 if all its equations are true, -1 if one is false, and 0 if it has no
+    equation. The last line of a completion counts as its answer, whatever it
+    contains: it scores 1, -1 or 0 if the verdict is right, wrong or unknown.
+    The wrong completion
 
       "2+3=5\n5*2=11\nSo it is\n#### 11"
 
@@ -647,6 +670,7 @@ class TextTask:
     after it. Every token that contains a line break ends a line.
 
     Args:
+      problems: P problems.
       completions: `[P, S, T]` token ids.
       lengths: `[P, S]`, number of tokens without padding.
       verdicts: `[P, S]`, 1 right, 0 wrong, -1 unknown.
@@ -664,13 +688,18 @@ class TextTask:
       )
       mask = np.asarray(segmentation.step_mask(step_ids, max_steps))
       step_ids = np.asarray(step_ids)
+    positions = np.argwhere(mask)  # of the lines, each (p, s, k)
     lines = tokenizer.decode(
       self.template.tokenizer,
-      [completions[p, s][step_ids[p, s] == k] for p, s, k in np.argwhere(mask)],
+      [completions[p, s][step_ids[p, s] == k] for p, s, k in positions],
       self.vocab_size,
     )
+    examples = [self.examples[i] for i in problems.facts["row"]]
     scores = np.zeros(mask.shape, np.float32)
-    scores[mask] = [equations.score(line) for line in lines]
+    scores[mask] = [
+      self.score_line(line, examples[p])
+      for line, (p, _, _) in zip(lines, positions, strict=True)
+    ]
     # Position in P, and position in S, of each sample that has a line.
     prompt, sample = np.nonzero(mask.any(-1))
     last_line = step_ids.max(-1)[prompt, sample]

@@ -67,6 +67,13 @@ ROWS = {
     "completion_length": 24,
     "workers": 1,
   },
+  "short_texts": {
+    "problems": 60,
+    "vocab_size": 300,
+    "prompt_length": 160,
+    "completion_length": 128,
+  },
+  "numbered_lists": {"vocab_size": 300, "steps": True},
   "gym": {
     "problems": 40,
     "held_out": 6,

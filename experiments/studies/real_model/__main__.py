@@ -1,0 +1,83 @@
+"""Trains SmolLM2 with several arms and seeds, and shows their results.
+
+  python -m experiments.studies.real_model variants
+  python -m experiments.studies.real_model run ARM [ARM ...] [--seeds 0 1 2]
+    [--workdir runs/real_model]
+
+`variants` measures the base model on variants of the task. `run` trains every
+arm with every seed, in a process of its own, and writes a JSON file per unit to
+`experiments/studies/real_model/results`. A unit that has its file is not run
+again, and a unit that was stopped continues. The arms are in `arms.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from experiments.cli import devices, errors
+from experiments.studies.real_model import arms, unit, variants
+from rl import registry
+
+
+@errors.one_line_errors
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command; returns its exit status."""
+  options = _parser().parse_args(argv)
+  if options.command == "variants":
+    devices.configure()
+    variants.measure("smollm2", lambda line: print(line, flush=True))
+    return 0
+  if options.command == "unit":  # the process of one unit
+    devices.configure()
+    unit.run(options.arm, options.seed, options.workdir)
+    return 0
+  with errors.usage_errors():
+    for arm in options.arms:
+      if arm not in arms.ARMS:
+        raise ValueError(registry.describe_unknown("arm", arm, arms.ARMS))
+  for seed in options.seeds:
+    for arm in options.arms:
+      if unit.result_file(arm, seed).exists():
+        print(f"{arm}, seed {seed}: has its result", flush=True)
+        continue
+      print(f"{arm}, seed {seed}: running", flush=True)
+      command = [sys.executable, "-m", "experiments.studies.real_model"]
+      command += ["unit", arm, str(seed), "--workdir", str(options.workdir)]
+      status = subprocess.run(command, check=False).returncode
+      if status:
+        return status
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.studies.real_model",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  commands = parser.add_subparsers(dest="command", required=True)
+  commands.add_parser("variants", help="measure the base model on variants")
+  run = commands.add_parser("run", help="train arms with several seeds")
+  run.add_argument("arms", nargs="+", help="names of arms")
+  run.add_argument(
+    "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
+  )
+  one = commands.add_parser("unit", help="train one arm with one seed")
+  one.add_argument("arm", help="name of the arm")
+  one.add_argument("seed", type=int, help="seed of the run")
+  for command in (run, one):
+    command.add_argument(
+      "--workdir",
+      type=pathlib.Path,
+      default=pathlib.Path("runs/real_model"),
+      help="folder of the runs; default: %(default)s",
+    )
+  return parser
+
+
+if __name__ == "__main__":
+  sys.exit(main())

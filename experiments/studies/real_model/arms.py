@@ -1,0 +1,55 @@
+"""The arms: configs of `experiments/configs/smollm2.py` with changed keys."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from experiments.configs import smollm2
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+  """A config that is trained with several seeds.
+
+  Attributes:
+    config: name of a config of `experiments/configs/smollm2.py`.
+    changes: values of keys that differ from the config, such as
+      `{"optimizer.learning_rate": 1e-5}`. With 0 steps the base model is
+      evaluated.
+  """
+
+  config: str
+  changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  def make_config(self, seed: int) -> ConfigDict:
+    """Returns the config of one seed."""
+    config = smollm2.get_config(self.config)
+    config.update_from_flattened_dict({**self.changes, "seed": seed})
+    return config
+
+
+ARMS: Mapping[str, Arm] = {
+  # The base model, which training does not change.
+  "texts_base": Arm("grpo", {"steps": 0}),
+  "lists_base": Arm("lists_min_form", {"steps": 0}),
+  # The learning rate, on one seed.
+  "grpo_1e-5": Arm("grpo", {"optimizer.learning_rate": 1e-5}),
+  "grpo_2e-5": Arm("grpo"),
+  "grpo_4e-5": Arm("grpo", {"optimizer.learning_rate": 4e-5}),
+  # The objectives.
+  "grpo": Arm("grpo"),
+  "max_at_4": Arm("max_at_k"),
+  # The credit of a list's lines.
+  "lists_sum_form": Arm("lists_sum_form"),
+  "lists_min_form": Arm("lists_min_form"),
+  "lists_outcome": Arm("lists_outcome"),
+}
+
+
+def base_of(name: str) -> str:
+  """Returns the arm that evaluates the base model on the arm's task."""
+  return f"{'lists' if ARMS[name].config.startswith('lists') else 'texts'}_base"
