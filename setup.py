@@ -46,7 +46,8 @@ EXTRAS = {
   # Procedural puzzles; the list of those allowed was checked on this version.
   "gym": ["reasoning-gym==0.1.25"],
   # Reads files of llama.cpp: `python -m models.hf import FILE.gguf FOLDER`.
-  "gguf": ["gguf"],
+  # Older versions of transformers convert their tokenizers with torch.
+  "gguf": ["gguf", "transformers>=5.23"],
   # Workdirs and data in gs:// buckets: gcsfs, through which epath goes there.
   "gcs": ["etils[epath-gcs]"],
   "tpu": ["jax[tpu]"],

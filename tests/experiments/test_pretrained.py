@@ -2,8 +2,11 @@
 
 import dataclasses
 import io
+import os
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +20,9 @@ from experiments import pretrained
 from experiments.cli import cache_folders
 from experiments.configs import defaults
 from experiments.evaluation import policies
+from experiments.logging import json_files
 from experiments.training import build, initial_state
-from models import hf, policy, tokenizer, transformer
+from models import checkpoint_reader, hf, policy, tokenizer, transformer
 from rl.sampling import generation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -221,3 +225,41 @@ def test_export_and_import_change_no_bit(ours, folders, tmp_path):
   assert config_again == config
   jax.tree.map(np.testing.assert_array_equal, params_again, params)
   shutil.rmtree(tmp_path / "again")  # half a gigabyte
+
+
+@pytest.mark.long
+def test_two_steps_of_the_readmes_command_train_it(folders, tmp_path):
+  """The config of the README, with fewer and shorter samples."""
+  models = tmp_path / "cache" / "extremum" / "models"
+  models.mkdir(parents=True)
+  (models / "smollm2").symlink_to(folders[1])
+  workdir = tmp_path / "run"
+  keys = {
+    "steps": 2,
+    "task": "short_texts(rules=('one_sentence',),rules_at_once=(1,))",
+    "optimizer.warmup_steps": 0,
+    "rollout.prompts": 4,
+    "rollout.max_tokens": 32,
+    "evaluation.problems": 2,
+    "evaluation.samples": 2,
+    "rollouts_every": 0,
+  }
+  command = [sys.executable, "-m", "experiments.run", "--workdir", str(workdir)]
+  command += ["--config", "experiments/configs/smollm2.py:max_at_k"]
+  command += [f"--config.{key}={value}" for key, value in keys.items()]
+  environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+  environment.pop("XLA_FLAGS", None)  # one device
+  done = subprocess.run(
+    command, cwd=ROOT, env=environment, capture_output=True, text=True
+  )
+  assert done.returncode == 0, done.stderr
+  lines = json_files.read(workdir / "metrics.jsonl")
+  assert [line["step"] for line in lines] == [1, 2]
+  assert all(line["optim/grad_norm"] > 0 for line in lines)
+  assert 0 < lines[0]["accuracy/pass@1"] < 1
+  trained = checkpoint_reader.restore_params(workdir / checkpoint_reader.FOLDER)
+  _, start = hf.load(folders[1])
+  change = jax.tree.map(lambda a, b: abs(a - b).max(), trained, start)
+  # AdamW moves a parameter by at most about the learning rate a step.
+  largest = max(jax.tree.leaves(change))
+  assert 1e-6 < largest < 5 * 2e-5

@@ -3,11 +3,13 @@
   python -m experiments.studies.real_model variants
   python -m experiments.studies.real_model run ARM [ARM ...] [--seeds 0 1 2]
     [--workdir runs/real_model]
+  python -m experiments.studies.real_model table ARM [ARM ...] [--picture FILE]
 
 `variants` measures the base model on variants of the task. `run` trains every
 arm with every seed, in a process of its own, and writes a JSON file per unit to
 `experiments/studies/real_model/results`. A unit that has its file is not run
-again, and a unit that was stopped continues. The arms are in `arms.py`.
+again, and a unit that was stopped continues. The arms are in `arms.py`. `table`
+prints the results of arms beside the base model, and draws their pass@k.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import sys
 from collections.abc import Sequence
 
 from experiments.cli import devices, errors
-from experiments.studies.real_model import arms, unit, variants
+from experiments.studies.real_model import arms, tables, unit, variants
 from rl import registry
 
 
@@ -31,14 +33,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     devices.configure()
     variants.measure("smollm2", lambda line: print(line, flush=True))
     return 0
+  if options.command == "table":
+    with errors.usage_errors():
+      _check_arms(options.arms)
+      print(tables.compare(options.arms))
+      if options.picture:
+        tables.draw(options.arms, options.picture)
+    return 0
   if options.command == "unit":  # the process of one unit
     devices.configure()
     unit.run(options.arm, options.seed, options.workdir)
     return 0
   with errors.usage_errors():
-    for arm in options.arms:
-      if arm not in arms.ARMS:
-        raise ValueError(registry.describe_unknown("arm", arm, arms.ARMS))
+    _check_arms(options.arms)
   for seed in options.seeds:
     for arm in options.arms:
       if unit.result_file(arm, seed).exists():
@@ -51,6 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
       if status:
         return status
   return 0
+
+
+def _check_arms(names: Sequence[str]) -> None:
+  for name in names:
+    if name not in arms.ARMS:
+      raise ValueError(registry.describe_unknown("arm", name, arms.ARMS))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
   run.add_argument(
     "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
   )
+  table = commands.add_parser("table", help="print the results of arms")
+  table.add_argument("arms", nargs="+", help="names of arms")
+  table.add_argument("--picture", type=pathlib.Path, help="file of a picture")
   one = commands.add_parser("unit", help="train one arm with one seed")
   one.add_argument("arm", help="name of the arm")
   one.add_argument("seed", type=int, help="seed of the run")

@@ -85,9 +85,7 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
     "page_log_prob": page_log_prob(config, workdir),
     "series": _read_series(workdir),
     "samples": _read_samples(workdir),
-    "evaluation": _to_json(
-      statistics.load(workdir / workdirs.EVALUATION_FILE)
-    ),
+    "evaluation": _to_json(statistics.load(workdir / workdirs.EVALUATION_FILE)),
   }
   RESULTS.mkdir(exist_ok=True)
   text = json.dumps(json_files.to_strict_json(record))
@@ -110,7 +108,9 @@ def load_evaluation(record: dict[str, Any]) -> statistics.Evaluation:
   )
 
 
-def page_log_prob(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> float:
+def page_log_prob(
+  config: ml_collections.ConfigDict, workdir: pathlib.Path
+) -> float:
   """Returns the mean log-probability per token of the page, in nats.
 
   Args:

@@ -143,9 +143,7 @@ def numbered_lists(
   )
 
 
-def _examples(
-  subjects: Sequence[str], rules: Sequence[str]
-) -> list[Example]:
+def _examples(subjects: Sequence[str], rules: Sequence[str]) -> list[Example]:
   """Returns a problem for each subject, number of items and rule."""
   examples = []
   for subject, number, name in itertools.product(subjects, NUMBERS, rules):

@@ -317,7 +317,10 @@ def short_texts(
     test.append(_examples(held_out_topics, test_combinations, solutions))
   return text_task.build(
     "short_texts",
-    {"train": _interleave(train, problems), "test": _interleave(test, held_out)},
+    {
+      "train": _interleave(train, problems),
+      "test": _interleave(test, held_out),
+    },
     options,
     constraints.verify,
     parts=("strict", "loose", "all_loose"),
@@ -325,9 +328,7 @@ def short_texts(
   )
 
 
-def _solutions(
-  rules: Sequence[str], count: int
-) -> dict[tuple[str, ...], str]:
+def _solutions(rules: Sequence[str], count: int) -> dict[tuple[str, ...], str]:
   """Returns a text for each combination of rules that do not contradict."""
   solutions = {}
   for names in itertools.combinations(rules, count):

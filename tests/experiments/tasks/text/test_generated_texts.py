@@ -46,7 +46,9 @@ def test_every_solution_is_right(name, split, request):
   problems = problems_of(task, split, 100)
   completions, lengths = task.gold(problems)
   finished = np.ones((100, 1), bool)
-  judged = task.score(problems, completions[:, None], lengths[:, None], finished)
+  judged = task.score(
+    problems, completions[:, None], lengths[:, None], finished
+  )
   assert (judged.correct == 1).all()
   assert (judged.scores == 1).all()
 

@@ -1,0 +1,178 @@
+"""Tables and the picture of the results, in Markdown for the README.
+
+A cell shows the mean over seeds of the change from the base model, with
+Student's 95 % interval over seeds. The seeds of an arm are evaluated on the
+same problems with the same random numbers, and so are two arms that are
+compared. With one seed, a cell shows the mean over problems and the bootstrap
+interval over problems.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.figure
+import matplotlib.ticker
+import numpy as np
+
+from experiments.evaluation import intervals, statistics
+from experiments.report import picture
+from experiments.studies.real_model import unit, variants
+from experiments.studies.real_model.arms import base_of
+
+# Row of the table -> name in `statistics.Evaluation.estimates`.
+_ESTIMATES = {
+  "pass@1": "accuracy/pass@1",
+  "pass@4": "accuracy/pass@4",
+  "pass@16": "accuracy/pass@16",
+  "score": "reward/mean",
+  "best score of 16": "reward/max@16",
+  "length": "length/mean",
+  "truncated": "length/truncated_frac",
+}
+_LAST_STEPS = 5  # of which the mean of a training series is shown
+_KS = (1, 2, 4, 8, 16)
+
+
+def read(arm: str) -> list[dict[str, Any]]:
+  """Returns the records of an arm's seeds that have been run, by seed."""
+  files = sorted(unit.RESULTS.glob(f"{arm}_[0-9].json"))
+  return [json.loads(file.read_text()) for file in files]
+
+
+def compare(arms: Sequence[str]) -> str:
+  """Returns a Markdown table of the base model and of arms of one task.
+
+  Two arms get a column with their difference, paired by seed.
+
+  Args:
+    arms: names of arms that have results.
+
+  Raises:
+    ValueError: an arm or the base model has no result.
+  """
+  base_arm = base_of(arms[0])
+  records = {name: read(name) for name in (base_arm, *arms)}
+  for name, runs in records.items():
+    if not runs:
+      raise ValueError(f"the arm {name!r} has no result; run it first")
+  base = _values(records[base_arm][0])
+  # The first training step samples from the base model.
+  base["entropy, nats"] = float(
+    np.mean([run["series"]["entropy"][0] for run in records[arms[0]]])
+  )
+  values = {name: list(map(_values, records[name])) for name in arms}
+  seeds = {name: [run["seed"] for run in records[name]] for name in arms}
+  header = ["", "base", *(f"{name} ({len(values[name])})" for name in arms)]
+  is_pair = len(arms) == 2 and seeds[arms[0]] == seeds[arms[1]]
+  if is_pair:
+    header.append(f"{arms[1]} minus {arms[0]}")
+  rows = [header, ["---"] * len(header)]
+  for row, base_value in base.items():
+    cells = [row, _number(base_value)]
+    changes = {
+      name: np.array([value[row] - base_value for value in values[name]])
+      for name in arms
+    }
+    cells += [_cell(changes[name]) for name in arms]
+    if is_pair:
+      cells.append(_cell(changes[arms[1]] - changes[arms[0]]))
+    rows.append(cells)
+  return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def rates(arms: Sequence[str]) -> str:
+  """Returns a Markdown table of arms with one seed, without a base."""
+  columns = {name: _values(read(name)[0]) for name in arms}
+  header = ["", *arms]
+  rows = [header, ["---"] * len(header)]
+  for row in next(iter(columns.values())):
+    rows.append([row, *(_number(values[row]) for values in columns.values())])
+  return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def variants_table() -> str:
+  """Returns a Markdown table of the base model's results on the variants."""
+  record = json.loads(variants.FILE.read_text())
+  lines = [
+    f"{record['run']}; 16 samples of each problem.",
+    "",
+    "| variant | problems | pass@1 | pass@16 | score | length | truncated |",
+    "|---|---|---|---|---|---|---|",
+  ]
+  for name, row in record["variants"].items():
+    keys = ("problems", "pass@1", "pass@16", "score", "length", "truncated")
+    cells = [name, *(_number(row[key]) for key in keys)]
+    lines.append(f"| {' | '.join(cells)} |")
+  return "\n".join(lines)
+
+
+def draw(arms: Sequence[str], path: pathlib.Path) -> None:
+  """Draws pass@k of the base model and of arms, with bands over seeds.
+
+  Args:
+    arms: names of arms that have results.
+    path: file of the picture.
+  """
+  figure = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
+  axes = figure.subplots()
+  for name, color in zip(
+    (base_of(arms[0]), *arms), picture.COLORS, strict=False
+  ):
+    evaluations = [unit.load_evaluation(record) for record in read(name)]
+    curves = np.array(
+      [
+        [evaluation.estimates[f"accuracy/pass@{k}"].mean for k in _KS]
+        for evaluation in evaluations
+      ]
+    )
+    if len(curves) > 1:
+      low, high = intervals.student_interval(curves)
+      axes.fill_between(_KS, low, high, color=color, alpha=0.16, linewidth=0)
+    axes.plot(_KS, curves.mean(0), "o-", color=color, label=name)
+  axes.set_xscale("log", base=2)
+  axes.set_xticks(_KS)
+  axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+  axes.set_xlabel("k (samples per problem)", color=picture.INK)
+  axes.set_title(
+    "SmolLM2-135M: pass@k on held-out prompts, 95 % bands over seeds",
+    color=picture.INK,
+    fontsize=10,
+    loc="left",
+  )
+  picture.dress(axes)
+  axes.legend(frameon=False, labelcolor=picture.INK)
+  figure.savefig(path, dpi=150)
+
+
+def _values(record: dict[str, Any]) -> dict[str, float]:
+  """Returns the numbers of a record by the rows of the table."""
+  estimates = unit.load_evaluation(record).estimates
+  values = {row: estimates[name].mean for row, name in _ESTIMATES.items()}
+  values["log-prob of a page, nats a token"] = record["page_log_prob"]
+  entropy = record["series"]["entropy"][-_LAST_STEPS:]
+  if entropy:  # the arms of base models have no training steps
+    values["entropy, nats"] = float(np.mean(entropy))
+  return values
+
+
+def _cell(changes: np.ndarray) -> str:
+  """Returns "mean [low, high]" of the changes of several seeds."""
+  mean = _number(changes.mean(), signed=True)
+  if len(changes) == 1:
+    return mean
+  low, high = intervals.student_interval(changes)
+  return f"{mean} [{_number(low, signed=True)}, {_number(high, signed=True)}]"
+
+
+def _number(value: float, signed: bool = False) -> str:
+  """Returns a number with three digits, without a zero before the point."""
+  if value == int(value) and not signed:
+    return str(int(value))
+  digits = 3 if abs(value) < 10 else 1
+  text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+  return text.replace("0.", ".", 1) if abs(value) < 1 else text
