@@ -65,7 +65,7 @@ def _outcome(item: Item) -> Outcome:
 
 
 def score_line(line: str, constraint: constraints.Constraint) -> float:
-  """Returns 1 for an item that obeys the constraint, 0 for a blank line, else -1.
+  """Returns 1 if the line is an item that obeys, 0 if it is blank, else -1.
 
   The number of the item may be any number.
 

@@ -43,6 +43,12 @@ ARMS: Mapping[str, Arm] = {
   # The objectives.
   "grpo": Arm("grpo"),
   "max_at_4": Arm("max_at_k"),
+  # All parameters, or adapters of rank 16, for 20 steps.
+  "full_20": Arm("max_at_k", {"steps": 20}),
+  "lora_20": Arm(
+    "max_at_k",
+    {"steps": 20, "model.lora_rank": 16, "optimizer.learning_rate": 2e-4},
+  ),
   # The credit of a list's lines.
   "lists_sum_form": Arm("lists_sum_form"),
   "lists_min_form": Arm("lists_min_form"),

@@ -18,7 +18,7 @@ import matplotlib.figure
 import matplotlib.ticker
 import numpy as np
 
-from experiments.evaluation import intervals, statistics
+from experiments.evaluation import intervals
 from experiments.report import picture
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
