@@ -20,7 +20,6 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
-import pathlib
 import re
 
 import jax
@@ -82,7 +81,6 @@ def _use_program_folder() -> None:
   folder = cache_folders.of_programs()
   try:
     folder.mkdir(parents=True, exist_ok=True)
-    _remove_incomplete(folder)
   except OSError:  # without a home that can be written, nothing is kept
     return
   jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -91,16 +89,3 @@ def _use_program_folder() -> None:
   )
   if importlib.util.find_spec("filelock"):  # JAX needs it to limit the size
     jax.config.update("jax_compilation_cache_max_size", MAX_PROGRAM_BYTES)
-
-
-def _remove_incomplete(folder: pathlib.Path) -> None:
-  """Removes programs without the file that has the time of their last use.
-
-  JAX writes that file after the program. If it is missing, because a process or
-  the machine stopped in between, JAX keeps no further program in the folder and
-  warns at each one (seen with JAX 0.10.2).
-  """
-  for program in folder.glob("*-cache"):
-    time_file = program.with_name(f"{program.name.removesuffix('cache')}atime")
-    if not time_file.exists():
-      program.unlink(missing_ok=True)

@@ -58,17 +58,3 @@ def test_nothing_is_kept_if_that_is_asked_for_or_impossible(cache):
   (cache / "extremum").write_text("a file in place of the folder")
   devices.configure()
   assert jax.config.jax_compilation_cache_dir is None
-
-
-def test_a_program_without_its_time_is_removed(cache):
-  """JAX would keep no further program in the folder."""
-  devices.configure()
-  folder = cache_folders.of_programs()
-  for name in ("a-cache", "a-atime", "b-cache"):
-    (folder / name).write_bytes(bytes(8))
-  jax.config.update("jax_compilation_cache_dir", None)
-  devices.configure()
-  assert sorted(path.name for path in folder.iterdir()) == [
-    "a-atime",
-    "a-cache",
-  ]
