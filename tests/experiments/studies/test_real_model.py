@@ -1,0 +1,142 @@
+"""The study of a real model: records, tables, arms."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from experiments.configs import smollm2
+from experiments.evaluation import statistics
+from experiments.studies.real_model import __main__ as command
+from experiments.studies.real_model import arms, tables, unit
+
+
+def make_evaluation(correct):
+  """An evaluation whose problem i has `correct[i]` right ones of 16 samples."""
+  counts = np.array(correct)[:, None]
+  right = np.arange(16) < counts
+  return statistics.Evaluation(
+    task="task",
+    step=30,
+    temperature=1.0,
+    ids=np.arange(len(counts), dtype=np.int32),
+    scores=right.astype(np.float32),
+    correct=right.astype(np.int8),
+    answer_ids=np.where(right, 5_000_000, -1).astype(np.int32),
+    lengths=np.full(right.shape, 10, np.int32),
+    finished=right,
+  )
+
+
+def write(folder, arm, seed, correct, entropy=(3.0, 2.0), page=-3.0):
+  record = {
+    "seed": seed,
+    "page_log_prob": page,
+    "series": {"entropy": list(entropy)},
+    "evaluation": unit._to_json(make_evaluation(correct)),
+  }
+  (folder / f"{arm}_{seed}.json").write_text(json.dumps(record))
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+  monkeypatch.setattr(unit, "RESULTS", tmp_path)
+  return tmp_path
+
+
+def test_an_evaluation_survives_its_record():
+  evaluation = make_evaluation([0, 4, 16])
+  record = json.loads(json.dumps({"evaluation": unit._to_json(evaluation)}))
+  restored = unit.load_evaluation(record)
+  # Answers are numbered anew within a problem: equal answers stay equal.
+  changed = dataclasses.replace(
+    evaluation,
+    answer_ids=np.where(evaluation.answer_ids < 0, -1, restored.answer_ids),
+  )
+  for field in dataclasses.fields(statistics.Evaluation):
+    np.testing.assert_array_equal(
+      getattr(restored, field.name), getattr(changed, field.name)
+    )
+  assert (restored.answer_ids[1, :4] >= 0).all()
+  assert len(set(restored.answer_ids[1, :4])) == 1
+
+
+def read_rows(table):
+  lines = [line.strip("| ").split(" | ") for line in table.splitlines()]
+  return {line[0]: line[1:] for line in lines if len(line) > 1}
+
+
+def test_the_table_shows_changes_from_the_base_with_intervals(results):
+  """pass@1 of the base is 4 / 16; the seeds of `grpo` have 6, 8 and 10."""
+  write(results, "texts_base", 0, [4, 4], entropy=())
+  for seed, count in enumerate((6, 8, 10)):
+    write(results, "grpo", seed, [count, count])
+    # One more right sample in every problem than GRPO.
+    write(results, "max_at_4", seed, [count + 1, count + 1], page=-3.5)
+  rows = read_rows(tables.compare(["grpo", "max_at_4"]))
+  base, grpo, max_at_4, difference = rows["pass@1"]
+  assert base == ".250"
+  # Changes .125, .25, .375: mean .25, standard error .0722, t = 4.303.
+  assert grpo == "+.250 [-.061, +.561]"
+  assert max_at_4.startswith("+.312 ")
+  assert difference == "+.062 [+.062, +.062]"  # paired by seed
+  assert rows["log-prob of a page, nats a token"][2].startswith("-.500 ")
+  # The base policy samples the first step.
+  assert rows["entropy, nats"][0] == "3"
+  assert rows["entropy, nats"][1].startswith("-.500 ")  # mean of 3 and 2
+
+
+def test_a_missing_result_is_named(results, capsys):
+  write(results, "texts_base", 0, [4, 4])
+  assert command.main(["table", "grpo"]) == 2
+  assert "'grpo' has no result" in capsys.readouterr().err
+  assert command.main(["table", "gpo"]) == 2
+  assert "did you mean 'grpo'" in capsys.readouterr().err
+
+
+def test_the_picture_is_written(results, tmp_path):
+  write(results, "texts_base", 0, [4, 4])
+  for seed in range(3):
+    write(results, "grpo", seed, [6 + seed, 8])
+  tables.draw(["grpo"], tmp_path / "picture.png")
+  assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_arms_change_only_what_they_say():
+  for name, arm in arms.ARMS.items():
+    config = arm.make_config(seed=7)
+    assert config.seed == 7
+    assert arms.base_of(name) in arms.ARMS
+    unchanged = smollm2.get_config(arm.config)
+    flat = dict(unchanged.iteritems(preserve_field_references=False))
+    assert flat.keys() == dict(config.iteritems()).keys()
+    for key, value in arm.changes.items():
+      block, _, leaf = key.rpartition(".")
+      assert (config[block] if block else config)[leaf] == value
+    assert config.task == unchanged.task
+    assert config.method == unchanged.method
+
+
+def test_units_that_have_their_result_are_not_run_again(
+  results, monkeypatch, capsys
+):
+  commands = []
+
+  class Done:
+    returncode = 0
+
+  def run(arguments, check):
+    del check
+    commands.append(arguments[3:])
+    return Done()
+
+  monkeypatch.setattr(command.subprocess, "run", run)
+  write(results, "grpo", 1, [4])
+  assert command.main(["run", "grpo", "max_at_4", "--seeds", "1", "2"]) == 0
+  assert [arguments[:3] for arguments in commands] == [
+    ["unit", "max_at_4", "1"],
+    ["unit", "grpo", "2"],
+    ["unit", "max_at_4", "2"],
+  ]
+  assert "grpo, seed 1: has its result" in capsys.readouterr().out
