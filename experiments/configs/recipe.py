@@ -165,6 +165,7 @@ def get_config(name: str = "") -> ConfigDict:
   config.optimizer.b2 = 0.999
   config.mesh.data = 1
   config.mesh.fsdp = -1
+  config.cpu_devices = 0
   config.evaluation.problems = 256
   config.evaluation.samples = 16
   config.evaluation.batch = 64
