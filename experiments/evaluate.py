@@ -17,8 +17,8 @@ evaluates the model in a local folder with Hugging Face files, or one of
 `experiments.pretrained` by its name, on all local devices. A text task uses the
 tokenizer in that folder. On a CPU, the first command measures as how many
 devices JAX should treat it (`experiments.cli.cpu_devices`). The command writes
-no file without `--out`, which names the JSON file of the estimates; the results of
-the samples go to a .npz file of the same name.
+no file without `--out`, which names the JSON file of the estimates; the results
+of the samples go to a .npz file of the same name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from etils import epath
 
 from experiments import pretrained
 from experiments.cli import arguments, errors
-from experiments.evaluation import settings as evaluation_settings
+from experiments.evaluation import default_settings
 
 
 @errors.one_line_errors
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   # transformers warns that PyTorch is missing, but tokenizers do not need it.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
-  defaults = evaluation_settings.DEFAULTS
+  defaults = default_settings.DEFAULTS
   options = _parser(defaults).parse_args(argv)
   with errors.usage_errors():
     if options.out and options.out.suffix != ".json":
@@ -68,10 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       arguments.check_seed("--seed", options.seed)
     if options.out:
       arguments.check_writable("--out", options.out)
-    path = pretrained.resolve(options.policy or "") or options.workdir
-    print(
-      f"loading {pretrained.describe(options.policy, path)} ...", flush=True
-    )
+    source = options.workdir or pretrained.describe(options.policy)
+    print(f"loading {source} ...", flush=True)
     # Imported here, so that the line above is printed at once.
     from experiments.evaluation import evaluator, policies, statistics
     from experiments.logging import progress
@@ -185,7 +183,7 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
       f"default: the value in the run's config; for --policy: {defaults[name]}"
     )
     if name == "batch":
-      default += f", on a CPU {evaluation_settings.CPU_BATCH}"
+      default += f", on a CPU {default_settings.CPU_BATCH}"
     add(f"--{name}", type=kind, help=f"{text}; {default}")
   add(
     "--out",

@@ -58,12 +58,6 @@ def _check_packages() -> None:
       )
 
 
-def _resolve(path: str) -> str:
-  """Returns the folder of a policy; a mistake is one line."""
-  with errors.usage_errors():
-    return pretrained.resolve(path)
-
-
 def _define_flags(values: flags.FlagValues) -> None:
   flags.DEFINE_string(
     "workdir",
@@ -136,11 +130,8 @@ def main(argv: Sequence[str]) -> int:
   _check_packages()
   # Only process 0 prints, as far as the flags say which process this is.
   if not options.explain and not options.process:
-    source = "JAX"
-    if config.policy.path:
-      source = pretrained.describe(
-        config.policy.path, _resolve(config.policy.path)
-      )
+    with errors.usage_errors():
+      source = pretrained.describe(config.policy.path) or "JAX"
     print(f"{workdir}: loading {source} ...", flush=True)
   # Imported here, so that a wrong flag is reported before JAX is loaded.
   import jax

@@ -70,10 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_counts(options, "step", minimum=0)
     arguments.check_seed("--seed", options.seed)
     _check_source(options)
-    path = pretrained.resolve(options.policy or "") or options.workdir
-    print(
-      f"loading {pretrained.describe(options.policy, path)} ...", flush=True
-    )
+    source = options.workdir or pretrained.describe(options.policy)
+    print(f"loading {source} ...", flush=True)
     # Imported here, so that the line above is printed at once.
     from experiments.evaluation import completions, policies
     from experiments.logging import progress
@@ -385,6 +383,7 @@ def _read_line() -> str | None:
   try:
     line = input("> ").strip()
   except EOFError:
+    print()
     return None
   if not sys.stdin.isatty():
     print(line, flush=True)

@@ -113,9 +113,10 @@ class Conversation:
 
   Attributes:
     task: task with `encode_turns`.
-    turns: turns so far, the oldest first: one of the user, one of the assistant,
-      and so on.
-    num_prompts: number of prompts so far, from which random numbers are derived.
+    turns: turns so far, the oldest first: one of the user, one of the
+      assistant, and so on.
+    num_prompts: number of prompts so far, from which random numbers are
+      derived.
   """
 
   task: Task
