@@ -127,12 +127,12 @@ def main(argv: Sequence[str]) -> int:
     argv, _define_flags, required=("config", "workdir")
   )
   config, workdir = options.config, options.workdir
-  _check_packages()
   # Only process 0 prints, as far as the flags say which process this is.
   if not options.explain and not options.process:
     with errors.usage_errors():
       source = pretrained.describe(config.policy.path) or "JAX"
     print(f"{workdir}: loading {source} ...", flush=True)
+  _check_packages()
   # Imported here, so that a wrong flag is reported before JAX is loaded.
   import jax
 

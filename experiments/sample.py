@@ -103,9 +103,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     sampling = _make_sampling(options, loaded)
   console.print(f"{loaded.name}, step {loaded.step}: {task.name}")
   console.print(
-    f"settings: {loaded.defaults}, {sampling.samples} samples of up to "
-    f"{sampling.max_tokens} tokens, temperature {sampling.temperature:g}, "
-    f"top_p {sampling.top_p:g}",
+    f"settings: {loaded.defaults}, samples {sampling.samples}, max_tokens "
+    f"{sampling.max_tokens}, temperature {sampling.temperature:g}, top_p "
+    f"{sampling.top_p:g}",
     soft_wrap=True,
   )
   key = prng_keys.from_seed(options.seed)

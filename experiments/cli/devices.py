@@ -5,9 +5,9 @@ Python itself gets one setting, which makes tracing a tenth faster.
 XLA uses mostly one core for a small program on one CPU device. With several CPU
 devices a batch is split over several cores: on two cores, two devices can
 decode and train almost twice as fast as one, but they are slower on some
-processors, and for large decoders (`experiments.cli.cpu_devices`). On a GPU, JAX
-reserves most of the memory at its start. Both settings must be made before JAX
-initializes its devices.
+processors, and for large decoders (`experiments.cli.cpu_devices`). On a GPU,
+JAX reserves most of the memory at its start. Both settings must be made before
+JAX initializes its devices.
 
 Compiled programs are kept in `cache_folders.of_programs()`, so that a command
 which compiles what an earlier one has compiled starts faster. JAX's own

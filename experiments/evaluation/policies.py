@@ -60,8 +60,8 @@ def load_from_run(
   Args:
     workdir: folder of the run.
     step: training step of the checkpoint; None takes the latest.
-    overrides: values, by the names in `default_settings.DEFAULTS`, that replace those
-      of `config.evaluation`.
+    overrides: values, by the names in `default_settings.DEFAULTS`, that replace
+      those of `config.evaluation`.
     cpu_devices: number of CPU devices if the config leaves it open; 0 takes the
       number that is fastest on this processor.
 
