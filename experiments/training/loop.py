@@ -221,9 +221,10 @@ def _describe_work(
     done: finished training steps.
     initial_step: finished training steps when the command was started.
   """
-  label = f"step {done + 1} of {e.config.steps} is not finished"
+  step = f"step {done + 1} of {e.config.steps}"
   if done == initial_step:
-    return f"{label}: its programs are compiled", progress.FIRST_SECONDS
+    return f"{step}: compiling and running", progress.FIRST_SECONDS
+  label = f"{step}: running"
   # Metrics of the step before are logged during this one, with the time left.
   if done == initial_step + e.config.steps_per_dispatch:
     return label, progress.FIRST_SECONDS

@@ -2,10 +2,10 @@
 
 import functools
 import io
-import threading
 import itertools
 import math
 import re
+import threading
 
 import jax
 import jax.numpy as jnp
