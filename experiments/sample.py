@@ -41,20 +41,13 @@ from experiments import pretrained
 from experiments.cli import arguments, errors
 
 if TYPE_CHECKING:
-  import jax
-
   from experiments.evaluation import policies
-  from experiments.logging import progress
-  from experiments.tasks.task import Problems
   from rl.sampling import generation
 
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES = 4, 2
 # Sampling for prompts that belong to no task, and in a conversation: one answer
 # from the more likely tokens.
 CHAT_SAMPLES, CHAT_TEMPERATURE, CHAT_TOP_P = 1, 0.7, 0.9
-NEW = "/new"  # starts a new conversation
-# Seconds after which a line says that an answer is being computed.
-_ANSWER_SECONDS = 10.0
 
 
 @errors.one_line_errors
@@ -73,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     source = options.workdir or pretrained.describe(options.policy)
     print(f"loading {source} ...", flush=True)
     # Imported here, so that the line above is printed at once.
-    from experiments.evaluation import completions, policies
+    from experiments.evaluation import completions, policies, talk
     from experiments.logging import progress
     from experiments.training import prng_keys
 
@@ -114,14 +107,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print(line, style="dim", markup=False, soft_wrap=True)
 
   with progress.Heartbeat(report) as heartbeat:
-    complete = _Printer(loaded, key, sampling, console, heartbeat)
+    complete = talk.Printer(loaded, key, sampling, console, heartbeat)
     for i, problem in enumerate(problems):
-      texts = options.prompt[i : i + 1] if not options.task else []
-      complete(problem, *texts)
+      # Without a task the template around a prompt is of no interest.
+      complete(problem, options.prompt[i] if _has_no_task(options) else None)
     if options.talk and task.encode_turns:
-      _converse(complete)
+      talk.converse(complete)
     elif options.talk:
-      _complete_lines(complete)
+      talk.complete_lines(complete)
   return 0
 
 
@@ -217,6 +210,11 @@ def _check_source(options: argparse.Namespace) -> None:
     )
 
 
+def _has_no_task(options: argparse.Namespace) -> bool:
+  """Returns whether the prompts are a user's own, without a task's template."""
+  return bool(options.policy) and not options.task
+
+
 def _make_sampling(
   options: argparse.Namespace, loaded: policies.LoadedPolicy
 ) -> generation.Sampling:
@@ -226,9 +224,7 @@ def _make_sampling(
 
   task = loaded.task
   defaults = (DEFAULT_SAMPLES, 1.0, 1.0)
-  if (options.talk and task.encode_turns) or (
-    options.policy and not options.task
-  ):
+  if (options.talk and task.encode_turns) or _has_no_task(options):
     defaults = (CHAT_SAMPLES, CHAT_TEMPERATURE, CHAT_TOP_P)
   flags = (options.samples, options.temperature, options.top_p)
   samples, temperature, top_p = (
@@ -243,151 +239,6 @@ def _make_sampling(
     temperature=temperature,
     top_p=top_p,
   )
-
-
-class _Printer:
-  """Samples completions of one prompt at a time and prints them.
-
-  Args:
-    loaded: the policy and its task.
-    key: PRNG key of all samples.
-    sampling: settings of sampling.
-    console: console to print to.
-    heartbeat: prints lines while the completions are computed.
-  """
-
-  def __init__(
-    self,
-    loaded: policies.LoadedPolicy,
-    key: jax.Array,
-    sampling: generation.Sampling,
-    console: rich.console.Console,
-    heartbeat: progress.Heartbeat,
-  ) -> None:
-    self.task = loaded.task
-    self.console = console
-    self._loaded, self._key, self._sampling = loaded, key, sampling
-    self._heartbeat = heartbeat
-    self._lengths: set[int] = set()  # of prompts, whose programs exist
-
-  def sample(
-    self, problem: Problems
-  ) -> tuple[generation.Samples, Sequence[float] | None]:
-    """Returns the samples and scores of `completions.complete`."""
-    # Imported here, so that the command prints its first line at once.
-    from experiments.evaluation import completions
-
-    length = problem.prompts.shape[1]
-    if length in self._lengths:
-      self._heartbeat.start("sampling", _ANSWER_SECONDS)
-    else:
-      self._heartbeat.start(
-        f"compiling for prompts of up to {length} tokens, and sampling"
-      )
-    try:
-      result = completions.complete(
-        self._loaded, problem, self._key, self._sampling
-      )
-    finally:
-      self._heartbeat.stop()
-    self._lengths.add(length)
-    return result
-
-  def __call__(self, problem: Problems, prompt: str | None = None) -> None:
-    """Prints a prompt and its completions, with scores if there are any.
-
-    Args:
-      problem: the problem `[1, L]`.
-      prompt: text to print for the prompt; None decodes the problem.
-    """
-    samples, scores = self.sample(problem)
-    if prompt is None:
-      prompt = self.task.decode(problem.prompts[0][problem.prompt_mask[0]])
-    self.print(f"\n{prompt}", style="bold")
-    for s in range(self._sampling.samples):
-      length = int(samples.lengths[0, s])
-      notes = [] if scores is None else [f"score {scores[s]:.3g}"]
-      if not samples.finished[0, s]:
-        notes.append(f"cut off at {length} tokens")
-      text = self.task.decode(samples.completions[0, s, :length])
-      self.print(f"  {text}")
-      if notes:
-        self.print(f"  ({', '.join(notes)})", style="dim")
-
-  def print(self, line: str, style: str | None = None) -> None:
-    """Prints a line without breaking it."""
-    self.console.print(line, style=style, markup=False, soft_wrap=True)
-
-
-def _complete_lines(complete: _Printer) -> None:
-  """Completes each line of standard input, until the input ends."""
-  # Imported here, so that the command prints its first line at once.
-  from experiments.evaluation import completions
-
-  complete.print("Type one prompt per line; Ctrl-D ends the command.")
-  for number, line in enumerate(sys.stdin):
-    text = line.strip()
-    if not text:
-      continue
-    try:
-      ids = completions.encode_prompt(complete.task, text)
-      problem = completions.make_problem(complete.task, ids, number)
-    except ValueError as error:
-      complete.print(str(error), style="red")
-      continue
-    complete(problem)
-
-
-def _converse(complete: _Printer) -> None:
-  """Answers the lines of standard input as a conversation, until it ends."""
-  # Imported here, so that the command prints its first line at once.
-  from experiments.evaluation import completions
-
-  complete.print(
-    f"Type a line and press Enter. An empty line or {NEW} starts a new "
-    "conversation; Ctrl-D ends the command."
-  )
-  conversation = completions.Conversation(complete.task)
-  while (text := _read_line()) is not None:
-    if text in ("", NEW):
-      if conversation.turns:
-        conversation.turns = []
-        complete.print("(a new conversation)", style="dim")
-      continue
-    try:
-      problem, num_dropped = conversation.ask(text)
-    except ValueError as error:
-      complete.print(str(error), style="red")
-      continue
-    if num_dropped:
-      complete.print(
-        f"(the {num_dropped} oldest turns no longer fit and were dropped)",
-        style="dim",
-      )
-    samples, _ = complete.sample(problem)
-    complete.print(conversation.add_answer(samples))
-    if not samples.finished[0, 0]:
-      length = int(samples.lengths[0, 0])
-      complete.print(
-        f"(cut off at {length} tokens; --max_tokens sets the limit)",
-        style="dim",
-      )
-
-
-def _read_line() -> str | None:
-  """Returns the next line of standard input; None at its end.
-
-  Input that is no terminal, such as a pipe, is printed after the prompt sign,
-  so that the output shows both sides of the conversation.
-  """
-  try:
-    line = input("> ").strip()
-  except EOFError:
-    print()
-    return None
-  if not sys.stdin.isatty():
-    print(line, flush=True)
-  return line
 
 
 if __name__ == "__main__":

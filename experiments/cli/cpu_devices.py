@@ -6,7 +6,7 @@ slower, because XLA already uses all cores for one device. So
 `config.cpu_devices = 0`, and `experiments.evaluate --policy`, ask `choose`:
 
   count, reason = choose(batches=[8])
-  # (1, "measured: 2 take 48 % longer")
+  # (1, "measured: 2 take 31% longer")
 
 The first call on a processor samples from a small decoder and computes a
 gradient, in processes of their own with 1, 2, 4 and 8 devices in turn (as many
@@ -108,7 +108,7 @@ def _remembered(cores: int, report: Callable[[str], None]) -> dict[str, Any]:
 
 
 def _describe(record: Mapping[str, Any]) -> str:
-  """Returns the reason in a record, such as "measured: 2 take 48 % longer"."""
+  """Returns the reason in a record, such as "measured: 2 take 31% longer"."""
   if "failure" in record:
     return f"the measurement failed: {record['failure']}"
   seconds = {int(count): time for count, time in record["seconds"].items()}
@@ -194,6 +194,7 @@ def time_decoder(repeats: int = 3) -> float:
   # Imported here, because only the process that measures needs the decoder.
   import numpy as np
 
+  # Imported here for the same reason.
   from models import policy, sharding, transformer
   from models.config import ModelConfig
   from rl.sampling import generation
