@@ -13,8 +13,8 @@ DEFAULTS = {
   "temperature": 1.0,
   "seed": 0,  # of the samples
 }
-# The default of "batch" for a model folder on a CPU. More problems in a batch are
-# hardly faster, and progress is seen less often: with 16 samples per problem, a
-# token of SmolLM2-135M takes 7.9, 4.8 and 4.6 ms of the processor for 1, 4 and 8
-# problems.
+# The default of "batch" for a model folder on a CPU. More problems in a batch
+# are hardly faster, and progress is seen less often: with 16 samples per
+# problem, a token of SmolLM2-135M takes 7.9, 4.8 and 4.6 ms of the processor
+# for 1, 4 and 8 problems.
 CPU_BATCH = 8
