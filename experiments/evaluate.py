@@ -10,12 +10,15 @@ at training step `--step`. Flags that are left out have the values of
 
   python -m experiments.evaluate --policy FOLDER --task "gsm8k(chat=False)"
     [--problems N] [--samples S] [--batch B] [--rows R] [--temperature T]
-    [--seed N] [--max_tokens T] [--dtype bfloat16] [--out FILE.json]
+    [--seed N] [--max_tokens T] [--dtype bfloat16] [--cpu_devices N]
+    [--out FILE.json]
 
-evaluates the model in a local folder with Hugging Face files, on all local
-devices. A text task uses the tokenizer in that folder. The command writes no
-file without `--out`, which names the JSON file of the estimates; the results of
-the samples go to a .npz file of the same name.
+evaluates the model in a local folder with Hugging Face files, or one of
+`experiments.pretrained` by its name, on all local devices. A text task uses the
+tokenizer in that folder. On a CPU, the first command measures as how many
+devices JAX should treat it (`experiments.cli.cpu_devices`). The command writes
+no file without `--out`, which names the JSON file of the estimates; the results
+of the samples go to a .npz file of the same name.
 """
 
 from __future__ import annotations
@@ -29,11 +32,9 @@ from typing import Any
 import rich.console
 from etils import epath
 
-from experiments import tasks
+from experiments import pretrained
 from experiments.cli import arguments, errors
-from experiments.evaluation import evaluator, policies, statistics
-from experiments.logging import progress
-from experiments.training import prng_keys
+from experiments.evaluation import default_settings
 
 
 @errors.one_line_errors
@@ -50,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   # transformers warns that PyTorch is missing, but tokenizers do not need it.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
-  options = _parser(policies.DEFAULTS).parse_args(argv)
+  defaults = default_settings.DEFAULTS
+  options = _parser(defaults).parse_args(argv)
   with errors.usage_errors():
     if options.out and options.out.suffix != ".json":
       raise ValueError(
@@ -59,18 +61,25 @@ def main(argv: Sequence[str] | None = None) -> int:
       )
     _check_options(options)
     arguments.check_counts(
-      options, "problems", "samples", "batch", "max_tokens"
+      options, "problems", "samples", "batch", "max_tokens", "cpu_devices"
     )
     arguments.check_counts(options, "rows", "step", minimum=0)
     if options.seed is not None:
       arguments.check_seed("--seed", options.seed)
     if options.out:
       arguments.check_writable("--out", options.out)
+    source = options.workdir or pretrained.describe(options.policy)
+    print(f"loading {source} ...", flush=True)
+    # Imported here, so that the line above is printed at once.
+    from experiments.evaluation import evaluator, policies, statistics
+    from experiments.logging import progress
+    from experiments.training import prng_keys
+
     if options.workdir:
-      overrides = _flags_present(options, policies.DEFAULTS)
+      overrides = _flags_present(options, defaults)
       loaded = policies.load_from_run(options.workdir, options.step, overrides)
     else:
-      names = (*policies.DEFAULTS, "max_tokens", "dtype")
+      names = (*defaults, "max_tokens", "dtype", "cpu_devices")
       overrides = _flags_present(options, names)
       loaded = policies.load_from_folder(
         options.policy, options.task, **overrides
@@ -78,6 +87,16 @@ def main(argv: Sequence[str] | None = None) -> int:
   settings = dict(loaded.settings)  # "seed", and arguments of `evaluate`
   key = prng_keys.from_seed(settings.pop("seed"))
   console = rich.console.Console()
+  batch = evaluator.batch_size(
+    settings["problems"], settings["batch"], loaded.sharding
+  )
+  console.print(
+    f"settings: {loaded.defaults}, {batch} problems x {settings['samples']} "
+    f"samples in a batch, up to {settings['max_tokens']} tokens",
+    soft_wrap=True,
+    highlight=False,
+    markup=False,
+  )
   with progress.bar_or_lines(
     console, "evaluation", settings["problems"]
   ) as update:
@@ -126,7 +145,11 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
     type=int,
     help="training step of the checkpoint; default: the latest checkpoint",
   )
-  add("--policy", help="Hugging Face folder to evaluate, instead of a run")
+  add(
+    "--policy",
+    help="Hugging Face folder to evaluate, instead of a run, or the name of a "
+    f"downloaded model: {', '.join(pretrained.MODELS)}",
+  )
   add(
     "--task",
     help='task for --policy: a name, or a call such as "countdown(count=4)"',
@@ -142,6 +165,12 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
     help="type of the parameters of --policy, such as bfloat16; default: "
     "float32",
   )
+  add(
+    "--cpu_devices",
+    type=int,
+    help="number of devices that the host's CPU is split into, for --policy; "
+    "default: the number that is fastest on this processor",
+  )
   for name, kind, text in (
     ("problems", int, "number of held-out problems"),
     ("samples", int, "number of samples per problem"),
@@ -153,6 +182,8 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
     default = (
       f"default: the value in the run's config; for --policy: {defaults[name]}"
     )
+    if name == "batch":
+      default += f", on a CPU {default_settings.CPU_BATCH}"
     add(f"--{name}", type=kind, help=f"{text}; {default}")
   add(
     "--out",
@@ -172,10 +203,15 @@ def _check_options(options: argparse.Namespace) -> None:
       "expected exactly one of --workdir (folder of a run) and --policy "
       "(Hugging Face folder)"
     )
-  source, refused_flags = "--workdir", ("task", "max_tokens", "dtype")
+  source = "--workdir"
+  refused_flags = ("task", "max_tokens", "dtype", "cpu_devices")
   if options.policy:
     source, refused_flags = "--policy", ("step",)
     if not options.task:
+      from experiments import (
+        tasks,
+      )  # imports JAX, which the first line precedes
+
       raise ValueError(
         "--policy needs a --task; available: " + ", ".join(tasks.names())
       )

@@ -87,6 +87,16 @@ def resolve(path: str) -> str:
   return str(folder)
 
 
+def describe(path: str) -> str:
+  """Returns what `resolve` returns, after the name of a model: "smollm2 (...)".
+
+  Raises:
+    ValueError: the model has not been downloaded.
+  """
+  folder = resolve(path)
+  return f"{path} ({folder})" if path in MODELS else folder
+
+
 def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
   """Downloads and converts a model, unless its folder exists.
 

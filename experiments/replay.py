@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_folder("--workdir", options.workdir)
     workdir = storage_paths.parse(options.workdir)
     config = workdirs.read_config(workdir)
-    devices.configure(config.cpu_devices)
+    devices.configure(config.cpu_devices, batches=devices.batch_sizes(config))
     e = build.build(config)
     failed_step = options.step
     if failed_step is None:

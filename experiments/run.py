@@ -33,6 +33,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from experiments import pretrained
 from experiments.cli import command_line, errors
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -126,16 +127,34 @@ def main(argv: Sequence[str]) -> int:
     argv, _define_flags, required=("config", "workdir")
   )
   config, workdir = options.config, options.workdir
+  # Only process 0 prints, as far as the flags say which process this is.
+  if not options.explain and not options.process:
+    with errors.usage_errors():
+      source = pretrained.describe(config.policy.path) or "JAX"
+    print(f"{workdir}: loading {source} ...", flush=True)
   _check_packages()
   # Imported here, so that a wrong flag is reported before JAX is loaded.
   import jax
 
   # Imported here for the same reason.
   from experiments.cli import devices
-  from experiments.training import loop, multihost, preemption, validate
+  from experiments.training import (
+    decoder,
+    loop,
+    multihost,
+    preemption,
+    validate,
+  )
 
   with errors.usage_errors():
-    devices.configure(config.cpu_devices, keep_programs=options.cache)
+    is_multihost = options.distributed or options.coordinator
+    # Processes that measured by themselves might differ.
+    num_cpu_devices = config.cpu_devices or (1 if is_multihost else 0)
+    reason = devices.configure(
+      num_cpu_devices,
+      keep_programs=options.cache,
+      batches=devices.batch_sizes(config),
+    )
     multihost.connect_processes(
       options.distributed,
       options.coordinator,
@@ -150,6 +169,14 @@ def main(argv: Sequence[str]) -> int:
 
     print(explain(experiment))
     return 0
+  if jax.process_index() == 0:
+    print(
+      f"{workdir}: settings: {decoder.describe_forms(experiment.model)}, "
+      f"{devices.describe(reason)}, {config.rollout.prompts} prompts x "
+      f"{experiment.sampling.samples} samples of up to "
+      f"{experiment.sampling.max_tokens} tokens in a step",
+      flush=True,
+    )
   status = 0
   try:
     with errors.translate_disk_errors(workdir):

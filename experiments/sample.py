@@ -1,43 +1,53 @@
 """Prints completions of prompts, sampled from a checkpoint or a model folder.
 
+  python -m experiments.sample --policy smollm2 --prompt "Name three rivers."
+  python -m experiments.sample --policy smollm2 --talk
+
+ask the model in a local folder with Hugging Face files, or one of
+`experiments.pretrained` by its name. A prompt is the user's turn in the chat
+template of the folder; without a template it is a text to be continued.
+
+--talk reads prompts from standard input, line by line. With a chat template the
+lines are one conversation: the model sees all earlier turns, or without the
+oldest once they are too long. An empty line, or /new, starts a new
+conversation. Without a template each line is a prompt by itself.
+
   python -m experiments.sample --workdir DIR [--step N]
     [--prompt TEXT [--prompt TEXT ...]] [--talk] [--problems N]
-    [--samples S] [--temperature T] [--max_tokens T] [--seed N]
+    [--samples S] [--temperature T] [--top_p P] [--max_tokens T] [--seed N]
 
 samples from the run's latest checkpoint, or from the checkpoint at training
 step `--step`. Without --prompt and --talk the prompts are the first held-out
-problems of the task, and each completion is printed with its score. With --talk
-the command completes each line of standard input. A text task puts a prompt
-into its template; in the other tasks each word of a prompt is the text of one
-token: "2 3 4 = d2 d0".
+problems of the task, and each completion is printed with its score. A text task
+puts a prompt into its template; in the other tasks each word of a prompt is the
+text of one token: "2 3 4 = d2 d0".
 
   python -m experiments.sample --policy FOLDER --task "gsm8k(chat=False)" ...
 
-does the same with the model in a local folder with Hugging Face files. The
-command writes no files.
+does the same with the model in a folder. The command writes no files.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import jax
-import numpy as np
 import rich.console
 
+from experiments import pretrained
 from experiments.cli import arguments, errors
-from experiments.evaluation import evaluator, policies
-from experiments.tasks.task import Problems, Task
-from experiments.training import multihost, prng_keys
-from models import sharding
-from rl import registry
-from rl.sampling import generation
+
+if TYPE_CHECKING:
+  from experiments.evaluation import policies
+  from rl.sampling import generation
 
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES = 4, 2
+# Sampling for prompts that belong to no task, and in a conversation: one answer
+# from the more likely tokens.
+CHAT_SAMPLES, CHAT_TEMPERATURE, CHAT_TOP_P = 1, 0.7, 0.9
 
 
 @errors.one_line_errors
@@ -47,37 +57,64 @@ def main(argv: Sequence[str] | None = None) -> int:
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
   options = _parser().parse_args(argv)
+  console = rich.console.Console(highlight=False)
   with errors.usage_errors():
     arguments.check_counts(options, "problems", "samples", "max_tokens")
     arguments.check_counts(options, "step", minimum=0)
     arguments.check_seed("--seed", options.seed)
-    loaded = _load_policy(options)
+    _check_source(options)
+    source = options.workdir or pretrained.describe(options.policy)
+    print(f"loading {source} ...", flush=True)
+    # Imported here, so that the line above is printed at once.
+    from experiments.evaluation import completions, policies, talk
+    from experiments.logging import progress
+    from experiments.training import prng_keys
+
+    if options.workdir:
+      # One prompt is sampled at a time, so several CPU devices would only
+      # repeat it.
+      loaded = policies.load_from_run(
+        options.workdir, options.step, {}, cpu_devices=1
+      )
+    else:
+      has_prompts = options.prompt or options.talk
+      loaded = policies.load_from_folder(
+        options.policy,
+        options.task or "",
+        max_tokens=options.max_tokens,
+        cpu_devices=1,
+        # With prompts of the user the test set is not read further.
+        problems=1 if has_prompts else options.problems,
+      )
     task = loaded.task
     problems = [
-      make_problem(task, text, i) for i, text in enumerate(options.prompt)
+      completions.make_problem(task, completions.encode_prompt(task, text), i)
+      for i, text in enumerate(options.prompt)
     ]
     if not problems and not options.talk:
-      problems = list(_held_out_problems(task, options.problems))
-    max_tokens = options.max_tokens
-    if max_tokens is None:
-      max_tokens = loaded.settings["max_tokens"]
-    sampling = generation.Sampling(
-      samples=options.samples,
-      max_tokens=max_tokens,
-      eos_ids=task.eos_ids,
-      pad_id=task.pad_id,
-      temperature=options.temperature,
-    )
-  console = rich.console.Console(highlight=False)
+      problems = list(completions.held_out_problems(task, options.problems))
+    sampling = _make_sampling(options, loaded)
   console.print(f"{loaded.name}, step {loaded.step}: {task.name}")
-  key = prng_keys.from_seed(options.seed)
-  complete = functools.partial(
-    _print_completions, loaded, key, sampling, console
+  console.print(
+    f"settings: {loaded.defaults}, samples {sampling.samples}, max_tokens "
+    f"{sampling.max_tokens}, temperature {sampling.temperature:g}, top_p "
+    f"{sampling.top_p:g}",
+    soft_wrap=True,
   )
-  for problem in problems:
-    complete(problem)
-  if options.talk:
-    _complete_lines(task, complete, console)
+  key = prng_keys.from_seed(options.seed)
+
+  def report(line: str) -> None:
+    console.print(line, style="dim", markup=False, soft_wrap=True)
+
+  with progress.Heartbeat(report) as heartbeat:
+    complete = talk.Printer(loaded, key, sampling, console, heartbeat)
+    for i, problem in enumerate(problems):
+      # Without a task the template around a prompt is of no interest.
+      complete(problem, options.prompt[i] if _has_no_task(options) else None)
+    if options.talk and task.encode_turns:
+      talk.converse(complete)
+    elif options.talk:
+      talk.complete_lines(complete)
   return 0
 
 
@@ -94,10 +131,15 @@ def _parser() -> argparse.ArgumentParser:
     type=int,
     help="training step of the checkpoint; default: the latest checkpoint",
   )
-  add("--policy", help="Hugging Face folder to sample from, instead of a run")
+  add(
+    "--policy",
+    help="Hugging Face folder to sample from, instead of a run, or the name of "
+    f"a downloaded model: {', '.join(pretrained.MODELS)}",
+  )
   add(
     "--task",
-    help='task for --policy: a name, or a call such as "countdown(count=4)"',
+    help='task for --policy: a name, or a call such as "countdown(count=4)"; '
+    "default: none, the prompts are yours",
   )
   add(
     "--prompt",
@@ -105,7 +147,12 @@ def _parser() -> argparse.ArgumentParser:
     default=[],
     help="prompt to complete; may be repeated",
   )
-  add("--talk", action="store_true", help="complete lines of standard input")
+  add(
+    "--talk",
+    action="store_true",
+    help="answer lines of standard input; a conversation where the tokenizer "
+    "has a chat template",
+  )
   add(
     "--problems",
     type=int,
@@ -116,15 +163,20 @@ def _parser() -> argparse.ArgumentParser:
   add(
     "--samples",
     type=int,
-    default=DEFAULT_SAMPLES,
-    help="number of completions per prompt; default: %(default)s",
+    help=f"number of completions per prompt; default: {DEFAULT_SAMPLES}; "
+    f"{CHAT_SAMPLES} in a conversation or without a task",
   )
   add(
     "--temperature",
     type=float,
-    default=1.0,
-    help="sampling temperature; 0 takes the most likely token; default: "
-    "%(default)s",
+    help="sampling temperature; 0 takes the most likely token; default: 1; "
+    f"{CHAT_TEMPERATURE} in a conversation or without a task",
+  )
+  add(
+    "--top_p",
+    type=float,
+    help="sample from the most likely tokens whose probabilities sum to this "
+    f"value; default: 1; {CHAT_TOP_P} in a conversation or without a task",
   )
   add(
     "--max_tokens",
@@ -136,8 +188,8 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:
-  """Loads the policy of --workdir or of --policy."""
+def _check_source(options: argparse.Namespace) -> None:
+  """Checks that the flags belong to exactly one of --workdir and --policy."""
   for name in ("workdir", "policy"):
     if getattr(options, name) is not None:
       arguments.check_folder(f"--{name}", getattr(options, name))
@@ -146,134 +198,47 @@ def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:
       "expected exactly one of --workdir (folder of a run) and --policy "
       "(Hugging Face folder)"
     )
-  if options.workdir:
-    if options.task:
-      raise ValueError("--task has no effect with --workdir; leave it out")
-    return policies.load_from_run(options.workdir, options.step, {})
-  if options.step is not None:
+  if options.workdir and options.task:
+    raise ValueError("--task has no effect with --workdir; leave it out")
+  if options.policy and options.step is not None:
     raise ValueError("--step has no effect with --policy; leave it out")
-  if not options.task:
-    raise ValueError(
-      "--policy needs a --task, which provides the template and the problems"
-    )
   has_prompts = options.prompt or options.talk
-  return policies.load_from_folder(
-    options.policy,
-    options.task,
-    max_tokens=options.max_tokens,
-    # `load_from_folder` checks these settings; with prompts of the user the
-    # test set is not read further.
-    problems=1 if has_prompts else options.problems,
-    samples=options.samples,
-    batch=jax.device_count(),
-    temperature=options.temperature,
-  )
-
-
-def make_problem(task: Task, text: str, number: int = 0) -> Problems:
-  """Returns one problem `[1, L]` that has a prompt but no reference answer.
-
-  Args:
-    task: task whose template or vocabulary encodes the prompt.
-    text: the prompt.
-    number: id of the problem, from which its random numbers are derived.
-
-  Raises:
-    ValueError: the prompt has no token or more than L = `task.prompt_length`,
-      or a word of it is not in the task's vocabulary.
-  """
-  ids = task.encode(text) if task.encode else _encode_words(task, text)
-  if not 0 < len(ids) <= task.prompt_length:
+  if options.policy and not options.task and not has_prompts:
     raise ValueError(
-      f"the prompt {text[:40]!r} has {len(ids)} tokens, but prompts of "
-      f"{task.name} have 1 to {task.prompt_length}"
+      "--policy needs a --prompt TEXT, --talk, or a --task, whose problems are "
+      "then the prompts"
     )
-  prompts = np.full((1, task.prompt_length), task.pad_id, np.int32)
-  mask = np.zeros(prompts.shape, bool)
-  # Prompts are padded on the left.
-  prompts[0, -len(ids) :], mask[0, -len(ids) :] = ids, True
-  return Problems(prompts, mask, ids=np.array([number], np.int32), facts={})
 
 
-def _encode_words(task: Task, text: str) -> list[int]:
-  """Returns one token id per word: the id that `task.decode` turns into it."""
-  id_by_word = {task.decode([i]): i for i in range(task.vocab_size)}
-  id_by_word.pop("", None)
-  for word in text.split():
-    if word not in id_by_word:
-      raise ValueError(registry.describe_unknown("token", word, id_by_word))
-  return [id_by_word[word] for word in text.split()]
+def _has_no_task(options: argparse.Namespace) -> bool:
+  """Returns whether the prompts are a user's own, without a task's template."""
+  return bool(options.policy) and not options.task
 
 
-def _held_out_problems(task: Task, count: int) -> Iterator[Problems]:
-  """Yields the task's first test problems one by one."""
-  problems = jax.tree.map(np.asarray, task.test(count))
-  for i in range(count):
-    yield jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], problems)
+def _make_sampling(
+  options: argparse.Namespace, loaded: policies.LoadedPolicy
+) -> generation.Sampling:
+  """Returns the settings of sampling; flags take precedence."""
+  # Imported here, so that the command prints its first line at once.
+  from rl.sampling import generation
 
-
-def _complete_lines(
-  task: Task,
-  complete: Callable[[Problems], None],
-  console: rich.console.Console,
-) -> None:
-  """Calls `complete` for each line of standard input, until the input ends."""
-  console.print("Type one prompt per line; Ctrl-D ends the command.")
-  for number, line in enumerate(sys.stdin):
-    if not line.strip():
-      continue
-    try:
-      problem = make_problem(task, line.strip(), number)
-    except ValueError as error:
-      console.print(str(error), style="red", markup=False)
-      continue
-    complete(problem)
-
-
-def _print_completions(
-  loaded: policies.LoadedPolicy,
-  key: jax.Array,
-  sampling: generation.Sampling,
-  console: rich.console.Console,
-  problem: Problems,
-) -> None:
-  """Prints the completions of one problem, with scores if it can be scored."""
   task = loaded.task
-  # The prompt axis must be divisible by the number of devices that split it, so
-  # the problem is repeated; only the samples of the first copy are printed.
-  copies = sharding.num_prompt_shards(loaded.sharding.mesh)
-  problems = jax.tree.map(lambda leaf: np.repeat(leaf, copies, 0), problem)
-  samples = jax.device_get(
-    evaluator.generate(
-      loaded.policy,
-      loaded.params,
-      multihost.place(problems, loaded.sharding),
-      key,
-      sampling,
-    )
+  defaults = (DEFAULT_SAMPLES, 1.0, 1.0)
+  if (options.talk and task.encode_turns) or _has_no_task(options):
+    defaults = (CHAT_SAMPLES, CHAT_TEMPERATURE, CHAT_TOP_P)
+  flags = (options.samples, options.temperature, options.top_p)
+  samples, temperature, top_p = (
+    default if flag is None else flag
+    for flag, default in zip(flags, defaults, strict=True)
   )
-  scores = None  # [S]; NaN for a sample that could not be scored
-  if problem.facts:  # what the task needs to score; {} for a user's prompt
-    judged = task.score(
-      problem,
-      samples.completions[:1],
-      samples.lengths[:1],
-      samples.finished[:1],
-    )
-    scores = np.asarray(judged.scores)[0]
-    if judged.scored is not None:
-      scores = np.where(np.asarray(judged.scored)[0], scores, np.nan)
-  prompt = task.decode(problem.prompts[0][problem.prompt_mask[0]])
-  console.print(f"\n{prompt}", style="bold", markup=False, soft_wrap=True)
-  for s in range(sampling.samples):
-    length = int(samples.lengths[0, s])
-    notes = [] if scores is None else [f"score {scores[s]:.3g}"]
-    if not samples.finished[0, s]:
-      notes.append(f"cut off at {length} tokens")
-    completion = task.decode(samples.completions[0, s, :length])
-    console.print(f"  {completion}", markup=False, soft_wrap=True)
-    if notes:
-      console.print(f"  ({', '.join(notes)})", style="dim")
+  return generation.Sampling(
+    samples=samples,
+    max_tokens=options.max_tokens or loaded.settings["max_tokens"],
+    eos_ids=task.eos_ids,
+    pad_id=task.pad_id,
+    temperature=temperature,
+    top_p=top_p,
+  )
 
 
 if __name__ == "__main__":

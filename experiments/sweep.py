@@ -260,7 +260,9 @@ def check_runs(runs: Sequence[PlannedRun]) -> None:
       "process checks all configs and can set the number of CPU devices only "
       "once; start a sweep for each value"
     )
-  devices.configure(counts[0])  # before JAX looks for devices
+  # Before JAX looks for devices. 1 stands for a number that is measured: the
+  # number that a run then takes divides its batches too.
+  devices.configure(counts[0] or 1)
   for run, options in zip(runs, parsed, strict=True):
     with _prefix_errors(run):
       validate.check_and_build(options.config, options.workdir)

@@ -1,4 +1,4 @@
-"""Folders in the user's cache: compiled programs, and downloaded models.
+"""Folders in the user's cache: compiled programs, models, measurements.
 
 Programs for a CPU use its instructions, so machines that share a home folder
 but differ in their processors have a folder each. The module does not import
@@ -27,6 +27,11 @@ def of_test_programs() -> pathlib.Path:
 def of_models() -> pathlib.Path:
   """Returns the folder of `experiments.pretrained`, with a folder per model."""
   return _cache() / "models"
+
+
+def of_measurements() -> pathlib.Path:
+  """Returns the folder of what was measured once for this processor."""
+  return _cache() / "measurements" / _processor()
 
 
 def _cache() -> pathlib.Path:

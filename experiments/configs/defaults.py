@@ -163,8 +163,9 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       "context": 1,  # splits the tokens of a sequence
     }
   )
-  # Number of devices as which JAX treats the host's CPU; accelerators are not
-  # affected. Read by cli/devices.py.
+  # Number of devices as which JAX treats the host's CPU; 0: the number that is
+  # fastest on this processor, measured once (cli/cpu_devices.py). Accelerators
+  # are not affected. Read by cli/devices.py.
   config.cpu_devices = 1
   # Training steps that run as one program. More than 1 needs a task that is
   # scored on the device. Read by training/loop.py.

@@ -69,7 +69,6 @@ from ml_collections import ConfigDict
 
 from experiments.cli import config_names, spec
 from experiments.configs import defaults
-from models import presets
 
 # Preset -> checkpoint on Hugging Face for `policy.path`.
 MODELS = {
@@ -144,7 +143,7 @@ def get_config(name: str = "") -> ConfigDict:
   model, dataset, method = _choices()[name]
   max_tokens, max_steps = DATASETS[dataset]
   settings = {"prompt_length": 512, "completion_length": max_tokens}
-  if presets.get(model).family == "qwen3":
+  if model.startswith("qwen3-"):
     # The thoughts of this model are longer than max_tokens.
     settings["thinking"] = False
   if method == "min_form":
@@ -165,6 +164,7 @@ def get_config(name: str = "") -> ConfigDict:
   config.optimizer.b2 = 0.999
   config.mesh.data = 1
   config.mesh.fsdp = -1
+  config.cpu_devices = 0
   config.evaluation.problems = 256
   config.evaluation.samples = 16
   config.evaluation.batch = 64

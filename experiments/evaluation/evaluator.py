@@ -213,13 +213,13 @@ def evaluate_once(
   # All processes must take the same branch.
   if multihost.broadcast_from_process_0(is_evaluated):
     return statistics.load(path)
-  update = progress.print_lines(
-    print,
+  params = types.join(state.params, state.frozen)
+  with progress.lines(
+    functools.partial(print, flush=True),
     f"{path.parent}: evaluation at step {step}",
     e.config.evaluation.problems,
-  )
-  params = types.join(state.params, state.frozen)
-  evaluation = evaluate_experiment(e, params, step, between_batches, update)
+  ) as update:
+    evaluation = evaluate_experiment(e, params, step, between_batches, update)
   statistics.save(evaluation, path)
   return evaluation
 

@@ -11,6 +11,7 @@ from etils import epath
 
 from experiments import pretrained, tasks
 from experiments.cli import devices, spec
+from experiments.evaluation import default_settings, free_prompts
 from experiments.training import (
   build,
   decoder,
@@ -24,15 +25,6 @@ from rl import types
 from rl.sampling import generation
 
 PyTree = Any
-# Evaluation settings that neither a flag nor the config of a run sets.
-DEFAULTS = {
-  "problems": 256,  # number of held-out problems
-  "samples": 16,  # samples per problem
-  "batch": 64,  # largest number of problems in a batch
-  "rows": 0,  # samples per problem decoded in parallel; 0 decodes all
-  "temperature": 1.0,
-  "seed": 0,  # of the samples
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +36,7 @@ class LoadedPolicy:
     task, policy, params, step, sharding: arguments of `evaluator.evaluate`.
     settings: its arguments "problems", "samples", "batch", "rows",
       "temperature" and "max_tokens"; and "seed", the seed of its `key`.
+    defaults: attention, loop over layers, and devices, as text for the user.
   """
 
   name: str
@@ -53,18 +46,24 @@ class LoadedPolicy:
   step: int
   sharding: jax.sharding.Sharding
   settings: dict[str, Any]
+  defaults: str
 
 
 def load_from_run(
-  workdir: epath.PathLike, step: int | None, overrides: Mapping[str, Any]
+  workdir: epath.PathLike,
+  step: int | None,
+  overrides: Mapping[str, Any],
+  cpu_devices: int = 0,
 ) -> LoadedPolicy:
   """Loads a checkpoint of a run.
 
   Args:
     workdir: folder of the run.
     step: training step of the checkpoint; None takes the latest.
-    overrides: values, by the names in `DEFAULTS`, that replace those of
-      `config.evaluation`.
+    overrides: values, by the names in `default_settings.DEFAULTS`, that replace
+      those of `config.evaluation`.
+    cpu_devices: number of CPU devices if the config leaves it open; 0 takes the
+      number that is fastest on this processor.
 
   Raises:
     FileNotFoundError: the folder has no run, or no checkpoint of that step.
@@ -75,7 +74,9 @@ def load_from_run(
   config = workdirs.read_config(workdir)
   for name, value in overrides.items():
     config.evaluation[name] = value
-  devices.configure(config.cpu_devices)
+  reason = devices.configure(
+    config.cpu_devices or cpu_devices, batches=devices.batch_sizes(config)
+  )
   e = build.build(config)
   validate.check_evaluation(e)
   directory = workdir / checkpoint_reader.FOLDER
@@ -83,9 +84,9 @@ def load_from_run(
     step = checkpoint_reader.latest_step(directory)
   trained = checkpoint_reader.restore_params(directory, e.abstract.params, step)
   frozen = initial_state.frozen_params(e, workdir)
-  settings = {
+  values = {
     name: config.evaluation.get(name, default)
-    for name, default in DEFAULTS.items()
+    for name, default in default_settings.DEFAULTS.items()
   }
   return LoadedPolicy(
     name=str(workdir),
@@ -94,7 +95,8 @@ def load_from_run(
     params=types.join(trained, frozen),
     step=step,
     sharding=e.batch_sharding,
-    settings={"max_tokens": e.sampling.max_tokens, **settings},
+    settings={"max_tokens": e.sampling.max_tokens, **values},
+    defaults=_describe(e.model, reason),
   )
 
 
@@ -104,6 +106,7 @@ def load_from_folder(
   *,
   max_tokens: int | None = None,
   dtype: str = "float32",
+  cpu_devices: int = 0,
   **overrides: Any,
 ) -> LoadedPolicy:
   """Loads a local folder with Hugging Face files onto all local devices.
@@ -111,11 +114,14 @@ def load_from_folder(
   Args:
     folder: folder with the weights, or a name in `pretrained.MODELS`. A text
       task also uses its tokenizer.
-    task: name of the task, or the name with settings.
+    task: name of the task, or the name with settings. "" makes a task without
+      problems, whose prompts are a user's (`free_prompts`).
     max_tokens: largest number of tokens of a completion; None takes the task's
       limit.
     dtype: type of parameters and activations.
-    **overrides: values that replace those in `DEFAULTS`.
+    cpu_devices: number of devices that the host's CPU is split into; 0 takes
+      the number that is fastest on this processor.
+    **overrides: values that replace those in `default_settings.DEFAULTS`.
 
   Returns:
     The policy; its `step` is 0.
@@ -125,14 +131,31 @@ def load_from_folder(
       all tokens of the task, or a setting is out of range.
   """
   folder = pretrained.resolve(str(folder))
-  devices.configure()
+  batch = overrides.get("batch", default_settings.CPU_BATCH)
+  reason = devices.configure(cpu_devices, batches=(batch,))
   model = decoder.choose_fast_forms(hf.load_config(folder, dtype))
-  loaded_task = _make_task(task, str(folder), model)
+  if task:
+    loaded_task = _make_task(task, str(folder), model)
+  else:
+    loaded_task = free_prompts.make_task(folder, model)
   if max_tokens is None:
     max_tokens = loaded_task.completion_length
-  settings = {**DEFAULTS, **overrides, "max_tokens": max_tokens}
   mesh = sharding.make_mesh()
-  _check_settings(loaded_task, model, mesh.size, **settings)
+  if "batch" not in overrides:
+    on_cpu = jax.default_backend() == "cpu"
+    batch = (
+      default_settings.CPU_BATCH
+      if on_cpu
+      else default_settings.DEFAULTS["batch"]
+    )
+    batch = -(-batch // mesh.size) * mesh.size  # a multiple, rounded up
+  values = {
+    **default_settings.DEFAULTS,
+    **overrides,
+    "batch": batch,
+    "max_tokens": max_tokens,
+  }
+  _check_settings(loaded_task, model, mesh.size, **values)
   _, params = hf.load(folder, dtype=dtype, mesh=mesh)
   return LoadedPolicy(
     name=str(folder),
@@ -141,8 +164,14 @@ def load_from_folder(
     params=params,
     step=0,
     sharding=sharding.batch_sharding(mesh),
-    settings=settings,
+    settings=values,
+    defaults=_describe(model, reason),
   )
+
+
+def _describe(model: ModelConfig, reason: str) -> str:
+  """Returns the text of `LoadedPolicy.defaults`."""
+  return f"{decoder.describe_forms(model)}, {devices.describe(reason)}"
 
 
 def _make_task(text: str, folder: str, model: ModelConfig) -> tasks.Task:
@@ -186,7 +215,8 @@ def _check_settings(
   del seed  # checked by the commands
   if problems < 1:
     raise ValueError(f"--problems {problems} must be at least 1")
-  task.test(problems)  # raises a ValueError if the test set is smaller
+  if task.name != free_prompts.NAME:
+    task.test(problems)  # raises a ValueError if the test set is smaller
   if batch < 1 or batch % shards:
     nearest = max(shards, round(batch / shards) * shards)
     raise ValueError(

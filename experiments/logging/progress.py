@@ -1,4 +1,4 @@
-"""Shows the progress of an evaluation, as a bar or as lines of text.
+"""Shows what a command is doing, and the progress of an evaluation.
 
 Example:
 
@@ -6,13 +6,19 @@ Example:
     for num_done in range(64, 257, 64):
       ...  # evaluate 64 problems
       update(num_done)
+
+  with progress.Heartbeat(print) as heartbeat:
+    heartbeat.start("compiling")
+    ...  # prints "compiling, 5 s", "compiling, 10 s", "compiling, 20 s", ...
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jax
 import rich.console
@@ -21,6 +27,71 @@ import rich.progress
 # Function to call with the number of finished problems.
 Update = Callable[[int], None]
 SECONDS_BETWEEN_LINES = 10.0  # shortest time between two lines
+FIRST_SECONDS = 5.0  # after which a heartbeat prints its first line
+MAX_SECONDS = 60.0  # longest time between two lines of a heartbeat
+FIRST_BATCH = "compiling and sampling the first batch"
+
+
+class _Work(NamedTuple):
+  """What a heartbeat reports: a text, its start, and when a line is due."""
+
+  label: str
+  start: float
+  first_seconds: float
+
+
+class Heartbeat:
+  """Prints lines while nothing else can be reported, such as while compiling.
+
+  A line has a label and the seconds since `start`. It is printed after 5, 10,
+  20, 40 seconds and then every minute, by a thread, so that the main thread can
+  wait for JAX. Only process 0 prints.
+
+  Args:
+    print_line: function that prints a line.
+  """
+
+  def __init__(self, print_line: Callable[[str], None]) -> None:
+    self._print_line = print_line
+    self._work: _Work | None = None
+    self._closed = threading.Event()
+
+  def start(self, label: str, first_seconds: float = FIRST_SECONDS) -> None:
+    """Sets the label and starts to count; replaces an earlier label.
+
+    Args:
+      label: what is being done.
+      first_seconds: time after which the first line is printed.
+    """
+    self._work = _Work(label, time.perf_counter(), first_seconds)
+
+  def stop(self) -> None:
+    """Prints no more lines until `start` is called again."""
+    self._work = None
+
+  def __enter__(self) -> Heartbeat:
+    if jax.process_index() == 0:
+      threading.Thread(target=self._run, daemon=True).start()
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.stop()
+    self._closed.set()
+
+  def _run(self) -> None:
+    """Prints the lines that are due, until the heartbeat is closed."""
+    reported: _Work | None = None
+    due = 0.0
+    while not self._closed.wait(0.25):
+      work = self._work  # the main thread may replace it at any time
+      if work is None:
+        continue
+      if work is not reported:
+        reported, due = work, work.first_seconds
+      elapsed = time.perf_counter() - work.start
+      if elapsed >= due:
+        self._print_line(f"{work.label}, {elapsed:.0f} s")
+        due += min(due, MAX_SECONDS)
 
 
 @contextlib.contextmanager
@@ -38,11 +109,14 @@ def bar_or_lines(
     The function to call with the number of finished problems.
   """
   if not console.is_terminal or jax.process_index() != 0:
-    yield print_lines(
-      lambda line: console.print(line, soft_wrap=True, highlight=False),
+    with lines(
+      lambda line: console.print(
+        line, soft_wrap=True, highlight=False, markup=False
+      ),
       label,
       total,
-    )
+    ) as update:
+      yield update
     return
   columns = (
     rich.progress.TextColumn("{task.description}"),
@@ -52,19 +126,21 @@ def bar_or_lines(
     rich.progress.TimeRemainingColumn(),
   )
   with rich.progress.Progress(*columns, console=console) as bar:
-    task = bar.add_task(label, total=total)
-    yield lambda done: bar.update(task, completed=done)
+    task = bar.add_task(f"{label}: {FIRST_BATCH}", total=total)
+    yield lambda done: bar.update(task, completed=done, description=label)
 
 
-def print_lines(
+@contextlib.contextmanager
+def lines(
   print_line: Callable[[str], None],
   label: str,
   total: int,
   seconds: float = SECONDS_BETWEEN_LINES,
-) -> Update:
-  """Prints a line now, and returns a function that prints lines of progress.
+) -> Iterator[Update]:
+  """Prints a line now, and yields a function that prints lines of progress.
 
-  A line of progress has an estimate of the remaining time from the second
+  Until the function is called first, a `Heartbeat` prints lines. A line of
+  progress has an estimate of the remaining time from the second
   update on. The time before the first update is not used for it, because it
   includes compilation. No line is printed when all problems are finished.
 
@@ -74,11 +150,12 @@ def print_lines(
     total: number of problems.
     seconds: shortest time between two lines.
 
-  Returns:
+  Yields:
     The function to call with the number of finished problems.
   """
   if jax.process_index() != 0:
-    return lambda done: None
+    yield lambda done: None
+    return
   start = last_line_time = time.monotonic()
   # Number of finished problems and time of the first update.
   first_update: tuple[int, float] | None = None
@@ -86,6 +163,7 @@ def print_lines(
 
   def update(done: int) -> None:
     nonlocal first_update, last_line_time
+    heartbeat.stop()
     now = time.monotonic()
     first_update = first_update or (done, now)
     if done >= total or now - last_line_time < seconds:
@@ -100,4 +178,6 @@ def print_lines(
       f"{label}: {done} of {total} problems, {now - start:.0f} s{remaining}"
     )
 
-  return update
+  with Heartbeat(print_line) as heartbeat:
+    heartbeat.start(f"{label}: {FIRST_BATCH}")
+    yield update

@@ -11,7 +11,7 @@ completion tokens, K steps of reasoning. A prompt is a problem in tokens.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.struct
@@ -117,6 +117,9 @@ class Task:
     encode: `(question) -> ids`, the tokens of a prompt with this question. If
       it is None, a prompt is written as `decode` writes it: words with blanks
       between them, each of which is one token.
+    encode_turns: `(turns) -> ids`, the tokens of a prompt that continues a
+      conversation of turns `{"role": ..., "content": ...}`, the last one of the
+      user. None if prompts are no conversations.
     answer_cue: token ids after which a completion states its answer, with which
       a sampler can force the policy to answer. () if there are none.
   """
@@ -137,6 +140,7 @@ class Task:
   notes: tuple[str, ...] = ()
   stop_ids: tuple[int, ...] = ()
   encode: Callable[[str], list[int]] | None = None
+  encode_turns: Callable[[Sequence[dict[str, str]]], list[int]] | None = None
   answer_cue: tuple[int, ...] = ()
 
   @property

@@ -38,10 +38,13 @@ KERNEL_PLATFORMS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
 # The only form that can split the tokens of a sequence over devices.
 CONTEXT_ATTENTION = "blocked"
 # Platform -> layers in one iteration of the loop over layers; 0 unrolls all
-# layers. Programs that XLA compiles for CPU run faster with unrolled layers.
-# With remat, unrolled layers would all be recomputed at once, which saves no
-# memory, so `choose_fast_forms` then uses a loop.
+# layers. Small programs that XLA compiles for CPU run faster with unrolled
+# layers. Large ones only compile longer: SmolLM2-135M on two cores computes a
+# gradient in 11 s either way and samples 14 % faster in a loop, which compiles
+# in 5 s in place of 20. With remat, unrolled layers would all be recomputed at
+# once, which saves no memory, so `choose_fast_forms` then uses a loop.
 _FASTEST_UNROLL: Mapping[str, int] = {"cpu": 0}
+_MAX_UNROLLED_CPU_PARAMS = 20_000_000
 # The same for decoding, where it differs. A GPU decodes unrolled layers twice
 # as fast (0.6B parameters, 64 rows), but their parameters are in memory twice
 # and the program is large, so that the limit is this number of parameters.
@@ -120,11 +123,12 @@ def choose_fast_forms(
   platform = platform or jax.default_backend()
   decode_unroll = None
   if unroll is None:
-    has_remat = model.remat != "none"
-    unroll = 1 if has_remat else _FASTEST_UNROLL.get(platform, 1)
+    num_params = presets.parameter_count(model)
+    unroll = _FASTEST_UNROLL.get(platform, 1)
+    if model.remat != "none" or num_params > _MAX_UNROLLED_CPU_PARAMS:
+      unroll = 1
     if (
-      platform in _FASTEST_DECODE_UNROLL
-      and presets.parameter_count(model) <= _MAX_UNROLLED_PARAMS
+      platform in _FASTEST_DECODE_UNROLL and num_params <= _MAX_UNROLLED_PARAMS
     ):
       decode_unroll = _FASTEST_DECODE_UNROLL[platform]
   if attention is None:
@@ -139,6 +143,23 @@ def choose_fast_forms(
   return dataclasses.replace(
     model, attention=attention, unroll=unroll, decode_unroll=decode_unroll
   )
+
+
+def describe_forms(model: ModelConfig) -> str:
+  """Returns the forms that `choose_fast_forms` chooses, as text.
+
+  An example is "attention blocked, 30 layers in a loop, float32".
+  """
+
+  def describe_loop(unroll: int) -> str:
+    if unroll == 0 or unroll >= model.layers:
+      return "unrolled"
+    return "in a loop" if unroll == 1 else f"in a loop of {unroll} at a time"
+
+  layers = f"{model.layers} layers {describe_loop(model.unroll)}"
+  if model.decode_unroll not in (None, model.unroll):
+    layers += f" (decoding: {describe_loop(model.decode_unroll)})"
+  return f"attention {model.attention}, {layers}, {model.dtype}"
 
 
 @functools.cache

@@ -12,7 +12,12 @@ import contextlib
 from etils import epath
 
 from experiments.evaluation import evaluator
-from experiments.logging import profiler, run_logger, sample_dump
+from experiments.logging import (
+  profiler,
+  progress,
+  run_logger,
+  sample_dump,
+)
 from experiments.training import (
   allocator,
   build,
@@ -117,6 +122,7 @@ def run(
     # --------------------------------------------------------------------------
     guard = nan_guard.Guard(e.plan, config.stop_after_skips)
     trace = profiler.Trace(workdir) if profile else None
+    heartbeat = exit_stack.enter_context(progress.Heartbeat(logger.print))
     # Starts the clock of the first step, which therefore includes compilation.
     metrics_buffer = metric_buffer.MetricBuffer(
       e, logger, guard, state, started
@@ -149,6 +155,7 @@ def run(
             logger.write_samples(done, record_samples(state))
 
         # 2. One dispatch: sample, score and update, `steps_per_dispatch` times.
+        heartbeat.start(*_describe_work(e, done, initial_step))
         if trace:
           trace.start_dispatch()
         metrics_buffer.note_end()
@@ -183,6 +190,7 @@ def run(
       )
       logger.print(line)
       raise
+    heartbeat.stop()
     if trace:
       trace.close()
       logger.print(
@@ -201,6 +209,26 @@ def run(
     # Wait for the last checkpoint, which is written in the background
     # --------------------------------------------------------------------------
     checkpoints.wait()
+
+
+def _describe_work(
+  e: Experiment, done: int, initial_step: int
+) -> tuple[str, float]:
+  """Returns the arguments of `Heartbeat.start` for the next dispatch.
+
+  Args:
+    e: the experiment.
+    done: finished training steps.
+    initial_step: finished training steps when the command was started.
+  """
+  step = f"step {done + 1} of {e.config.steps}"
+  if done == initial_step:
+    return f"{step}: compiling and running", progress.FIRST_SECONDS
+  label = f"{step}: running"
+  # Metrics of the step before are logged during this one, with the time left.
+  if done == initial_step + e.config.steps_per_dispatch:
+    return label, progress.FIRST_SECONDS
+  return label, progress.MAX_SECONDS
 
 
 def _is_due(done: int, every: int) -> bool:

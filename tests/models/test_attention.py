@@ -332,6 +332,9 @@ def test_a_config_takes_what_suits_the_platform(monkeypatch):
   config.model.dtype = "float32"
   monkeypatch.setattr(decoder, "_MAX_UNROLLED_PARAMS", 10)
   assert built("gpu").decode_unroll is None
+  monkeypatch.setattr(decoder, "_MAX_UNROLLED_CPU_PARAMS", 10)
+  assert built("cpu").unroll == 1
+  monkeypatch.undo()
   config.model.remat = "full"
   assert built("cpu").unroll == 1
   config.model.update(mixed)

@@ -23,6 +23,9 @@ from collections.abc import Sequence
 
 from models import storage_paths, tokenizer
 
+# A turn of a conversation: "role" ("user" or "assistant") and "content".
+Turn = dict[str, str]
+
 # --- Tokenizer ----------------------------------------------------------------
 
 
@@ -121,23 +124,59 @@ class Template:
     Raises:
       ValueError: if the chat template refuses a turn, such as the system turn.
     """
-    last_line = f"\n{self.instruction}" if self.instruction else ""
-    requests = [f"{question}{last_line}" for question in questions]
+    if self.conversation:
+      return self._encode_conversations(
+        [[{"role": "user", "content": question}] for question in questions]
+      )
+    first_line = f"{self.system}\n" if self.system else ""
+    texts = [
+      f"{first_line}{self._request(question)}\n" for question in questions
+    ]
+    return tokenizer.text_prompts(self.tokenizer, texts)
+
+  def encode_turns(self, turns: Sequence[Turn]) -> list[int]:
+    """Returns the token ids of a prompt that continues a conversation.
+
+    Args:
+      turns: turns of the user and the assistant in turn, the last one of the
+        user. The instruction is added to each turn of the user, and the system
+        turn is put before them.
+
+    Raises:
+      ValueError: if the chat template refuses a turn, or `conversation` is
+        False.
+    """
     if not self.conversation:
-      first_line = f"{self.system}\n" if self.system else ""
-      texts = [f"{first_line}{request}\n" for request in requests]
-      return tokenizer.text_prompts(self.tokenizer, texts)
+      raise ValueError("prompts are texts, which have no turns")
+    return self._encode_conversations([turns])[0]
+
+  def _encode_conversations(
+    self, conversations: Sequence[Sequence[Turn]]
+  ) -> list[list[int]]:
+    """Returns the token ids of one prompt per conversation."""
     system_turns = []
     if self.system:
       system_turns = [{"role": "system", "content": self.system}]
-    conversations = [
-      [*system_turns, {"role": "user", "content": request}]
-      for request in requests
-    ]
     variables = {}
     if self.thinking is not None:
       variables["enable_thinking"] = self.thinking
-    return tokenizer.chat_prompts(self.tokenizer, conversations, **variables)
+    complete = [
+      [
+        *system_turns,
+        *(
+          turn | {"content": self._request(turn["content"])}
+          if turn["role"] == "user"
+          else turn
+          for turn in turns
+        ),
+      ]
+      for turns in conversations
+    ]
+    return tokenizer.chat_prompts(self.tokenizer, complete, **variables)
+
+  def _request(self, question: str) -> str:
+    """Returns a question with the instruction after it."""
+    return f"{question}\n{self.instruction}" if self.instruction else question
 
 
 # --- End tokens ---------------------------------------------------------------

@@ -341,6 +341,7 @@ def build(
     gold=text_task.gold,
     decode=text_task.decode,
     encode=text_task.encode,
+    encode_turns=template.encode_turns if template.conversation else None,
     jittable=False,
     notes=tuple(all_notes),
   )

@@ -3,7 +3,8 @@
 import jax
 import pytest
 
-from experiments.cli import cache_folders, devices
+from experiments.cli import cache_folders, cpu_devices, devices
+from experiments.configs import countdown, recipe
 
 SETTINGS = (
   "jax_compilation_cache_dir",
@@ -47,9 +48,49 @@ def test_programs_of_several_cpu_devices_are_not_kept(cache, monkeypatch):
   assert not jax.config.jax_enable_compilation_cache
   jax.config.update("jax_enable_compilation_cache", True)
   monkeypatch.setenv("XLA_FLAGS", flag + "1")
-  devices.configure(cpu_devices=2)  # the flag takes precedence
+  devices.configure(2)  # the flag takes precedence
   assert jax.config.jax_enable_compilation_cache
   assert jax.config.jax_compilation_cache_dir
+
+
+def test_0_devices_means_those_that_are_fastest(cache, monkeypatch):
+  chosen_for = []
+  monkeypatch.setattr(
+    cpu_devices,
+    "choose",
+    lambda batches: (chosen_for.append(batches), (1, "measured"))[1],
+  )
+  assert devices.configure(0, batches=[8]) == "measured"
+  assert devices.configure(1) == ""
+  monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+  assert devices.configure(0) == ""  # the flag takes precedence
+  assert chosen_for == [[8]]
+  with pytest.raises(ValueError, match=r"cpu_devices = -1 must be at least 1"):
+    devices.configure(-1)
+
+
+def test_a_measured_number_divides_every_batch_of_a_config():
+  config = recipe.get_config("qwen3_0_6b_gsm8k_max_at_k")
+  assert config.cpu_devices == 0
+  # 64 prompts in 2 minibatches of 4 microbatches, and evaluations of 64.
+  assert devices.batch_sizes(config) == [8, 64]
+  config = countdown.get_config("base")
+  assert config.cpu_devices == 1
+  assert len(devices.batch_sizes(config)) == (4 if config.get("base") else 2)
+
+
+def test_programs_without_a_time_of_use_stop_nothing(cache):
+  """JAX keeps no program beside one without a time, if the size is limited."""
+  pytest.importorskip("filelock")
+  folder = cache_folders.of_programs()
+  folder.mkdir(parents=True)
+  (folder / "jit_f-12-cache").write_bytes(b"a program")
+  devices.configure()
+  time = folder / "jit_f-12-atime"
+  assert len(time.read_bytes()) == 8
+  before = time.read_bytes()
+  devices.configure()
+  assert time.read_bytes() == before
 
 
 def test_nothing_is_kept_if_that_is_asked_for_or_impossible(cache):

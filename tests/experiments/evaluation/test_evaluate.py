@@ -5,6 +5,7 @@ import io
 import itertools
 import math
 import re
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -220,6 +221,22 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
   with progress.bar_or_lines(console, "evaluation", 40) as update:
     update(40)
   assert "40/40" in file.getvalue()
+
+
+def test_a_heartbeat_prints_until_it_is_stopped():
+  printed, lines = threading.Event(), []
+
+  def print_line(line):
+    lines.append(line)
+    printed.set()
+
+  with progress.Heartbeat(print_line) as heartbeat:
+    heartbeat.start("never", first_seconds=1e6)
+    heartbeat.start("compiling", first_seconds=0.0)
+    assert printed.wait(60)
+    heartbeat.stop()
+  assert {line.partition(",")[0] for line in lines} == {"compiling"}
+  assert lines[0].endswith(" s")
 
 
 def test_fewer_rows_at_a_time_change_nothing():

@@ -347,8 +347,10 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 # which files these are.
 LOCAL = {
   "aot": "a report of this machine's compiler",
-  "cli/cache_folders.py": "compiled programs and downloaded models",
+  "cli/cache_folders.py": "compiled programs, models, measurements",
   "cli/command_line.py": "config files, which are imported",
+  "cli/cpu_devices.py": "a measurement in the cache, and device files",
+  "cli/devices.py": "compiled programs in the cache",
   "cli/papers.py": "the checkout",
   "logging/provenance.py": "the checkout",
   "pretrained.py": "a download, and the cache",

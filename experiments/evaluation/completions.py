@@ -1,0 +1,153 @@
+"""Samples completions of a user's prompts, and conversations, for `sample`.
+
+A prompt is padded on the left to one of a few lengths, and each length is one
+compiled program. A conversation is a list of turns; its prompt has all turns in
+the task's chat template, without the oldest if they are too long together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import jax
+import numpy as np
+
+from experiments.evaluation import evaluator, policies
+from experiments.tasks.task import Problems, Task
+from experiments.training import multihost
+from models import sharding
+from rl import registry
+from rl.sampling import generation
+
+LENGTHS = (128, 512)  # of padded prompts; the last one is the task's
+
+
+def encode_prompt(task: Task, text: str) -> list[int]:
+  """Returns the token ids of a prompt in the task's template or vocabulary.
+
+  Raises:
+    ValueError: a word is not in the vocabulary of a task without a tokenizer.
+  """
+  if task.encode:
+    return task.encode(text)
+  id_by_word = {task.decode([i]): i for i in range(task.vocab_size)}
+  id_by_word.pop("", None)
+  for word in text.split():
+    if word not in id_by_word:
+      raise ValueError(registry.describe_unknown("token", word, id_by_word))
+  return [id_by_word[word] for word in text.split()]
+
+
+def make_problem(task: Task, ids: Sequence[int], number: int = 0) -> Problems:
+  """Returns one problem `[1, L]` that has a prompt but no reference answer.
+
+  Args:
+    task: task of the prompt.
+    ids: token ids of the prompt.
+    number: id of the problem, from which its random numbers are derived.
+
+  Raises:
+    ValueError: there is no token, or more than `task.prompt_length`.
+  """
+  if not 0 < len(ids) <= task.prompt_length:
+    raise ValueError(
+      f"the prompt has {len(ids)} tokens, but prompts of {task.name} have 1 to "
+      f"{task.prompt_length}"
+    )
+  lengths = [n for n in LENGTHS if n < task.prompt_length]
+  length = next((n for n in lengths if len(ids) <= n), task.prompt_length)
+  prompts = np.full((1, length), task.pad_id, np.int32)
+  mask = np.zeros(prompts.shape, bool)
+  prompts[0, length - len(ids) :], mask[0, length - len(ids) :] = ids, True
+  return Problems(prompts, mask, ids=np.array([number], np.int32), facts={})
+
+
+def held_out_problems(task: Task, count: int) -> Iterator[Problems]:
+  """Yields the task's first test problems one by one."""
+  problems = jax.tree.map(np.asarray, task.test(count))
+  for i in range(count):
+    yield jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], problems)
+
+
+def complete(
+  loaded: policies.LoadedPolicy,
+  problem: Problems,
+  key: jax.Array,
+  sampling: generation.Sampling,
+) -> tuple[generation.Samples, np.ndarray | None]:
+  """Samples completions of one problem `[1, L]`, and scores them.
+
+  Returns:
+    The samples `[1, S]` as numpy arrays; and scores `[S]`, NaN for a sample
+    that could not be scored, or None for a prompt of a user.
+  """
+  # The prompt axis must be divisible by the number of devices that split it, so
+  # the problem is repeated; only the samples of the first copy are used.
+  copies = sharding.num_prompt_shards(loaded.sharding.mesh)
+  problems = jax.tree.map(lambda leaf: np.repeat(leaf, copies, 0), problem)
+  samples = jax.device_get(
+    evaluator.generate(
+      loaded.policy,
+      loaded.params,
+      multihost.place(problems, loaded.sharding),
+      key,
+      sampling,
+    )
+  )
+  samples = jax.tree.map(lambda leaf: leaf[:1], samples)
+  if not problem.facts:  # what the task needs to score; {} for a user's prompt
+    return samples, None
+  judged = loaded.task.score(
+    problem, samples.completions, samples.lengths, samples.finished
+  )
+  scores = np.asarray(judged.scores)[0]
+  if judged.scored is not None:
+    scores = np.where(np.asarray(judged.scored)[0], scores, np.nan)
+  return samples, scores
+
+
+@dataclasses.dataclass
+class Conversation:
+  """The turns of a user and the policy, as they go into the next prompt.
+
+  Attributes:
+    task: task with `encode_turns`.
+    turns: turns so far, the oldest first: one of the user, one of the
+      assistant, and so on.
+    num_prompts: number of prompts so far, from which random numbers are
+      derived.
+  """
+
+  task: Task
+  turns: list[dict[str, str]] = dataclasses.field(default_factory=list)
+  num_prompts: int = 0
+
+  def ask(self, text: str) -> tuple[Problems, int]:
+    """Adds a turn of the user, and returns the prompt that it makes.
+
+    Returns:
+      (problem, number of turns that were dropped because all turns together
+      have more than `task.prompt_length` tokens). A turn of the user is dropped
+      with its answer, the oldest first.
+
+    Raises:
+      ValueError: the turn is too long by itself. It is not added.
+    """
+    turns = [*self.turns, {"role": "user", "content": text}]
+    ids = self.task.encode_turns(turns)
+    while len(ids) > self.task.prompt_length and len(turns) > 1:
+      turns = turns[2:]
+      ids = self.task.encode_turns(turns)
+    problem = make_problem(self.task, ids, self.num_prompts)
+    num_dropped = len(self.turns) + 1 - len(turns)
+    self.turns, self.num_prompts = turns, self.num_prompts + 1
+    return problem, num_dropped
+
+  def add_answer(self, samples: generation.Samples) -> str:
+    """Adds the first sample as the assistant's turn, and returns its text."""
+    # Without the token that ends it, which the template writes.
+    length = int(samples.lengths[0, 0]) - int(samples.finished[0, 0])
+    text = self.task.decode(samples.completions[0, 0, :length]).strip()
+    self.turns.append({"role": "assistant", "content": text})
+    return text

@@ -1,0 +1,113 @@
+"""Tests of the number of CPU devices (`experiments.cli.cpu_devices`)."""
+
+import json
+import subprocess
+
+import pytest
+
+from experiments.cli import cache_folders, cpu_devices
+
+
+@pytest.fixture
+def lines(tmp_path, monkeypatch):
+  """An empty cache on a machine of four cores; lists the printed lines."""
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 4)
+  return []
+
+
+def measure(monkeypatch, seconds):
+  """Replaces the processes that measure; returns the counts of the calls."""
+  calls = []
+  times = {count: iter(values) for count, values in seconds.items()}
+  monkeypatch.setattr(
+    cpu_devices,
+    "_time_process",
+    lambda count: (calls.append(count), next(times[count]))[1],
+  )
+  return calls
+
+
+def test_the_faster_number_counts_if_it_saves_a_tenth():
+  assert cpu_devices.pick({1: 1.0, 2: 0.89, 4: 0.7}) == 4
+  assert cpu_devices.pick({1: 1.0, 2: 0.7, 4: 0.89}) == 2
+  assert cpu_devices.pick({1: 1.0, 2: 0.95}) == 1
+  assert cpu_devices.pick({1: 1.0, 2: 1.14}) == 1
+
+
+def test_a_processor_is_measured_once(lines, monkeypatch):
+  calls = measure(monkeypatch, {1: [3.0, 2.0], 2: [1.0, 1.5], 4: [2.0, 2.5]})
+  chosen = cpu_devices.choose(report=lines.append)
+  assert calls == [1, 2, 4, 1, 2, 4]
+  assert chosen == (2, "measured: 50% less time than 1")
+  assert len(lines) == 1
+  assert "measuring once" in lines[0]
+  assert cpu_devices.choose(report=lines.append) == chosen
+  assert len(calls) == 6
+  assert len(lines) == 1
+  # Another number of cores is another machine, beside which this one stays.
+  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 2)
+  measure(monkeypatch, {1: [1.0, 1.0], 2: [1.14, 1.2]})
+  assert cpu_devices.choose(report=lines.append) == (
+    1,
+    "measured: 2 take 14% longer",
+  )
+  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 4)
+  assert cpu_devices.choose(report=lines.append) == chosen
+  assert len(lines) == 2
+
+
+def test_the_number_divides_every_batch(lines, monkeypatch):
+  measure(monkeypatch, {1: [4.0] * 2, 2: [2.0] * 2, 4: [1.0] * 2})
+  assert cpu_devices.choose([8, 64], lines.append)[0] == 4
+  count, reason = cpu_devices.choose([8, 6], lines.append)
+  assert (count, reason) == (2, "4 are faster, but do not divide [8, 6]")
+  assert cpu_devices.choose([8, 3], lines.append)[0] == 1
+
+
+def test_nothing_is_measured_where_one_device_is_certain(lines, monkeypatch):
+  calls = measure(monkeypatch, {})
+  assert cpu_devices.choose([1, 8], lines.append) == (1, "")
+  monkeypatch.setattr(cpu_devices, "_has_accelerator", lambda: True)
+  assert cpu_devices.choose([], lines.append) == (1, "")
+  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 1)
+  assert cpu_devices.choose([], lines.append) == (1, "")
+  assert calls == lines == []
+
+
+@pytest.mark.parametrize(
+  "error", [OSError("no memory"), subprocess.TimeoutExpired("x", 60.0)]
+)
+def test_a_failure_is_one_device_and_is_remembered(lines, monkeypatch, error):
+  def fail(count):
+    raise error
+
+  monkeypatch.setattr(cpu_devices, "_time_process", fail)
+  chosen = cpu_devices.choose(report=lines.append)
+  assert chosen == (1, f"the measurement failed: {error}")
+  assert cpu_devices.choose(report=lines.append) == chosen
+  assert len(lines) == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"4 cores, jax": 3}'])
+def test_a_damaged_file_is_measured_again(lines, monkeypatch, text):
+  path = cache_folders.of_measurements() / cpu_devices.FILE
+  path.parent.mkdir(parents=True)
+  path.write_text(text)
+  measure(monkeypatch, {1: [2.0] * 2, 2: [1.0] * 2, 4: [2.0] * 2})
+  assert cpu_devices.choose(report=lines.append)[0] == 2
+  assert list(path.parent.iterdir()) == [path]
+  (*_, record) = json.loads(path.read_text()).values()
+  assert record["seconds"] == {"1": 2.0, "2": 1.0, "4": 2.0}
+
+
+def test_without_a_cache_that_can_be_written_it_goes_on(lines, monkeypatch):
+  cache_folders.of_measurements().parent.parent.mkdir()
+  cache_folders.of_measurements().parent.write_text("a file")
+  measure(monkeypatch, {1: [2.0] * 2, 2: [1.0] * 2, 4: [2.0] * 2})
+  assert cpu_devices.choose(report=lines.append)[0] == 2
+
+
+@pytest.mark.long
+def test_a_process_measures_with_its_number_of_devices():
+  assert cpu_devices._time_process(2) > 0
