@@ -73,11 +73,6 @@ RULES: Mapping[str, Rule] = {
     {"name": "change_case:english_capital"},
     str.upper,
   ),
-  "lower_case": Rule(
-    "Write every item in lower case letters.",
-    {"name": "change_case:english_lowercase"},
-    str.lower,
-  ),
   "one_word": Rule(
     "Every item is one word.",
     {
@@ -87,10 +82,14 @@ RULES: Mapping[str, Rule] = {
     },
     str,
   ),
-  "exclamation_mark": Rule(
-    "End every item with an exclamation mark.",
-    {"name": "startend:end_checker", "end_phrase": "!"},
-    lambda word: f"{word}!",
+  "at_most_three_words": Rule(
+    "Every item has at most three words.",
+    {
+      "name": "length_constraints:number_words",
+      "num_words": 3,
+      "relation": "at most",
+    },
+    lambda word: f"some {word}",
   ),
   "at_least_five_words": Rule(
     "Every item has at least five words.",
