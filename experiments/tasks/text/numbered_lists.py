@@ -46,6 +46,7 @@ SUBJECTS = (
   *("oceans and seas", "planets", "metals", "shapes", "herbs"),
   *("things made of wood", "things at a beach", "things in a garden"),
   *("ways to travel", "things to read"),
+  *("desserts", "pets", "farm animals", "school subjects", "languages"),
 )
 NUMBERS = ("three", "four", "five")  # of items, from 3 on
 # Items that the rules rewrite to solutions.

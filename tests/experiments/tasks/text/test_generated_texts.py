@@ -107,7 +107,7 @@ def test_held_out_topics_and_combinations_are_not_trained_on(short_texts_task):
 def test_lists_have_other_subjects_in_the_test_split(lists_task):
   subjects = []
   for split in ("train", "test"):
-    problems = problems_of(lists_task, split, 144)
+    problems = problems_of(lists_task, split, 135)
     texts = [lists_task.decode(ids) for ids in problems.prompts]
     pattern = r"Write a numbered list of (?:three|four|five) ([^.]*)\."
     subjects.append({re.match(pattern, text)[1] for text in texts})
@@ -116,7 +116,7 @@ def test_lists_have_other_subjects_in_the_test_split(lists_task):
 
 def test_lines_are_scored_by_the_rule_of_their_problem(lists_task):
   """Items that obey score 1, others -1; the last line has the verdict."""
-  problems = problems_of(lists_task, "test", 144)
+  problems = problems_of(lists_task, "test", 135)
   texts = [lists_task.decode(ids) for ids in problems.prompts]
   index = next(
     i
