@@ -34,7 +34,6 @@ from experiments.evaluation import evaluator, policies
 from experiments.tasks.task import Problems, Task
 from experiments.training import multihost, prng_keys
 from models import sharding
-from rl import registry
 from rl.sampling import generation
 
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES = 4, 2
@@ -138,24 +137,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:
   """Loads the policy of --workdir or of --policy."""
-  for name in ("workdir", "policy"):
-    if getattr(options, name) is not None:
-      arguments.check_folder(f"--{name}", getattr(options, name))
-  if bool(options.workdir) == bool(options.policy):
-    raise ValueError(
-      "expected exactly one of --workdir (folder of a run) and --policy "
-      "(Hugging Face folder)"
-    )
+  policies.check_flags(options)
   if options.workdir:
-    if options.task:
-      raise ValueError("--task has no effect with --workdir; leave it out")
     return policies.load_from_run(options.workdir, options.step, {})
-  if options.step is not None:
-    raise ValueError("--step has no effect with --policy; leave it out")
-  if not options.task:
-    raise ValueError(
-      "--policy needs a --task, which provides the template and the problems"
-    )
   has_prompts = options.prompt or options.talk
   return policies.load_from_folder(
     options.policy,
@@ -182,7 +166,7 @@ def make_problem(task: Task, text: str, number: int = 0) -> Problems:
     ValueError: the prompt has no token or more than L = `task.prompt_length`,
       or a word of it is not in the task's vocabulary.
   """
-  ids = task.encode(text) if task.encode else _encode_words(task, text)
+  ids = task.prompt_ids(text)
   if not 0 < len(ids) <= task.prompt_length:
     raise ValueError(
       f"the prompt {text[:40]!r} has {len(ids)} tokens, but prompts of "
@@ -193,16 +177,6 @@ def make_problem(task: Task, text: str, number: int = 0) -> Problems:
   # Prompts are padded on the left.
   prompts[0, -len(ids) :], mask[0, -len(ids) :] = ids, True
   return Problems(prompts, mask, ids=np.array([number], np.int32), facts={})
-
-
-def _encode_words(task: Task, text: str) -> list[int]:
-  """Returns one token id per word: the id that `task.decode` turns into it."""
-  id_by_word = {task.decode([i]): i for i in range(task.vocab_size)}
-  id_by_word.pop("", None)
-  for word in text.split():
-    if word not in id_by_word:
-      raise ValueError(registry.describe_unknown("token", word, id_by_word))
-  return [id_by_word[word] for word in text.split()]
 
 
 def _held_out_problems(task: Task, count: int) -> Iterator[Problems]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import jax
 from etils import epath
 
 from experiments import pretrained, tasks
-from experiments.cli import devices, spec
+from experiments.cli import arguments, devices, spec
 from experiments.training import (
   build,
   decoder,
@@ -53,6 +54,33 @@ class LoadedPolicy:
   step: int
   sharding: jax.sharding.Sharding
   settings: dict[str, Any]
+
+
+def check_flags(options: argparse.Namespace) -> None:
+  """Checks that the flags belong to exactly one of --workdir and --policy.
+
+  Args:
+    options: flags with the names workdir, step, policy and task.
+
+  Raises:
+    ValueError: none or both of them are set, or another flag has no effect.
+  """
+  for name in ("workdir", "policy"):
+    if getattr(options, name) is not None:
+      arguments.check_folder(f"--{name}", getattr(options, name))
+  if bool(options.workdir) == bool(options.policy):
+    raise ValueError(
+      "expected exactly one of --workdir (folder of a run) and --policy "
+      "(Hugging Face folder)"
+    )
+  if options.workdir and options.task:
+    raise ValueError("--task has no effect with --workdir; leave it out")
+  if options.policy and options.step is not None:
+    raise ValueError("--step has no effect with --policy; leave it out")
+  if options.policy and not options.task:
+    raise ValueError(
+      "--policy needs a --task, which provides the template and the problems"
+    )
 
 
 def load_from_run(
