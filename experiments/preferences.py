@@ -20,7 +20,7 @@ the length limit cut, or whose verdict is unknown, are left out. Nothing is
 written before all samples are judged. --out may be left out if --demonstrations
 is used.
 
-  python -m experiments.preferences --policy FOLDER --task "gsm8k(chat=True)" ...
+  python -m experiments.preferences --policy FOLDER --task gsm8k ...
 
 does the same with the model in a local folder with Hugging Face files.
 """

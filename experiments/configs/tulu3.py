@@ -42,7 +42,7 @@ def rlvr() -> ConfigDict:
   _share(config)
   config.method = "tulu3()"
   config.init_from = "runs/tulu3_dpo"
-  config.plan.minibatches = 2
+  config.plan.epochs = 4
   config.steps_per_dispatch = 10
   return config
 
