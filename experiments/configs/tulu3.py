@@ -9,19 +9,17 @@ from experiments.cli import config_names
 from experiments.configs import defaults
 
 TASK = "countdown(count=4)"
+# Train problems that `experiments.preferences` samples in the commands above:
+# about 6,000 distinct ones, of which half have a right and a wrong sample.
+PROBLEMS = 12288
 
 
 def sft() -> ConfigDict:
-  """The first stage of Tulu 3: supervised training on demonstrations.
-
-  A linear schedule after 3 % of warm-up, as in the paper, which trains for two
-  epochs at a peak of 5e-6.
-  """
+  """The first stage of Tulu 3: supervised training on demonstrations."""
   config = defaults.supervised(steps=1000)
   _share(config)
-  steps = config.get_ref("steps")
   config.optimizer.schedule = "linear"
-  config.optimizer.warmup_steps = steps * 3 // 100
+  config.optimizer.warmup_steps = config.get_ref("steps") * 3 // 100
   config.optimizer.final_scale = 0.0
   config.steps_per_dispatch = 20
   return config
@@ -29,20 +27,26 @@ def sft() -> ConfigDict:
 
 def dpo() -> ConfigDict:
   """The second stage of Tulu 3: DPO on samples of the supervised policy."""
-  config = defaults.preferences(steps=32)
+  config = defaults.preferences(steps=24)
   _share(config)
   config.preferences = "runs/tulu3_pairs.jsonl"
   config.init_from = "runs/tulu3_sft"
+  config.optimizer.learning_rate = 3e-4
   return config
 
 
 def rlvr() -> ConfigDict:
   """The third stage of Tulu 3: PPO with a value head and verifiable rewards."""
-  config = defaults.rl(steps=100)
+  config = defaults.rl(steps=300)
   _share(config)
   config.method = "tulu3()"
   config.init_from = "runs/tulu3_dpo"
+  config.rollout.prompts = 512
+  config.rollout.samples = 1
   config.plan.epochs = 4
+  config.optimizer.schedule = "linear"
+  config.optimizer.decay_steps = config.get_ref("steps")
+  config.optimizer.final_scale = 0.0
   config.steps_per_dispatch = 10
   return config
 
@@ -52,6 +56,7 @@ def _share(config: ConfigDict) -> None:
   config.task = TASK
   # The critic of the last stage reads it. The stages before do not train it.
   config.model.value_head = True
+  config.evaluation.problems = 512
 
 
 _CONFIGS = {"sft": sft, "dpo": dpo, "rlvr": rlvr}

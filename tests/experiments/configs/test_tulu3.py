@@ -10,7 +10,7 @@ from helpers import small_run
 from experiments import preferences
 from experiments.configs import defaults, tulu3
 from experiments.evaluation import statistics
-from experiments.training import loop, validate, workdirs
+from experiments.training import dispatch, loop, validate, workdirs
 
 
 def test_the_stages_have_the_defaults_of_the_paper():
@@ -25,7 +25,9 @@ def test_the_stages_have_the_defaults_of_the_paper():
   assert dpo.method == "dpo(beta=5.0, length_normalized=True)"
   assert dpo.rollout.prompts == 128
   assert rlvr.method == "tulu3()"
+  assert rlvr.rollout.prompts * rlvr.rollout.samples == 512
   assert rlvr.plan.epochs == 4
+  assert rlvr.optimizer.decay_steps == rlvr.steps
   assert dpo.init_from == "runs/tulu3_sft"
   assert rlvr.init_from == "runs/tulu3_dpo"
 
@@ -78,9 +80,6 @@ def test_demonstrations_of_a_file(tmp_path):
       )
     )
   )
-  # Imported here, because no other test of this file makes a step.
-  from experiments.training import dispatch
-
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   state, losses = e.init(), []
   for _ in range(20):

@@ -1,0 +1,1 @@
+"""RL of a real pretrained model: arms with several seeds, and their tables."""
