@@ -1,6 +1,40 @@
 """Tulu 3 on countdown: supervised, then DPO, then RL with verifiable rewards.
 
-TODO
+  python -m experiments.run --config experiments/configs/tulu3.py:sft \
+    --workdir runs/tulu3_sft
+  python -m experiments.preferences --workdir runs/tulu3_sft \
+    --out runs/tulu3_pairs.jsonl --problems 12288 --batch 512
+  python -m experiments.run --config experiments/configs/tulu3.py:dpo \
+    --workdir runs/tulu3_dpo
+  python -m experiments.run --config experiments/configs/tulu3.py:rlvr \
+    --workdir runs/tulu3_rlvr
+
+Each stage starts from the run before (`init_from`), so the commands are run in
+this order, with these folders or with others in `--config.init_from` and
+`--config.preferences`. For several seeds and a table:
+
+  python -m experiments.studies.real_model.tulu3_countdown
+
+EXPECTED
+
+From the paper are
+
+  sft   a linear schedule after 3 % of warm-up
+  dpo   the length-normalised loss with beta = 5, one epoch of pairs, 128 pairs
+        per step, a linear schedule after 10 % of warm-up
+  rlvr  `tulu3()`: PPO with a value head, alpha = 10, beta = 0.05, lambda = 0.95
+        and clip ranges of 0.2; 512 prompts with one completion each per step,
+        4 epochs of one minibatch, a linear schedule without warm-up
+
+Deviation: the learning rates are those of a decoder with 100 thousand
+parameters. The paper's are 5e-6, 5e-7 and 3e-7 for 8 billion; those of the last
+two stages were chosen on seed 100. The paper trains two epochs of a set of
+demonstrations in the first stage; here every step has new problems. The paper's
+preferences are completions of several models, which a judge compares; here they
+are right and wrong samples of the supervised policy. The value head of the last
+stage starts from new parameters; in the paper it starts from a reward model.
+Source: Lambert et al. 2024, Tulu 3: Pushing Frontiers in Open Language Model
+Post-Training.
 """
 
 from ml_collections import ConfigDict

@@ -30,12 +30,13 @@ def dpo(
   over the tokens of a sample; with `length_normalized` it is their mean. sigma
   is the sigmoid, eps is `label_smoothing`, and ref is the policy at the start
   of the run. A group of equal scores has no pair. The loss is averaged over the
-  groups with a pair. Tulu 3 uses beta = 5 with `length_normalized`.
+  groups with a pair. Mitchell adds eps, and Tulu 3 uses `length_normalized`
+  with beta = 5.
   Open: releases of DPO use beta between 0.01 and 0.5; the default is that of
   most experiments of its paper.
   Source: Rafailov et al. 2023, Direct Preference Optimization; Mitchell 2023, A
-  note on DPO with noisy preferences (eps); Lambert et al. 2024, Tulu 3: Pushing
-  Frontiers in Open Language Model Post-Training (the length-normalised form).
+  note on DPO with noisy preferences; Lambert et al. 2024, Tulu 3: Pushing
+  Frontiers in Open Language Model Post-Training.
 
   Args:
     beta: factor of the log-ratios d.
