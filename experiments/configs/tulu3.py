@@ -78,6 +78,7 @@ def rlvr() -> ConfigDict:
   config.rollout.prompts = 512
   config.rollout.samples = 1
   config.plan.epochs = 4
+  config.optimizer.learning_rate = 2e-4
   config.optimizer.schedule = "linear"
   config.optimizer.decay_steps = config.get_ref("steps")
   config.optimizer.final_scale = 0.0
