@@ -6,11 +6,14 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from helpers import small_jsonl, small_run
+from helpers import small_chat, small_jsonl, small_run
 
 from experiments import preferences, tasks
 from experiments.cli import errors
-from experiments.training import build, loop, training_texts
+from experiments.logging import json_files
+from experiments.training import build, loop, training_texts, validate
+from models import hf, transformer
+from models.config import ModelConfig
 
 TASK = tasks.get("countdown", count=2)
 
@@ -129,6 +132,80 @@ def test_mistakes_are_one_line(run, tmp_path, capsys, words, says):
   assert preferences.main(["--workdir", str(run), *words]) == errors.USAGE
   assert says in capsys.readouterr().err
   assert not list(tmp_path.iterdir())
+
+
+# The last token decides: half of the samples of a random policy are right.
+VERIFIER = """
+from rewards.verifiers import each
+
+@each
+def parity(completion):
+  return float(ord(completion[-1]) % 2)
+"""
+
+
+@pytest.mark.long
+def test_a_text_task_and_a_model_folder_go_through_all_kinds(
+  tmp_path, monkeypatch, capsys
+):
+  """Samples of a folder; then supervised, DPO and RL, each from the last."""
+  (tmp_path / "parity_verifier.py").write_text(VERIFIER)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(tmp_path)
+  tokenizer = small_chat.write(tmp_path / "tokenizer")
+  model = ModelConfig(
+    vocab_size=len(tokenizer),
+    width=16,
+    layers=1,
+    heads=2,
+    kv_heads=1,
+    head_dim=8,
+    mlp_width=32,
+    max_positions=256,
+    qk_norm="head",
+    tied_embeddings=True,
+    family="qwen3",
+  )
+  params = transformer.init(model, jax.random.key(0))
+  hf.save(model, params, tmp_path / "model", tokenizer=tmp_path / "tokenizer")
+  file = small_jsonl.write(tmp_path)
+  task = (
+    f"jsonl(file={str(file)!r},verifier='parity_verifier:parity',"
+    "prompt_length=48,completion_length=80,workers=1)"
+  )
+  words = ["--policy", "model", "--task", task, "--out", "pairs.jsonl"]
+  words += ["--demonstrations", "right.jsonl", "--problems", "40"]
+  # The tokens of end are rare, and a sample that is cut off is left out.
+  words += ["--samples", "64", "--batch", "8"]
+  assert preferences.main(words) == 0
+  lines = json_files.read("pairs.jsonl")
+  assert all(ord(line["chosen"][-1]) % 2 for line in lines)
+  assert not any(ord(line["rejected"][-1]) % 2 for line in lines)
+  previous = ""
+  for kind, changes in (
+    ("supervised", {"demonstrations": "right.jsonl"}),
+    ("preferences", {"preferences": "pairs.jsonl"}),
+    ("rl", {"method": "tulu3()", "model__value_head": True}),
+  ):
+    config = small_run.config(
+      kind,
+      steps=2,
+      policy__path=str(tmp_path / "model"),
+      init_from=previous,
+      optimizer__warmup_steps=0,
+      evaluation__batch=8,
+      **changes,
+    )
+    config.task = task
+    config.model.value_head = True
+    loop.run(validate.check_and_build(config, tmp_path / kind), kind)
+    last = json_files.read(tmp_path / kind / "metrics.jsonl")[-1]
+    assert last["step"] == 2
+    assert np.isfinite(last["loss/total"])
+    # Completions of up to 80 tokens are packed.
+    assert last["perf/padding_frac/updating"] < 0.9
+    previous = str(tmp_path / kind)
+  capsys.readouterr()
 
 
 @pytest.mark.long

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import pathlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 import ml_collections
 import numpy as np
+from etils import epath
 
 from experiments import preferences
 from experiments.cli import arguments, devices, errors
@@ -30,7 +30,7 @@ from experiments.evaluation import intervals, statistics
 from experiments.logging import json_files, provenance
 from experiments.training import loop, validate, workdirs
 
-RESULTS = pathlib.Path(__file__).with_name("results")
+RESULTS = epath.Path(__file__).parent / "results"
 STAGES = {
   "sft": "supervised",
   "dpo": "then DPO",
@@ -52,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_argument(
     "--workdir",
-    type=pathlib.Path,
-    default=pathlib.Path("runs/tulu3"),
+    type=epath.Path,
+    default=epath.Path("runs/tulu3"),
     help="folder of the runs; default: %(default)s",
   )
   options = parser.parse_args(argv)
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   return 0
 
 
-def result_file(seed: int) -> pathlib.Path:
+def result_file(seed: int) -> epath.Path:
   """Returns the file of the result of a seed."""
   return RESULTS / f"tulu3_countdown_seed_{seed}.json"
 
@@ -83,7 +83,7 @@ def read_results() -> list[dict[str, Any]]:
   return sorted(records, key=lambda record: record["seed"])
 
 
-def run_seed(seed: int, folder: pathlib.Path) -> dict[str, Any]:
+def run_seed(seed: int, folder: epath.Path) -> dict[str, Any]:
   """Runs the three stages with one seed.
 
   Args:
@@ -135,7 +135,7 @@ def run_seed(seed: int, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _run_stage(
-  name: str, seed: int, folder: pathlib.Path, changes: Mapping[str, Any]
+  name: str, seed: int, folder: epath.Path, changes: Mapping[str, Any]
 ) -> None:
   """Runs a stage, or resumes it."""
   config: ml_collections.ConfigDict = tulu3.get_config(name)
