@@ -57,7 +57,7 @@ class Arm:
   tokens: int | None = None
 
   def __post_init__(self):
-    if self.config.kind == "preferences":
+    if self.config.get("kind") == "preferences":
       raise ValueError(
         "config.kind = 'preferences' needs a workdir, which an arm has not; "
         "allowed: 'rl' and 'supervised'"
