@@ -11,7 +11,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from experiments.configs import smoke
+from experiments.configs import defaults, smoke
 from experiments.report import picture
 from experiments.studies import claims
 from experiments.studies.arms import Arm, Outcome, Store
