@@ -15,7 +15,13 @@ this order, with these folders or with others in `--config.init_from` and
 
   python -m experiments.studies.real_model.tulu3_countdown
 
-EXPECTED
+Expected: ten minutes on two cores. On 512 held-out problems, as means over the
+seeds 0, 1 and 2 (experiments/studies/real_model/README.md):
+
+                pass@1   pass@8   pass@64
+  supervised    .20      .60      .91
+  then DPO      .25      .62      .88
+  then RLVR     .37      .55      .65
 
 From the paper are
 
