@@ -80,29 +80,33 @@ def test_dpo_of_tulu_3_in_numbers():
 
 @pytest.mark.worked_example("method:dpo")
 def test_metrics_of_pairs():
-  """Means over groups with a pair; a third group has none."""
-  rollout = worked_example.rollout([*SCORES, [1, 1, 1]], [*LENGTHS, [1, 1, 1]])
-  log_probs = np.full((3, 3, 3), -1.5)
-  d = np.concatenate([D, np.full((1, 3, 3), 7.0)])
-  m = methods.get("dpo", beta=0.5)
+  """Means over the groups with a pair: four of five."""
+  more_scores = [[0, 1, 0.5], [1, 0, 0.5], [1, 1, 1]]
+  rollout = worked_example.rollout(
+    [*SCORES, *more_scores], [*LENGTHS, *[[1, 1, 1]] * 3]
+  )
+  log_probs = np.full((5, 3, 3), -1.5)
+  d = np.full((5, 3, 3), 0.3)  # in group 3 the margin is 0
+  d[:2], d[2, 1], d[2, 0] = D, 1.0, 0.4
   extras = {"ref/log_probs": jnp.float32(log_probs - d)}
   rollout = rollout.replace(extras=types.Named(extras))
+  m = methods.get("dpo", beta=0.5)
   batch, weights, _ = prepare.prepare(m, rollout, m.init())
   params = {
     "log_probs": jnp.float32(log_probs),
-    "values": jnp.zeros((3, 3, 3)),
+    "values": jnp.zeros((5, 3, 3)),
   }
   _, tally = prepare.gradient(
     m, worked_example.POLICY, params, batch, weights, Plan()
   )
   metrics = tally.merge()
   expected = {
-    "reward_chosen": 0.5 * (0.9 + 0.2) / 2,
-    "reward_rejected": 0.5 * (-0.4 + 0.6) / 2,
-    "reward_margin": 0.5 * (1.3 - 0.4) / 2,
-    "accuracy": 1 / 2,
-    "log_prob_chosen": -1.5 * (3 + 2) / 2,
-    "log_prob_rejected": -1.5 * (2 + 1) / 2,
+    "reward_chosen": 0.5 * (0.9 + 0.2 + 1.0 + 0.3) / 4,
+    "reward_rejected": 0.5 * (-0.4 + 0.6 + 0.4 + 0.3) / 4,
+    "reward_margin": 0.5 * (1.3 - 0.4 + 0.6 + 0.0) / 4,
+    "accuracy": 2 / 4,
+    "log_prob_chosen": -1.5 * (3 + 2 + 1 + 1) / 4,
+    "log_prob_rejected": -1.5 * (2 + 1 + 1 + 1) / 4,
   }
   for name, value in expected.items():
     np.testing.assert_allclose(
