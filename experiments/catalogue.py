@@ -13,8 +13,8 @@ The rows are read from the code and its docstrings. KIND is one of
   presets   every published decoder: its number of parameters, shape, and memory
             in bfloat16
   configs   every config: the text that follows `--config`, and one phrase
-  papers    every paper, with each method, reward, task, claim or function that
-            implements it, and the command that runs it
+  papers    every paper, with each method, reward, task, config, claim or
+            function that implements it, and the command that runs it
 
 `--grep TEXT` prints only the rows that contain TEXT, in upper or lower case.
 `--markdown` prints a Markdown table; those of methods and rewards are in

@@ -182,7 +182,7 @@ def main(argv: Sequence[str]) -> int:
     with errors.translate_disk_errors(workdir):
       with jax.debug_nans(options.debug):
         loop.run(experiment, workdir, profile=options.profile, started=started)
-      if jax.process_index() == 0 and experiment.is_rl:
+      if jax.process_index() == 0 and experiment.is_evaluated:
         from experiments import report  # so that training starts sooner
 
         status = report.main([str(workdir)])

@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       )
     task = loaded.task
     problems = [
-      completions.make_problem(task, completions.encode_prompt(task, text), i)
+      completions.make_problem(task, task.prompt_ids(text), i)
       for i, text in enumerate(options.prompt)
     ]
     if not problems and not options.talk:
@@ -189,19 +189,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check_source(options: argparse.Namespace) -> None:
-  """Checks that the flags belong to exactly one of --workdir and --policy."""
-  for name in ("workdir", "policy"):
-    if getattr(options, name) is not None:
-      arguments.check_folder(f"--{name}", getattr(options, name))
-  if bool(options.workdir) == bool(options.policy):
-    raise ValueError(
-      "expected exactly one of --workdir (folder of a run) and --policy "
-      "(Hugging Face folder)"
-    )
-  if options.workdir and options.task:
-    raise ValueError("--task has no effect with --workdir; leave it out")
-  if options.policy and options.step is not None:
-    raise ValueError("--step has no effect with --policy; leave it out")
+  """Checks that there is one policy, and something to complete."""
+  arguments.check_source(options)
   has_prompts = options.prompt or options.talk
   if options.policy and not options.task and not has_prompts:
     raise ValueError(

@@ -103,6 +103,7 @@ BELONGING = {
   "rl/methods/pairs/contrast.py": (
     "rl/methods/pairs/test_aco.py",
     "rl/methods/pairs/test_advantage_model.py",
+    "rl/methods/pairs/test_dpo.py",
     "rl/methods/pairs/test_superhf.py",
     "rl/methods/test_labelled.py",
     "rl/methods/test_pairs.py",
@@ -111,6 +112,7 @@ BELONGING = {
     "rl/methods/pairs/test_pref_grpo.py",
     "rl/methods/pairs/test_brpo_writing.py",
     "rl/methods/pairs/test_aco.py",
+    "rl/methods/pairs/test_dpo.py",
     "rl/methods/test_pairs.py",
   ),
   "rl/methods/surrogates/top_tokens.py": (

@@ -48,6 +48,31 @@ def check_seed(name: str, seed: Any) -> None:
   )
 
 
+def check_source(options: argparse.Namespace) -> None:
+  """Checks that flags belong to exactly one of --workdir and --policy.
+
+  Args:
+    options: parsed command line with the flags workdir, step, policy and task;
+      an absent flag has the value None.
+
+  Raises:
+    ValueError: none or both of --workdir and --policy are given, a folder is
+      missing, or another flag has no effect.
+  """
+  for name in ("workdir", "policy"):
+    if getattr(options, name) is not None:
+      check_folder(f"--{name}", getattr(options, name))
+  if bool(options.workdir) == bool(options.policy):
+    raise ValueError(
+      "expected exactly one of --workdir (folder of a run) and --policy "
+      "(Hugging Face folder)"
+    )
+  if options.workdir and options.task:
+    raise ValueError("--task has no effect with --workdir; leave it out")
+  if options.policy and options.step is not None:
+    raise ValueError("--step has no effect with --policy; leave it out")
+
+
 def check_counts(
   options: argparse.Namespace, *names: str, minimum: int = 1
 ) -> None:

@@ -1,9 +1,10 @@
 """Checks that every key of a config is known, to find misspelled keys.
 
-The known keys are those of `defaults.rl()` or, if `kind` is "supervised", of
-`defaults.supervised()`. The lock of `ConfigDict` is not used, because it does
-not check the keys of a dict that replaces another dict, and its error neither
-says in which block the key stands nor suggests `learning_rate` for `lr`.
+The known keys are those of the function of `defaults` that has the name of
+`config.kind`, such as `defaults.rl()`. The lock of `ConfigDict` is not used,
+because it does not check the keys of a dict that replaces another dict, and its
+error neither says in which block the key stands nor suggests `learning_rate`
+for `lr`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
   Raises:
     ValueError: a key is unknown. The message suggests the nearest known key.
   """
-  supervised = config.get("kind") == "supervised"
-  known_keys = (
-    defaults.supervised() if supervised else defaults.rl()
-  ).to_dict()
+  makers = {
+    "supervised": defaults.supervised,
+    "preferences": defaults.preferences,
+  }
+  known_keys = makers.get(config.get("kind"), defaults.rl)().to_dict()
   _check(where, config, known_keys)
   terms = (config.get("reward") or {}).get("terms") or {}
   for name, term in terms.items():

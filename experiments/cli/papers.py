@@ -5,13 +5,14 @@ separated by semicolons:
 
   Source: Kool et al. 2019; Ahmadian et al. 2024, Back to Basics.
 
-`rows` pairs each paper with each method, reward, task, claim or function that
-implements it, and with the command that runs the latter.
+`rows` pairs each paper with each method, reward, task, config, claim or
+function that implements it, and with the command that runs the latter.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
 import pathlib
 import re
 from collections.abc import Iterator
@@ -135,6 +136,16 @@ def _implementations(
     and methods.factory(name).__module__ == docstring.module
   ):
     return [("method", name, _run_command("method", name, name))]
+  if docstring.module.startswith("experiments.configs."):
+    configs = importlib.import_module(docstring.module).names()
+    return [
+      (
+        "config",
+        f"{module_name}:{config}",
+        _run_command(module_name, config, f"{module_name}_{config}"),
+      )
+      for config in configs
+    ]
   if docstring.module.startswith("experiments.tasks."):
     return [("task", module_name, _task_command(module_name))]
   reward_names = [

@@ -1,8 +1,8 @@
 """Every key of a config, with its default and its meaning.
 
-`rl()` and `supervised()` return complete configs; a config file of this folder
-changes the keys that make it a particular experiment. The command line
-overrides any key: `--config.optimizer.learning_rate=3e-4`,
+`rl()`, `supervised()` and `preferences()` return complete configs; a config
+file of this folder changes the keys that make it a particular experiment. The
+command line overrides any key: `--config.optimizer.learning_rate=3e-4`,
 `--config.method="max_at_k(k=8)"`.
 """
 
@@ -44,10 +44,11 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
 
 
 def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
-  """Returns the keys that RL and supervised runs share."""
+  """Returns the keys that runs of all kinds share."""
   config = ConfigDict()
   # The run. Read by training/build.py and training/loop.py.
-  config.kind = "rl"  # "rl", or "supervised" on the task's demonstrations
+  # "rl"; "supervised" on demonstrations; or "preferences", pairs of texts
+  config.kind = "rl"
   # Seed of the initial parameters, the problems and the samples.
   config.seed = seed
   config.steps = steps  # training steps; each samples a new batch of prompts
@@ -138,11 +139,12 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
   config.optimizer = ConfigDict(
     {
       "learning_rate": 1.5e-4,  # peak rate
-      "schedule": "constant",  # after the warm-up: "constant" or "cosine"
+      # After the warm-up: "constant", "cosine" or "linear".
+      "schedule": "constant",
       "warmup_steps": 0,  # training steps of linear warm-up from 0
-      # Training step at which the cosine ends, warm-up included.
+      # Training step at which the cosine or the line ends, warm-up included.
       "decay_steps": 0,
-      "final_scale": 0.1,  # fraction of learning_rate where the cosine ends
+      "final_scale": 0.1,  # fraction of learning_rate where it ends
       "b1": 0.9,  # decay of the first moment
       "b2": 0.98,  # decay of the second moment
       "eps": 1e-8,
@@ -218,6 +220,10 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
   # not finite, or whose ratio exceeds plan.max_mean_ratio. Read by
   # training/nan_guard.py.
   config.stop_after_skips = 10
+
+  # Workdir of another run, whose latest parameters are those to start from; "":
+  # none. Read by training/initial_state.py.
+  config.init_from = ""
   return config
 
 
@@ -264,9 +270,9 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
       "tensor": placeholder(int),
     }
   )
-  # Where the policy starts. Read by training/loop.py.
-  config.base = ConfigDict()  # supervised config that is run first; {}: none
-  config.init_from = ""  # workdir of another run, in place of `base`; "": none
+  # Supervised config that is run first, unless `init_from` is set; {}: none.
+  # Read by training/loop.py.
+  config.base = ConfigDict()
   return config
 
 
@@ -341,7 +347,7 @@ def term(
 
 
 def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
-  """Returns a config of supervised training on the task's demonstrations.
+  """Returns a config of supervised training on demonstrations.
 
   Args:
     steps: number of training steps; the cosine schedule ends with them.
@@ -353,12 +359,46 @@ def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
   config = _shared(seed, steps)
   config.steps = last_step
   config.kind = "supervised"
+  # File of demonstrations, lines {"prompt": TEXT, "solution": TEXT} that the
+  # task's template and tokens encode; "": the task's own demonstrations. Read
+  # by training/training_texts.py.
+  config.demonstrations = ""
   config.rollout.prompts = 256
   config.optimizer.learning_rate = 2e-3
   config.optimizer.schedule = "cosine"
   config.optimizer.warmup_steps = 50
   config.optimizer.decay_steps = last_step
   config.log_every = 20
+  return config
+
+
+def preferences(steps: int = 32, seed: int | FieldReference = 0) -> ConfigDict:
+  """Returns a config of training on pairs of a better and a worse completion.
+
+  The defaults are those of Tulu 3, except the learning rate, which is for a
+  small decoder: the paper has 5e-7 for 8 billion parameters.
+
+  Args:
+    steps: number of training steps; the linear schedule ends with them.
+    seed: seed of the run.
+  """
+  last_step = FieldReference(steps)
+  config = _shared(seed, steps)
+  config.steps = last_step
+  config.kind = "preferences"
+  # File of lines {"prompt": TEXT, "chosen": TEXT, "rejected": TEXT}, which
+  # `python -m experiments.preferences` writes. Read by
+  # training/training_texts.py.
+  config.preferences = ""
+  # `dpo` with its hyper-parameters. Read by training/build.py.
+  config.method = "dpo(beta=5.0, length_normalized=True)"
+  config.base = ConfigDict()  # same as in `rl`
+  config.rollout.prompts = 128  # pairs per step
+  config.optimizer.learning_rate = 1e-4
+  config.optimizer.schedule = "linear"
+  config.optimizer.warmup_steps = last_step // 10
+  config.optimizer.decay_steps = last_step
+  config.optimizer.final_scale = 0.0
   return config
 
 

@@ -94,6 +94,25 @@ def find(
   return files
 
 
+def check_is_file(file: epath.Path) -> None:
+  """Checks that a file exists, and is no folder.
+
+  Raises:
+    ValueError: it does not; the message has the nearest name of its folder.
+  """
+  if file.is_dir():
+    names = sorted(path.name for path in file.glob("*.jsonl*"))
+    listing = ", ".join(map(repr, names[:3])) or "none ends in .jsonl"
+    raise ValueError(f"{str(file)!r} is a folder; name a file in it: {listing}")
+  if not file.is_file():
+    names = sorted(path.name for path in file.parent.glob("*"))
+    similar_names = difflib.get_close_matches(file.name, names, 1)
+    suggestion = ""
+    if similar_names:
+      suggestion = f"; the nearest name in this folder is {similar_names[0]!r}"
+    raise ValueError(f"no file {str(file)!r}{suggestion}")
+
+
 def fingerprint(
   files: Mapping[str, epath.Path], fields: Sequence[str] = ()
 ) -> str:

@@ -17,26 +17,9 @@ from experiments.evaluation import evaluator, policies
 from experiments.tasks.task import Problems, Task
 from experiments.training import multihost
 from models import sharding
-from rl import registry
 from rl.sampling import generation
 
 LENGTHS = (128, 512)  # of padded prompts; the last one is the task's
-
-
-def encode_prompt(task: Task, text: str) -> list[int]:
-  """Returns the token ids of a prompt in the task's template or vocabulary.
-
-  Raises:
-    ValueError: a word is not in the vocabulary of a task without a tokenizer.
-  """
-  if task.encode:
-    return task.encode(text)
-  id_by_word = {task.decode([i]): i for i in range(task.vocab_size)}
-  id_by_word.pop("", None)
-  for word in text.split():
-    if word not in id_by_word:
-      raise ValueError(registry.describe_unknown("token", word, id_by_word))
-  return [id_by_word[word] for word in text.split()]
 
 
 def make_problem(task: Task, ids: Sequence[int], number: int = 0) -> Problems:

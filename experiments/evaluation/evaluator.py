@@ -82,7 +82,7 @@ def evaluate(
     # In the last batch, copies of the last problem fill up the shape.
     indices = np.minimum(np.arange(start, start + batch), problems - 1)
     batch_problems = jax.tree.map(lambda x, i=indices: x[i], test_problems)
-    arrays = _sample_and_score(
+    _, arrays = sample_and_score(
       task, policy, params, batch_problems, key, sampling, sharding
     )
     num_valid = min(batch, problems - start)  # without the copies
@@ -224,7 +224,7 @@ def evaluate_once(
   return evaluation
 
 
-def _sample_and_score(
+def sample_and_score(
   task: Task,
   policy: types.Policy,
   params: PyTree,
@@ -232,8 +232,19 @@ def _sample_and_score(
   key: jax.Array,
   sampling: generation.Sampling,
   sharding: jax.sharding.Sharding | None,
-) -> dict[str, np.ndarray]:
-  """Returns the arrays of a batch, keyed by the fields of `Evaluation`."""
+) -> tuple[generation.Samples, dict[str, np.ndarray]]:
+  """Samples completions of a batch of P problems, and scores them.
+
+  Args:
+    task, policy, params, key, sharding: same as in `evaluate`.
+    problems: the problems, as numpy arrays. The number of shards of `sharding`
+      must divide P.
+    sampling: settings of sampling.
+
+  Returns:
+    The samples on the devices, and the arrays of the batch, `[P, S]`, by the
+    fields of `statistics.Evaluation`.
+  """
   device_problems = multihost.place(problems, sharding)
   samples = generate(policy, params, device_problems, key, sampling)
   if task.jittable:
@@ -260,7 +271,7 @@ def _sample_and_score(
   scored = results.pop("scored")
   if judged.scored is not None:
     results["scores"] = np.where(scored, results["scores"], np.nan)
-  return results
+  return samples, results
 
 
 @functools.partial(jax.jit, static_argnames=("policy", "sampling"))

@@ -97,7 +97,7 @@ def complete_lines(complete: Printer) -> None:
     if not text:
       continue
     try:
-      ids = completions.encode_prompt(complete.task, text)
+      ids = complete.task.prompt_ids(text)
       problem = completions.make_problem(complete.task, ids, number)
     except ValueError as error:
       complete.print(str(error), style="red")

@@ -57,6 +57,11 @@ class Arm:
   tokens: int | None = None
 
   def __post_init__(self):
+    if self.config.get("kind") == "preferences":
+      raise ValueError(
+        "config.kind = 'preferences' needs a workdir, which an arm has not; "
+        "allowed: 'rl' and 'supervised'"
+      )
     for name in ("base", "init_from"):
       if self.config.get(name):
         raise ValueError(

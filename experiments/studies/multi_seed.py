@@ -82,7 +82,9 @@ def make(e: Experiment, tokens: int | None = None, report: Report = print):
     report: function that prints a line of progress.
   """
   # One compiled program must contain sampling, reward and update.
-  fused = e.task.jittable and not host_needs.host_needs(e.methods)
+  fused = (
+    e.task.jittable and e.texts is None and not host_needs.host_needs(e.methods)
+  )
   return (SideBySide if fused else OneByOne)(e, tokens, report)
 
 

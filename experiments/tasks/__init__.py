@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.tasks import text
-from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
+from experiments.tasks.task import Judged, Problems, Task
 from rl import registry
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
   "module",
   "names",
   "settings",
-  "supervised_tokens",
 ]
 
 # Packages, and modules that define no task.

@@ -11,13 +11,15 @@ completion tokens, K steps of reasoning. A prompt is a problem in tokens.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.struct
 import jax
+import numpy as np
 
-from rl import types
+from rl import registry, types
 
 Array = jax.Array
 
@@ -120,6 +122,10 @@ class Task:
     encode_turns: `(turns) -> ids`, the tokens of a prompt that continues a
       conversation of turns `{"role": ..., "content": ...}`, the last one of the
       user. None if prompts are no conversations.
+    encode_completion: `(text) -> ids`, the tokens of a completion, EOS
+      included. None if texts are words as above.
+    questions: `(Problems) -> texts`, one text per problem, from which `encode`
+      makes its prompt. None if texts are words as above.
     answer_cue: token ids after which a completion states its answer, with which
       a sampler can force the policy to answer. () if there are none.
   """
@@ -141,6 +147,8 @@ class Task:
   stop_ids: tuple[int, ...] = ()
   encode: Callable[[str], list[int]] | None = None
   encode_turns: Callable[[Sequence[dict[str, str]]], list[int]] | None = None
+  encode_completion: Callable[[str], list[int]] | None = None
+  questions: Callable[[Problems], list[str]] | None = None
   answer_cue: tuple[int, ...] = ()
 
   @property
@@ -148,23 +156,47 @@ class Task:
     """The tokens that end a completion; the first is `eos_id`."""
     return tuple(dict.fromkeys((self.eos_id, *self.stop_ids)))
 
+  def prompt_ids(self, text: str) -> list[int]:
+    """Returns the tokens of the prompt with a text.
 
-def supervised_tokens(
-  problems: Problems, completions: Array, lengths: Array
-) -> types.Tokens:
-  """Returns demonstrations as `Tokens` with one sample per prompt.
+    Raises:
+      ValueError: the texts of the task are words, and one is no token.
+    """
+    return self.encode(text) if self.encode else self._word_ids(text)
 
-  Args:
-    problems: P problems.
-    completions: `[P, T]`, one demonstration per problem.
-    lengths: `[P]`, number of tokens of each, EOS included.
-  """
-  positions = jax.numpy.arange(completions.shape[-1])
-  mask = positions < lengths[:, None]  # [P, T]
-  return types.Tokens(
-    prompts=problems.prompts,
-    prompt_mask=problems.prompt_mask,
-    completions=completions[:, None],  # [P, 1, T]
-    lengths=lengths[:, None],  # [P, 1]
-    mask=mask[:, None],  # [P, 1, T]
-  )
+  def completion_ids(self, text: str) -> list[int]:
+    """Returns the tokens of a completion with a text, EOS included.
+
+    Raises:
+      ValueError: the texts of the task are words, and one is no token.
+    """
+    if self.encode_completion:
+      return self.encode_completion(text)
+    ids = self._word_ids(text)
+    # `decode` writes EOS as a word.
+    return ids if ids[-1:] == [self.eos_id] else [*ids, self.eos_id]
+
+  def prompt_texts(self, problems: Problems) -> list[str]:
+    """Returns the texts of P problems that `prompt_ids` reads."""
+    if self.questions:
+      return self.questions(problems)
+    masks = np.asarray(problems.prompt_mask)
+    return [
+      self.decode(ids[mask])
+      for ids, mask in zip(np.asarray(problems.prompts), masks, strict=True)
+    ]
+
+  def _word_ids(self, text: str) -> list[int]:
+    """Returns one token per word: the token that `decode` turns into it."""
+    for word in text.split():
+      if word not in self._id_by_word:
+        raise ValueError(
+          registry.describe_unknown("token", word, self._id_by_word)
+        )
+    return [self._id_by_word[word] for word in text.split()]
+
+  @functools.cached_property
+  def _id_by_word(self) -> dict[str, int]:
+    words = {self.decode([i]): i for i in range(self.vocab_size)}
+    words.pop("", None)
+    return words

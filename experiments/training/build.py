@@ -73,6 +73,10 @@ def build(
     method_by_learner = learners.by_learner(
       Method(loss=terms.nll(), name="supervised")
     )
+  elif config.kind == "preferences":
+    # `reference_policy` computes what the method reads of the policy "ref".
+    method = dataclasses.replace(make_method(config.method), parameter_sets=())
+    method_by_learner = learners.by_learner(method)
   else:
     method_by_learner = make_learners(config)
   plan = make_plan(config)
@@ -105,9 +109,8 @@ def build(
 
 def make_plan(config: ml_collections.ConfigDict) -> Plan:
   """Makes the plan: how a rollout is divided into updates."""
-  # A supervised run fits the distribution at temperature 1.
-  is_supervised = config.kind == "supervised"
-  temperature = 1.0 if is_supervised else config.rollout.temperature
+  # Texts of a file or a task are fitted by the distribution at temperature 1.
+  temperature = config.rollout.temperature if config.kind == "rl" else 1.0
   return Plan(**config.plan, temperature=temperature)
 
 

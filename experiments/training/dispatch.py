@@ -9,9 +9,11 @@ one fused program.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import jax
+import numpy as np
 
 from experiments.training import (
   host_needs,
@@ -28,15 +30,22 @@ Dispatch = Callable[
 ]
 
 
-def compile_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
+def compile_rollout_fn(
+  e: Experiment, text_extras: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> rollouts.HostRolloutFn:
   """Returns the function that makes the rollout of a state.
 
   It is one compiled program if the task is jittable; otherwise sampling is
   compiled and the score is not. The rollout is on the training mesh. It depends
   on the state alone, except with `sampling.ahead`, where its parameters are
   those of an earlier state.
+
+  Args:
+    e: the experiment.
+    text_extras: `{name: [N, C, T]}`, arrays of `Rollout.extras` for the N lines
+      of `e.texts` (`reference_policy.log_probs`).
   """
-  sample = _sample_on_sampling_mesh(e)
+  sample = _sample_on_sampling_mesh(e, text_extras)
   if (e.config.get("sampling") or {}).get("ahead"):
     sample = rollout_pipeline.AsynchronousSampler(e, sample)
   else:
@@ -94,12 +103,16 @@ def _train_step(e: Experiment) -> Callable:
   return train_step
 
 
-def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:
-  """Returns a rollout function, of samples or of demonstrations."""
+def _sample_on_sampling_mesh(
+  e: Experiment, text_extras: Mapping[str, np.ndarray]
+) -> rollouts.HostRolloutFn:
+  """Returns a rollout function, of samples, demonstrations or preferences."""
+  prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
+  if e.texts is not None:
+    return rollouts.make_text_fn(e.texts, prompts, sharding, text_extras)
   if e.task.jittable:
     jitted = jax.jit(_jittable_rollout_fn(e))
     return lambda state: (jitted(state), {})
-  prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
   if not e.is_rl:
     return rollouts.make_host_demonstration_fn(e.task, prompts, sharding)
   return rollouts.make_host_rollout_fn(

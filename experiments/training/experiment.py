@@ -13,7 +13,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import tasks
-from experiments.training import prng_keys, rollouts
+from experiments.training import prng_keys, rollouts, training_texts
 from models import (
   decoding,
   lora,
@@ -28,7 +28,9 @@ from rl.method import Method
 from rl.minibatches import Plan
 from rl.sampling import generation, samplers
 
-KINDS = ("rl", "supervised")
+# The position of a kind is part of the keys of its runs; add new kinds at the
+# end.
+KINDS = ("rl", "supervised", "preferences")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,9 @@ class Experiment:
     policy: the decoder as functions of its parameters (`rl.types.Policy`).
     methods: the method of each learner, by the learner's name. The policy is
       one of them. A supervised experiment minimises the negative
-      log-likelihood of demonstrations.
+      log-likelihood of demonstrations. In an experiment of the kind
+      "preferences" the method has no parameter set "ref", whose results
+      `reference_policy` computes.
     txs: the optimizer of each learner.
     schedules: the learning rate of each learner as a function of the finished
       training steps.
@@ -71,8 +75,29 @@ class Experiment:
 
   @property
   def is_rl(self) -> bool:
-    """True if the policy learns from its samples, False from demonstrations."""
+    """Whether the policy learns from its own samples."""
     return self.config.kind == "rl"
+
+  @property
+  def is_evaluated(self) -> bool:
+    """Whether a run evaluates the policy, before and after it trains."""
+    return self.config.kind != "supervised"
+
+  @functools.cached_property
+  def texts(self) -> training_texts.TrainingTexts | None:
+    """The file that the policy learns from.
+
+    None if it learns from its samples or from the task's demonstrations.
+    """
+    return training_texts.read_for(self.config, self.task)
+
+  @property
+  def reference_needs(self) -> frozenset[scoring.Need]:
+    """Arrays of the policy "ref" that are computed once for all texts."""
+    if self.config.kind != "preferences":
+      return frozenset()
+    needs = self.method.signal_needs | self.method.term_needs
+    return frozenset(need for need in needs if need.source == "ref")
 
   @property
   def sampling_model(self) -> ModelConfig:
@@ -351,6 +376,13 @@ class Experiment:
   def abstract_rollout(self) -> step.Rollouts:
     """Shapes of the rollout of one step, computed without the decoder."""
     state = self.state_shapes
+    if self.texts is not None:
+      return rollouts.abstract_text_rollout(
+        self.texts,
+        self.config.rollout.prompts,
+        state,
+        map(str, self.reference_needs),
+      )
     samples = self.sampling.samples if self.is_rl else 1
     return rollouts.abstract_rollout(
       self.task,

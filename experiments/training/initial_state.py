@@ -160,4 +160,7 @@ def describe_start(
   else:
     yield f"{workdir}: {e.config.steps} steps of {e.task.name}"
     yield from e.task.notes
+    if e.texts is not None:
+      epochs = e.config.steps * e.config.rollout.prompts / len(e.texts)
+      yield f"{e.texts.note}; {e.config.steps} steps are {epochs:.3g} epochs"
     yield from map(str, e.methods.values())

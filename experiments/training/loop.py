@@ -29,6 +29,7 @@ from experiments.training import (
   metric_buffer,
   nan_guard,
   preemption,
+  reference_policy,
   rollouts,
   workdir_lock,
   workdirs,
@@ -69,17 +70,12 @@ def run(
     exit_stack.enter_context(workdir_lock.lock_workdir(workdir))
 
     # --------------------------------------------------------------------------
-    # Build: the files that describe the run, and the functions of a step.
-    # A function is compiled when it is first called.
+    # Describe: the files that describe the run
     # --------------------------------------------------------------------------
     workdirs.write_config(workdir, config)
     initial_state.write_model_file(e, workdir)
     method_files.write(workdir, e)
-    sample_rollout = dispatch.compile_rollout_fn(e)
-    recent_rollouts = nan_guard.RecentRollouts(sample_rollout)
-    run_dispatch = dispatch.make_dispatch(e, recent_rollouts)
     checkpoint_metadata = initial_state.metadata()
-    record_samples = sample_dump.make_recorder(e, sample_rollout)
 
     # --------------------------------------------------------------------------
     # Restore or initialise
@@ -111,9 +107,21 @@ def run(
       logger.print(line)
 
     # --------------------------------------------------------------------------
+    # Build: the functions of a step, which are compiled when they are first
+    # called
+    # --------------------------------------------------------------------------
+    text_extras = reference_policy.log_probs(
+      e, workdir, state, preemption_watch.check
+    )
+    sample_rollout = dispatch.compile_rollout_fn(e, text_extras)
+    recent_rollouts = nan_guard.RecentRollouts(sample_rollout)
+    run_dispatch = dispatch.make_dispatch(e, recent_rollouts)
+    record_samples = sample_dump.make_recorder(e, sample_rollout)
+
+    # --------------------------------------------------------------------------
     # Evaluate the base
     # --------------------------------------------------------------------------
-    if e.is_rl and done == 0:
+    if e.is_evaluated and done == 0:
       path = workdir / workdirs.BASE_EVALUATION_FILE
       evaluator.evaluate_once(e, state, path, preemption_watch.check)
 
@@ -201,7 +209,7 @@ def run(
     # --------------------------------------------------------------------------
     # Evaluate the trained policy
     # --------------------------------------------------------------------------
-    if e.is_rl:
+    if e.is_evaluated:
       path = workdir / workdirs.EVALUATION_FILE
       evaluator.evaluate_once(e, state, path, preemption_watch.check)
 

@@ -52,10 +52,11 @@ from experiments.training import nan_guard, rollouts
 from experiments.training.experiment import Experiment
 from rl import learners, step
 
-# Prefixes of the metrics that a supervised run logs. Its demonstrations have no
-# reward and no sampler.
-_SUPERVISED_METRICS = (
+# Prefixes of the metrics that a run logs which does not learn from samples. The
+# texts of a file or a task have no reward and no sampler.
+_METRICS_OF_TEXTS = (
   "loss/",
+  "pairs/",
   "policy/entropy",
   "optim/",
   "length/",
@@ -243,7 +244,7 @@ class MetricBuffer:
       metrics = {
         metric: value
         for metric, value in metrics.items()
-        if metric.startswith(_SUPERVISED_METRICS)
+        if metric.startswith(_METRICS_OF_TEXTS)
       }
     learning_rates = {}
     for name, schedule in self._schedules.items():

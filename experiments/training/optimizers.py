@@ -10,7 +10,7 @@ import optax
 from rl import learners
 from rl.minibatches import Plan
 
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "linear")
 
 
 def make_optimizers(
@@ -53,12 +53,13 @@ def adamw(
     divided by `updates`.
   """
   rate = config.learning_rate
+  decay_steps = max(config.decay_steps - config.warmup_steps, 1)
   if config.schedule == "constant":
     decay = optax.constant_schedule(rate)
+  elif config.schedule == "linear":
+    decay = optax.linear_schedule(rate, rate * config.final_scale, decay_steps)
   else:
-    decay = optax.cosine_decay_schedule(
-      rate, max(config.decay_steps - config.warmup_steps, 1), config.final_scale
-    )
+    decay = optax.cosine_decay_schedule(rate, decay_steps, config.final_scale)
   schedule = decay
   if config.warmup_steps:
     warmup = optax.linear_schedule(0.0, rate, config.warmup_steps)

@@ -211,6 +211,7 @@ def padding_metrics(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
       (need.source, need.view)
       for need in prepare.required(e.method, e.plan.updates)
       if need.source not in scoring.EXTERNAL_SOURCES
+      and need not in rollout.extras
     },
     "updating": {("policy", "")}
     | {

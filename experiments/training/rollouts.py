@@ -9,7 +9,8 @@
 
 `make_rollout_fn` runs the phases inside one compiled program;
 `make_host_rollout_fn` computes the score on the host; `abstract_rollout` runs
-the phases on shapes.
+the phases on shapes. Runs that do not learn from samples have the rollouts of
+`make_demonstration_fn`, `make_host_demonstration_fn` and `make_text_fn`.
 
 Problems and random numbers are pure functions of the state's key and step, so
 that the rollout of a step can be made again, after a restart or for debugging.
@@ -24,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -32,8 +33,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
+from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import multihost
+from experiments.training.training_texts import TrainingTexts
 from rewards.process import continuations
 from rl import learners, types
 from rl.method import Method
@@ -544,18 +546,111 @@ def make_host_demonstration_fn(
 def _assemble_demonstrations(
   problems: Problems, demonstrations: tuple[Array, Array], state: State
 ) -> types.Rollout:
-  """Returns a rollout with one demonstration per prompt, whose score is 1."""
+  """Returns a rollout with one demonstration per prompt."""
   completions, lengths = demonstrations
-  ones = jnp.ones((completions.shape[0], 1))  # [P, 1]
-  tokens = supervised_tokens(problems, completions, lengths)
+  return assemble_texts(problems, completions[:, None], lengths[:, None], state)
+
+
+# ------------------------------------------------------------------------------
+# The texts of a file in place of samples
+# ------------------------------------------------------------------------------
+
+
+def make_text_fn(
+  texts: TrainingTexts,
+  prompts: int,
+  sharding: NamedSharding,
+  extras: Mapping[str, np.ndarray],
+) -> HostRolloutFn:
+  """Builds a rollout function of the lines of a file, in shuffled epochs.
+
+  Args:
+    texts: the lines, with C completions each.
+    prompts: P, number of lines of a training step.
+    sharding: sharding of the lines over a mesh.
+    extras: `{name: [N, C, ...]}`, arrays of all lines for `Rollout.extras`.
+  """
+
+  def rollout_fn(state: State) -> tuple[types.Rollout, dict[str, float]]:
+    problem_key, _ = jax.random.split(state.key)
+    step = int(state.step)  # waits for the update of the previous step
+    start = time.perf_counter()
+    rows = texts.rows(problem_key, step, prompts)
+    selected = select_texts(texts, rows)
+    selected_extras = {name: values[rows] for name, values in extras.items()}
+    *placed, placed_extras = multihost.place(
+      (*selected, selected_extras), sharding
+    )
+    rollout = assemble_texts(*placed, state, placed_extras)
+    return rollout, {
+      STATE_READY: start,
+      "time/rollout_s": time.perf_counter() - start,
+    }
+
+  return rollout_fn
+
+
+def abstract_text_rollout(
+  texts: TrainingTexts, prompts: int, state: State, extras: Iterable[str]
+) -> types.Rollout:
+  """Returns the shapes of the rollouts of `make_text_fn`.
+
+  Args:
+    texts, prompts: same as in `make_text_fn`.
+    state: shapes of the training state.
+    extras: names of its extras, which are `[P, C, T]` float32.
+  """
+  selected = select_texts(texts, np.arange(prompts) % len(texts))
+  shape = jax.ShapeDtypeStruct(selected[1].shape, jnp.float32)
+  return jax.eval_shape(
+    assemble_texts, *selected, state, dict.fromkeys(extras, shape)
+  )
+
+
+def select_texts(
+  texts: TrainingTexts, rows: np.ndarray
+) -> tuple[Problems, np.ndarray, np.ndarray]:
+  """Returns problems, completions `[P, C, T]` and lengths `[P, C]` of lines."""
+  return texts.problems(rows), texts.completions[rows], texts.lengths[rows]
+
+
+@functools.partial(jax.jit, inline=True)
+def assemble_texts(
+  problems: Problems,
+  completions: Array,
+  lengths: Array,
+  state: State,
+  extras: Mapping[str, Array] | None = None,
+) -> types.Rollout:
+  """Assembles prompts and C completions of each to a rollout.
+
+  The first completion of a prompt has the score and the verdict 1, and all
+  others have 0.
+
+  Args:
+    problems: P problems, of which only prompts and ids are read.
+    completions: `[P, C, T]`, EOS included.
+    lengths: `[P, C]`, number of tokens of each.
+    state: the training state, of which the step and the key are read.
+    extras: the extras of the rollout; None for none.
+  """
+  scores = jnp.zeros(lengths.shape).at[:, 0].set(1.0)  # [P, C]
+  everywhere = jnp.ones(lengths.shape, bool)
   return types.Rollout(
-    tokens=tokens,
-    sample_mask=ones > 0,
-    behavior_log_probs=jnp.zeros(tokens.completions.shape),
-    finished=ones > 0,
-    scores=ones,
-    correct=ones.astype(jnp.int8),
+    tokens=types.Tokens(
+      prompts=problems.prompts,
+      prompt_mask=problems.prompt_mask,
+      completions=completions,
+      lengths=lengths,
+      mask=jnp.arange(completions.shape[-1]) < lengths[..., None],
+    ),
+    sample_mask=everywhere,
+    behavior_log_probs=jnp.zeros(completions.shape),
+    finished=everywhere,
+    scores=scores,
+    correct=scores.astype(jnp.int8),
     prompt_ids=jnp.asarray(problems.ids),
     keys=generation.prompt_keys(state.key, state.step, problems.ids),
     step=state.step,
+    extras=types.Named(dict(extras or {})),
   )

@@ -66,6 +66,8 @@ OPTIMIZER_RANGES = {
   "weight_decay": (0.0, math.inf, 0.0),
   "clip_norm": (0.0, math.inf, 1.0),
 }
+# Methods that learn from pairs of texts which the policy did not sample.
+PREFERENCE_METHODS = ("dpo",)
 # The tokens of one rollout are indexed with 32 bits.
 _MAX_ROLLOUT_TOKENS = 2**31 - 1
 
@@ -123,6 +125,8 @@ def check_config(config: ml_collections.ConfigDict) -> None:
     check_reward(config.get("reward") or {})
     check_method(config)
     names = list(learners.by_learner(build.make_method(config.method)))
+  elif config.kind == "preferences":
+    _check_preferences(config)
   check_optimizers(config, names)
   _check_task_settings(config)
 
@@ -212,6 +216,25 @@ def check_method(config: ml_collections.ConfigDict) -> None:
     raise ValueError(
       f"reward: {policy_method.name} brings a reward of its own, "
       f"{policy_method.reward.name}; leave reward empty"
+    )
+
+
+def _check_preferences(config: ml_collections.ConfigDict) -> None:
+  """Checks the method and the file of a run that learns from preferences."""
+  name, _ = spec.parse(config.method, "method")
+  if name not in PREFERENCE_METHODS:
+    described = registry.describe_unknown(
+      "method of kind = 'preferences'", name, PREFERENCE_METHODS
+    )
+    raise ValueError(
+      f"{described}; other methods learn from samples, with kind = 'rl'"
+    )
+  build.make_method(config.method)  # refuses wrong hyper-parameters
+  if not config.preferences:
+    raise ValueError(
+      "preferences is empty; name a file of lines with 'prompt', 'chosen' and "
+      "'rejected', such as --config.preferences=pairs.jsonl (`python -m "
+      "experiments.preferences` writes one)"
     )
 
 
@@ -305,8 +328,8 @@ def _check_optimizer(
       registry.describe_unknown("schedule", schedule, optimizers.SCHEDULES)
     )
   warmup, decay = settings["warmup_steps"], settings["decay_steps"]
-  # A run that ends during its warm-up never reaches the cosine.
-  if schedule == "cosine" and decay <= warmup < steps:
+  # A run that ends during its warm-up never reaches the decay.
+  if schedule != "constant" and decay <= warmup < steps:
     raise ValueError(
       f"{where}.decay_steps = {decay} must be more than warmup_steps = "
       f"{warmup}; otherwise the learning rate falls to final_scale = "
@@ -419,7 +442,7 @@ def check_experiment(e: Experiment) -> None:
   _check_rollout_size(e)
   _check_step(e)
   _check_keep_best(e)
-  if e.is_rl:
+  if e.is_evaluated:
     check_evaluation(e)
 
 
@@ -509,6 +532,11 @@ def _check_fused_loop(e: Experiment) -> None:
       f"steps_per_dispatch = {dispatch_steps} must be 1, because "
       f"{e.method.name} needs {', '.join(needs)}, which the host computes "
       "between sampling and the update"
+    )
+  if e.texts is not None:
+    raise ValueError(
+      f"steps_per_dispatch = {dispatch_steps} must be 1, because the host "
+      "selects the lines of a file between two updates"
     )
   if not e.task.jittable:
     raise ValueError(
@@ -651,7 +679,7 @@ def _logged_metrics(e: Experiment) -> list[str]:
       e.abstract_rollout,
     )
     names = sorted(name for name, value in metrics.items() if value.ndim == 0)
-  if not e.is_rl:
+  if not e.is_evaluated:
     return names
   # An evaluation of one problem, whose columns name the metrics.
   num_problems, samples = 1, e.config.evaluation.samples

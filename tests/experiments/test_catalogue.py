@@ -267,6 +267,17 @@ def test_every_method_with_a_paper_is_listed(paper_rows):
   assert listed == set(methods.names())  # each names its paper, as tested above
 
 
+def test_the_stages_of_a_paper_are_its_configs(paper_rows):
+  rows = [row for row in paper_rows if row["kind"] == "config"]
+  names = [row["name"] for row in rows]
+  assert names == ["tulu3:sft", "tulu3:dpo", "tulu3:rlvr"]
+  assert {row["paper"] for row in rows} == {
+    row["paper"] for row in paper_rows if row["name"] == "tulu3"
+  }
+  command = "experiments/configs/tulu3.py:dpo --workdir runs/tulu3_dpo"
+  assert rows[1]["command"].endswith(command)
+
+
 def test_every_config_in_a_command_exists(paper_rows):
   configs = {
     word

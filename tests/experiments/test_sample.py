@@ -74,7 +74,7 @@ def test_a_text_prompt_takes_the_tasks_template(tmp_path):
   shown = task.train(jax.random.key(0), 0, 1)
   requested = []
   for i in range(small_jsonl.ROWS):
-    ids = completions.encode_prompt(task, small_jsonl.row(i)["prompt"])
+    ids = task.prompt_ids(small_jsonl.row(i)["prompt"])
     problem = completions.make_problem(task, ids)
     requested.append(problem.prompts[problem.prompt_mask])
   shown_ids = shown.prompts[shown.prompt_mask]

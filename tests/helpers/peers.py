@@ -477,13 +477,14 @@ def trl_rloo(a, epsilon):
   return peer
 
 
-def trl_dpo(chosen, rejected, beta):
+def trl_dpo(chosen, rejected, beta, label_smoothing=0.0):
   """The sigmoid loss of pairs of samples, each `(prompt, sample)`."""
 
   def peer(now, in_use):
     moved = per_row(now.log_probs - BATCH.ref_log_probs, BATCH.mask)
     pairs = zip(chosen, rejected, strict=True)
     margins = np.array([moved[good] - moved[bad] for good, bad in pairs])
-    return np.log1p(np.exp(-beta * margins)).mean()
+    right = np.log1p(np.exp(-beta * margins)) * (1 - label_smoothing)
+    return (right + np.log1p(np.exp(beta * margins)) * label_smoothing).mean()
 
   return peer

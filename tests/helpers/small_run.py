@@ -24,7 +24,12 @@ PROMPTS, SAMPLES = 8, 4
 
 def config(kind: str = "rl", **changes: object) -> ConfigDict:
   """Returns the config of a run on countdown(count=2); `a__b=1` sets `a.b`."""
-  result = defaults.rl() if kind == "rl" else defaults.supervised()
+  makers = {
+    "rl": defaults.rl,
+    "supervised": defaults.supervised,
+    "preferences": defaults.preferences,
+  }
+  result = makers[kind]()
   result.model = defaults.model(
     width=16, layers=1, heads=2, kv_heads=2, head_dim=8, mlp_width=32
   )

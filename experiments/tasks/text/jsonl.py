@@ -46,7 +46,6 @@ Usage:
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import inspect
@@ -365,17 +364,7 @@ def _hash_to_unit(prompt: str) -> float:
 
 def _read_examples(file: epath.Path, needs_answer: bool) -> _Located:
   """Reads a file; with `needs_answer`, each line must have a reference."""
-  if file.is_dir():
-    names = sorted(path.name for path in file.glob("*.jsonl*"))
-    listing = ", ".join(map(repr, names[:3])) or "none ends in .jsonl"
-    raise ValueError(f"{str(file)!r} is a folder; name a file in it: {listing}")
-  if not file.is_file():
-    names = sorted(path.name for path in file.parent.glob("*"))
-    similar_names = difflib.get_close_matches(file.name, names, 1)
-    suggestion = ""
-    if similar_names:
-      suggestion = f"; the nearest name in this folder is {similar_names[0]!r}"
-    raise ValueError(f"no file {str(file)!r}{suggestion}")
+  json_lines.check_is_file(file)
   return [
     (location, _example(location, dict(line), needs_answer))
     for location, line in json_lines.read(file)

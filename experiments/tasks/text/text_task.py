@@ -31,7 +31,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.data import json_lines, overlap
+from experiments.data import epochs, json_lines, overlap
 from experiments.tasks.task import Judged, Problems, Task
 from experiments.tasks.text import prompting
 from models import tokenizer
@@ -342,6 +342,8 @@ def build(
     decode=text_task.decode,
     encode=text_task.encode,
     encode_turns=template.encode_turns if template.conversation else None,
+    encode_completion=text_task.encode_completion,
+    questions=text_task.questions,
     jittable=False,
     notes=tuple(all_notes),
   )
@@ -403,16 +405,10 @@ class TextTask:
   # Problems.
 
   def train(self, key: Any, step: Any, n: int) -> Problems:
-    """Returns the n problems of a training step.
-
-    All train problems in random order, then all of them in another order, and
-    so on, are one endless sequence. Step s gets the problems at the positions
-    s * n to s * n + n - 1 of this sequence.
+    """Returns the n problems of a training step, in shuffled epochs.
 
     Args:
-      key: PRNG key that determines all orders.
-      step: s, the number of the training step, from 0.
-      n: number of problems.
+      key, step, n: same as in `epochs.batch`.
 
     Raises:
       ValueError: if the task has no train split.
@@ -422,8 +418,7 @@ class TextTask:
         f"{self.name} has no train problems, only {len(self.test_indices)} to "
         "evaluate on; training needs a train file too"
       )
-    positions = int(step) * n + np.arange(n)
-    return self._problems(_shuffled_epochs(self.train_indices, key, positions))
+    return self._problems(epochs.batch(self.train_indices, key, step, n))
 
   def test(self, n: int) -> Problems:
     """Returns the first n held-out problems."""
@@ -451,6 +446,15 @@ class TextTask:
   def encode(self, question: str) -> list[int]:
     """Returns the token ids of a prompt with this question."""
     return self.template.encode([question])[0]
+
+  def encode_completion(self, text: str) -> list[int]:
+    """Returns the token ids of a completion, EOS included."""
+    tokens = _encode_ended(self.template.tokenizer, [text], self.end_ids[0])
+    return tokens[0]
+
+  def questions(self, problems: Problems) -> list[str]:
+    """Returns the questions of P problems, without the template."""
+    return [self.examples[i].question for i in problems.facts["row"]]
 
   def decode(self, ids: Any) -> str:
     """Returns the text of token ids, with special tokens but no padding.
@@ -849,24 +853,3 @@ def _select_that_fit(
   if num_cut:
     note += f", {num_cut} prompts cut to {limit} tokens"
   return selected, note
-
-
-def _shuffled_epochs(indices: Array, key: Any, positions: Array) -> Array:
-  """Returns elements of an endless sequence of permutations of `indices`.
-
-  Each permutation is an epoch. An element depends on the key and its position
-  alone, so a run can resume at any step.
-
-  Args:
-    indices: `[M]`, the M indices of which every epoch is a permutation.
-    key: PRNG key.
-    positions: `[n]`, positions of the elements in the sequence, from 0.
-  """
-  seed = np.asarray(jax.random.key_data(key)).reshape(-1).tolist()
-  elements = np.empty(len(positions), indices.dtype)
-  epochs, offsets = np.divmod(positions, len(indices))
-  for epoch in np.unique(epochs):
-    order = np.random.default_rng([*seed, int(epoch)]).permutation(indices)
-    in_epoch = epochs == epoch
-    elements[in_epoch] = order[offsets[in_epoch]]
-  return elements

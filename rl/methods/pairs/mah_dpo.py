@@ -15,9 +15,8 @@ from rl import scoring, types
 from rl.losses import terms as loss_terms
 from rl.losses.terms import Loss, Term
 from rl.method import Method
-from rl.methods.pairs.contrast import contrasted
+from rl.methods.pairs.contrast import best_against_worst, contrasted
 from rl.methods.pairs.pairwise import REF, log_ratios
-from rl.methods.pairs.semi_online_dpo import best_against_worst
 from rl.parameter_sets import frozen
 from rl.transforms import (
   Transform,

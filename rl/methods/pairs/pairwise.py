@@ -30,7 +30,10 @@ def members(rollout: types.Rollout) -> Array:
 
 
 def log_ratios(
-  policy: types.Named, rollout: types.Rollout, reference: scoring.Need
+  policy: types.Named,
+  rollout: types.Rollout,
+  reference: scoring.Need,
+  length_normalized: bool = False,
 ) -> Array:
   """Returns log pi(y_i) - log reference(y_i) of whole samples y_i, in nats.
 
@@ -38,12 +41,15 @@ def log_ratios(
     policy: log-probs of the policy that is being trained.
     rollout: the rollout, whose extras have `reference`.
     reference: need for the log-probs of the other policy, `OLD` or `REF`.
+    length_normalized: whether the result is divided by the number of scored
+      tokens of the sample.
 
   Returns:
-    `[P, S]`, sums over the scored tokens.
+    `[P, S]`, sums or means over the scored tokens.
   """
   difference = policy[scoring.log_probs] - rollout.extras[reference]
-  return masked.sum(difference, rollout.mask)
+  reduce = masked.mean if length_normalized else masked.sum
+  return reduce(difference, rollout.mask)
 
 
 def pairs(valid: Array) -> Array:

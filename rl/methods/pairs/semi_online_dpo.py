@@ -1,30 +1,15 @@
 """Semi-online DPO: pairs are sampled with older parameters of the policy."""
 
-import jax
-import jax.numpy as jnp
-
-from rl import types
 from rl.losses.terms import nll
 from rl.method import Method
 from rl.methods.pairs.contrast import (
-  best_and_worst,
+  best_against_worst,
   best_of_group,
   contrasted,
   contrastive,
 )
-from rl.methods.pairs.pairwise import members
 from rl.parameter_sets import frozen, sync
-from rl.transforms import chain, scores, transform
-
-
-@transform(takes="sample")
-def best_against_worst(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """Returns +1 for the first best sample, -1 for the first worst one, else 0.
-
-  A group of equal signals has 0.
-  """
-  best, worst = best_and_worst(signal, members(rollout))
-  return best.astype(jnp.float32) - worst
+from rl.transforms import chain, scores
 
 
 def semi_online_dpo(

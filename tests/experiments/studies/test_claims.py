@@ -11,7 +11,7 @@ import matplotlib.figure
 import numpy as np
 import pytest
 
-from experiments.configs import smoke
+from experiments.configs import defaults, smoke
 from experiments.report import picture
 from experiments.studies import claims
 from experiments.studies.arms import Arm, Outcome, Store
@@ -200,6 +200,8 @@ def test_an_arm_refuses_initial_parameters_from_its_config():
   config.init_from = "elsewhere"
   with pytest.raises(ValueError, match=r"config\.init_from"):
     Arm(config)
+  with pytest.raises(ValueError, match=r"kind = 'preferences'.*'supervised'"):
+    Arm(defaults.preferences())
 
 
 def test_the_provenance_of_a_seed_is_stored(folder, outcome):

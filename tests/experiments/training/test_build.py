@@ -21,12 +21,18 @@ from rl.sampling import generation
 METHOD, REWARD, RECIPE = (
   f"experiments/configs/{file}.py:" for file in ("method", "reward", "recipe")
 )
+# Configs that start from an earlier run (`configs/test_tulu3.py`).
+LATER_STAGES = [
+  f"experiments/configs/tulu3.py:{name}" for name in ("dpo", "rlvr")
+]
 # Configs of one file and of a task that needs no data: they are validated in
 # full. Methods and rewards have tests of their own.
 EMBEDDED = [
   text
   for text in config_names.listing()
-  if not text.startswith((METHOD, REWARD, RECIPE)) and "gsm8k" not in text
+  if not text.startswith((METHOD, REWARD, RECIPE))
+  and "gsm8k" not in text
+  and text not in LATER_STAGES
 ]
 
 
@@ -109,6 +115,16 @@ def test_the_learning_rate_warms_up_and_decays_to_its_floor():
   assert at[999] == at[250]
 
 
+def test_a_linear_schedule_ends_at_its_floor():
+  config = defaults.preferences(steps=50).optimizer
+  assert (config.schedule, config.warmup_steps) == ("linear", 5)
+  config.learning_rate, config.final_scale = 1e-3, 0.2
+  _, schedule = optimizers.adamw(config, 1)
+  rates = [float(schedule(step)) for step in (0, 5, 14, 50, 99)]
+  # 9 of the 45 steps after the warm-up are a fifth of the way to 2e-4.
+  np.testing.assert_allclose(rates, [0, 1e-3, 8.4e-4, 2e-4, 2e-4], rtol=1e-6)
+
+
 def test_the_clip_bounds_what_the_optimiser_sees():
   """Adam does not see the scale of a gradient that is clipped anyway."""
   config = defaults.rl().optimizer
@@ -125,8 +141,9 @@ def test_the_clip_bounds_what_the_optimiser_sees():
 
 
 def test_imitation_is_at_temperature_one():
-  config = small_run.config("supervised", rollout__temperature=0.5)
-  assert build.build(config).plan.temperature == 1.0
+  for kind in ("supervised", "preferences"):
+    config = small_run.config(kind, rollout__temperature=0.5)
+    assert build.build(config).plan.temperature == 1.0
   config = small_run.config("rl", rollout__temperature=0.5)
   assert build.build(config).plan.temperature == 0.5
 

@@ -188,7 +188,9 @@ def test_separate_programs(tmp_path, monkeypatch, asynchronous):
     monkeypatch.setattr(
       dispatch,
       "compile_rollout_fn",
-      lambda e: run_behind_a_long_program(compile_rollout_fn(e)),
+      lambda *arguments: run_behind_a_long_program(
+        compile_rollout_fn(*arguments)
+      ),
     )
   monkeypatch.setattr(dispatch, "make_dispatch", observed)
   lines, wall = run_loop(small_run.experiment(steps=STEPS), tmp_path)

@@ -1,5 +1,6 @@
 """Refusals of `validate` before a run starts, and their messages."""
 
+import json
 import math
 import re
 
@@ -81,6 +82,40 @@ def test_an_optimiser_of_no_sense_is_refused(key, value, message):
 def test_a_run_that_ends_while_it_warms_up_meets_no_cosine():
   config = defaults.supervised(steps=20)  # of 50 steps of warm-up
   validate.check_optimizers(config, ["policy"])
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({}, "preferences is empty; name a file of lines with 'prompt', 'chosen'"),
+    ({"method": "grpo()"}, "unknown method of kind = 'preferences' 'grpo'"),
+    ({"method": "dpo(beta=-1.0)"}, "beta=-1.0 must be above 0"),
+    ({"preferences": "/no/such.jsonl"}, "preferences: no file '/no/such.jsonl"),
+  ],
+)
+def test_preferences_have_a_file_and_a_method_of_pairs(changes, message):
+  config = small_run.config("preferences", **changes)
+  with pytest.raises(ValueError, match=re.escape(message)):
+    validate.check_and_build(config)
+
+
+@pytest.mark.parametrize("kind", ["supervised", "preferences"])
+def test_lines_of_a_file_are_selected_on_the_host(kind, tmp_path):
+  file = tmp_path / "lines.jsonl"
+  line = {"prompt": "1 2 = d0 d3", "solution": "1 + 2"}
+  line |= {"chosen": "1 + 2", "rejected": "2 * 1"}
+  file.write_text(json.dumps(line))
+  key = {"supervised": "demonstrations"}.get(kind, kind)
+  config = small_run.config(
+    kind, **{key: str(file)}, steps=4, steps_per_dispatch=2
+  )
+  config.optimizer.warmup_steps = 0
+  config.rollout.prompts = 8
+  with pytest.raises(ValueError, match=r"steps_per_dispatch = 2 must be 1"):
+    validate.check_and_build(config)
+  config.steps_per_dispatch = 1
+  e = validate.check_and_build(config)
+  assert e.abstract_rollout.scores.shape == (8, 2 if kind == key else 1)
 
 
 RETENTION = [

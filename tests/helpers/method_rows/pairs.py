@@ -15,6 +15,7 @@ ROWS = {
       "no_signal": "a tie is a loss, and this limit keeps who only loses",
     },
   ),
+  "dpo": Row({"label_smoothing": 0.1}, breaks={"permutation": _FIRST}),
   "duration_aware": Row({"beta": 0.1}),
   "grpo_care": Row(signal=("scores", "correct")),
   "mah_dpo": Row(breaks={"permutation": _FIRST}),

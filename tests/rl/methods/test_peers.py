@@ -39,7 +39,7 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
                                where nothing is drawn by chance; kl_cov: cov > 0
   top_minus_second       verl  grpo_passk             x samples: mean over
                                                       prompts here
-  semi_online_dpo        TRL   DPO, sigmoid           =
+  dpo, semi_online_dpo   TRL   DPO, sigmoid           =, with label_smoothing
   kl k1, k2, k3, k3+     verl  kl_penalty             =; theirs clamps k3 at 10
   ppo_clip cap           verl  clip_ratio_c           =, cap = 3
                          TRL   delta                  =, cap = 4
@@ -422,6 +422,10 @@ CASES = {
   ),
   "semi_online_dpo, TRL": Case(
     methods.get("semi_online_dpo"), peers.trl_dpo(CHOSEN, REJECTED, 0.1)
+  ),
+  "dpo, TRL": Case(
+    methods.get("dpo", label_smoothing=0.2),
+    peers.trl_dpo(CHOSEN, REJECTED, 0.1, 0.2),
   ),
   "seq_mean_token_mean with a row cut, TRL": Case(
     with_loss_filter("grpo", transforms.finished(), eps=1e-4, beta=0.0),

@@ -10,6 +10,119 @@ from rl import methods, prepare, scoring, types
 from rl.methods.pairs import mah_dpo
 from rl.minibatches import Plan
 
+# Two groups with a pair. d = log pi - log ref, by token; the first two samples
+# of group 0 and the last two of group 1 are the pairs, and the other sample of
+# each group is in between.
+SCORES = [[1, 0, 0.5], [0.5, 0, 1]]
+LENGTHS = [[3, 2, 1], [1, 1, 2]]
+D = np.array(
+  [
+    [[0.2, 0.3, 0.4], [-0.1, -0.3, 8], [9, 9, 9]],
+    [[9, 9, 9], [0.6, 8, 8], [-0.3, 0.5, 8]],
+  ]
+)
+# By group: d of the chosen sample, d of the rejected one, and their lengths.
+SUMS, SIZES = [(0.9, -0.4), (0.2, 0.6)], [(3, 2), (2, 1)]
+PLACES = [((0, 0), (0, 1)), ((1, 2), (1, 1))]
+
+
+@pytest.mark.worked_example("method:dpo")
+@pytest.mark.parametrize(
+  ("hyper", "beta", "eps", "normalized"),
+  [
+    ({}, 0.1, 0.0, False),
+    ({"beta": 5.0, "length_normalized": True}, 5.0, 0.0, True),
+    ({"beta": 0.5, "label_smoothing": 0.2}, 0.5, 0.2, False),
+    (
+      {"beta": 2.0, "label_smoothing": 0.1, "length_normalized": True},
+      *(2.0, 0.1, True),
+    ),
+  ],
+)
+def test_dpo(hyper, beta, eps, normalized):
+  """Sums and lengths by hand; sigma and its derivative from the equation."""
+  rollout = worked_example.rollout(SCORES, LENGTHS)
+  log_probs = np.full((2, 3, 3), -1.5)
+  loss, slopes = worked_example.loss(
+    methods.get("dpo", **hyper),
+    rollout,
+    log_probs,
+    other={"ref": log_probs - D},
+  )
+  expected_loss, expected = 0.0, np.zeros((2, 3, 3))
+  for (good, bad), sizes, places in zip(SUMS, SIZES, PLACES, strict=True):
+    n = sizes if normalized else (1, 1)
+    x = beta * (good / n[0] - bad / n[1])
+    sigma = 1 / (1 + np.exp(-x))
+    expected_loss -= (1 - eps) * np.log(sigma) + eps * np.log(1 - sigma)
+    # d loss / dx = -(1 - eps) (1 - sigma) + eps sigma = sigma - 1 + eps
+    rate = beta * (sigma - 1 + eps) / 2  # the mean over 2 groups
+    for sign, place, size, length in zip(
+      (1, -1), places, n, sizes, strict=True
+    ):
+      expected[place][:length] = sign * rate / size
+  np.testing.assert_allclose(loss, expected_loss / 2, rtol=1e-5)
+  np.testing.assert_allclose(slopes, expected, atol=1e-6)
+
+
+@pytest.mark.worked_example("method:dpo")
+def test_dpo_of_tulu_3_in_numbers():
+  """beta 5, length-normalised: x = 5 (0.3 + 0.2) and 5 (0.1 - 0.6)."""
+  rollout = worked_example.rollout(SCORES, LENGTHS)
+  log_probs = np.full((2, 3, 3), -1.5)
+  m = methods.get("dpo", beta=5.0, length_normalized=True)
+  loss, _ = worked_example.loss(
+    m, rollout, log_probs, other={"ref": log_probs - D}
+  )
+  # -log sigma(2.5) = 0.078889 and -log sigma(-2.5) = 2.578889.
+  np.testing.assert_allclose(loss, (0.078889 + 2.578889) / 2, rtol=1e-5)
+
+
+@pytest.mark.worked_example("method:dpo")
+def test_metrics_of_pairs():
+  """Means over the groups with a pair: four of five."""
+  more_scores = [[0, 1, 0.5], [1, 0, 0.5], [1, 1, 1]]
+  rollout = worked_example.rollout(
+    [*SCORES, *more_scores], [*LENGTHS, *[[1, 1, 1]] * 3]
+  )
+  log_probs = np.full((5, 3, 3), -1.5)
+  d = np.full((5, 3, 3), 0.3)  # in group 3 the margin is 0
+  d[:2], d[2, 1], d[2, 0] = D, 1.0, 0.4
+  extras = {"ref/log_probs": jnp.float32(log_probs - d)}
+  rollout = rollout.replace(extras=types.Named(extras))
+  m = methods.get("dpo", beta=0.5)
+  batch, weights, _ = prepare.prepare(m, rollout, m.init())
+  params = {
+    "log_probs": jnp.float32(log_probs),
+    "values": jnp.zeros((5, 3, 3)),
+  }
+  _, tally = prepare.gradient(
+    m, worked_example.POLICY, params, batch, weights, Plan()
+  )
+  metrics = tally.merge()
+  expected = {
+    "reward_chosen": 0.5 * (0.9 + 0.2 + 1.0 + 0.3) / 4,
+    "reward_rejected": 0.5 * (-0.4 + 0.6 + 0.4 + 0.3) / 4,
+    "reward_margin": 0.5 * (1.3 - 0.4 + 0.6 + 0.0) / 4,
+    "accuracy": 2 / 4,
+    "log_prob_chosen": -1.5 * (3 + 2 + 1 + 1) / 4,
+    "log_prob_rejected": -1.5 * (2 + 1 + 1 + 1) / 4,
+  }
+  for name, value in expected.items():
+    np.testing.assert_allclose(
+      metrics[f"pairs/{name}"], value, rtol=1e-5, err_msg=name
+    )
+
+
+def test_dpo_refuses_what_makes_no_sense():
+  for hyper, match in (
+    ({"beta": 0.0}, r"beta=0\.0 must be above 0"),
+    ({"label_smoothing": 0.5}, r"below 0\.5.*nearest: 0\.49"),
+    ({"label_smoothing": -0.1}, r"at least 0.*nearest: 0\.0"),
+  ):
+    with pytest.raises(ValueError, match=match):
+      methods.get("dpo", **hyper)
+
 
 @pytest.mark.worked_example("method:semi_online_dpo", "method:mah_dpo")
 @pytest.mark.parametrize("name", ["semi_online_dpo", "mah_dpo"])
