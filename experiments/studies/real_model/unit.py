@@ -23,12 +23,13 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
+from etils import epath
 
 from experiments import pretrained
-from experiments.evaluation import policies, statistics
+from experiments.evaluation import evaluator, policies, statistics
 from experiments.logging import json_files, provenance
 from experiments.studies.real_model.arms import ARMS, base_of
-from experiments.training import loop, validate, workdirs
+from experiments.training import initial_state, loop, validate, workdirs
 from models import tokenizer
 from rl import scoring, types
 
@@ -67,12 +68,21 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
   config = ARMS[arm].make_config(seed)
   workdir = folder / f"{arm}_{seed}"
   experiment = validate.check_and_build(config, workdir)
+  workdir.mkdir(parents=True, exist_ok=True)
   base_file = result_file(base_of(arm), 0)
-  if base_file.exists():
-    workdir.mkdir(parents=True, exist_ok=True)
-    base = load_evaluation(json.loads(base_file.read_text()))
-    statistics.save(base, workdir / workdirs.BASE_EVALUATION_FILE)
-  loop.run(experiment, workdir)
+  if not config.steps:
+    params = initial_state.starting_params(experiment, epath.Path(workdir))
+    evaluator.evaluate_once(
+      experiment,
+      experiment.init(params),
+      epath.Path(workdir / workdirs.EVALUATION_FILE),
+      lambda: None,
+    )
+  else:
+    if base_file.exists():
+      base = load_evaluation(json.loads(base_file.read_text()))
+      statistics.save(base, workdir / workdirs.BASE_EVALUATION_FILE)
+    loop.run(experiment, workdir)
   memory = _peak_gib()
   record = {
     "arm": arm,

@@ -357,6 +357,7 @@ LOCAL = {
   "run.py": "the checkout",
   "studies/benchmark": "folders and programs of the two sides",
   "studies/faults": "runs, to be broken",
+  "studies/real_model": "results in the checkout",
   "sweep.py": "logs of the processes that it starts",
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
   "training/workdir_lock.py": "a lock of the kernel, which buckets lack",

@@ -22,6 +22,7 @@ def test_right_lists(text):
   assert verdict(text) == 1
 
 
+@pytest.mark.worked_example("function:numbered_list.verify")
 @pytest.mark.parametrize(
   "text",
   [
