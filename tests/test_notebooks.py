@@ -30,7 +30,8 @@ def test_all_lessons_are_there():
 
 @pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_notebook_runs(path):
+def test_the_notebook_runs(path, monkeypatch):
+  monkeypatch.delenv("XLA_FLAGS")  # one device, as for a user
   if path.stem == "real_model":
     pytest.importorskip("gguf", reason="pip install .[gguf]")
     try:
