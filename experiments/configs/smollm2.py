@@ -7,8 +7,8 @@
 The first command downloads the model. `experiments/studies/real_model` trains
 these configs with several seeds; its README has the results.
 
-All configs draw 64 samples per training step. The learning rate is one of three
-that were tried on one seed.
+RL draws 64 samples per training step. Its learning rate is one of three that
+were tried on one seed; those of the stages of Tulu 3 are not tuned.
 """
 
 from __future__ import annotations
@@ -16,26 +16,39 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 
 from experiments.cli import config_names
-from experiments.configs import defaults
+from experiments.configs import defaults, tulu3
 
 TEXTS = "short_texts(rules_at_once=(1, 2))"
 LISTS = "numbered_lists(steps=True, max_steps=16)"
+# Samples of the base model, which the first two stages of Tulu 3 train on:
+#
+#   python -m experiments.preferences --policy smollm2 \
+#     --task "short_texts(rules_at_once=(1, 2), problems=3000)" \
+#     --problems 3000 --samples 8 --out runs/smollm2_pairs.jsonl \
+#     --demonstrations runs/smollm2_right.jsonl
+PAIRS = "runs/smollm2_pairs.jsonl"
+RIGHT_SAMPLES = "runs/smollm2_right.jsonl"
+
+
+def _share(config: ConfigDict, task: str) -> None:
+  """Sets what all configs share."""
+  config.policy.path = "smollm2"
+  config.task = task
+  config.evaluation.problems = 128
+  config.evaluation.samples = 16
+  config.evaluation.batch = 32
 
 
 def _config(task: str, method: str, steps: int) -> ConfigDict:
-  """Returns the settings that all configs share, with a task and a method."""
+  """Returns a config of RL with a task and a method."""
   config = defaults.rl(steps)
-  config.policy.path = "smollm2"
-  config.task = task
+  _share(config, task)
   config.method = method
   config.rollout.prompts = 8
   config.rollout.samples = 8
   config.optimizer.learning_rate = 2e-5
   config.optimizer.warmup_steps = 3
   config.optimizer.b2 = 0.99
-  config.evaluation.problems = 128
-  config.evaluation.samples = 16
-  config.evaluation.batch = 32
   # The samples of the first and of the last step are written.
   config.rollouts_every = steps - 1
   return config
@@ -77,12 +90,52 @@ def lists_outcome() -> ConfigDict:
   return _lists("grpo(beta=0.0)")
 
 
+def tulu3_sft() -> ConfigDict:
+  """The first stage of Tulu 3, on right samples of the model itself."""
+  config = tulu3.sft()
+  _share(config, TEXTS)
+  config.demonstrations = RIGHT_SAMPLES
+  config.steps = 31  # one epoch of 1,000 samples
+  config.steps_per_dispatch = 1
+  config.rollout.prompts = 32
+  config.optimizer.learning_rate = 1e-5
+  config.log_every = 1
+  return config
+
+
+def tulu3_dpo() -> ConfigDict:
+  """The second stage of Tulu 3, on right and wrong samples of the model."""
+  config = tulu3.dpo()
+  _share(config, TEXTS)
+  config.preferences = PAIRS
+  config.init_from = "runs/smollm2_tulu3_sft"
+  config.steps = 31
+  config.rollout.prompts = 32
+  config.optimizer.learning_rate = 2e-6
+  return config
+
+
+def tulu3_rlvr() -> ConfigDict:
+  """The third stage of Tulu 3: PPO with a value head on the same prompts."""
+  config = tulu3.rlvr()
+  _share(config, TEXTS)
+  config.init_from = "runs/smollm2_tulu3_dpo"
+  config.steps = 30
+  config.steps_per_dispatch = 1
+  config.rollout.prompts = 64
+  config.optimizer.learning_rate = 1e-5
+  return config
+
+
 _CONFIGS = {
   "grpo": grpo,
   "max_at_k": max_at_k,
   "lists_min_form": lists_min_form,
   "lists_sum_form": lists_sum_form,
   "lists_outcome": lists_outcome,
+  "tulu3_sft": tulu3_sft,
+  "tulu3_dpo": tulu3_dpo,
+  "tulu3_rlvr": tulu3_rlvr,
 }
 
 

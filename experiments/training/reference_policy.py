@@ -10,6 +10,7 @@ Shapes: N lines of the file, C completions per line, T completion tokens.
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable
 
@@ -92,26 +93,32 @@ def _compute(
   def score(state, rollout):
     return e.with_scores(state, rollout, {_OLD_LOG_PROBS}).extras
 
-  update = progress.print_lines(
-    print, f"{workdir}: log-probs of the reference policy", num_lines
-  )
   batches = []
-  for start in range(0, num_lines, batch):
-    # In the last batch, copies of the last line fill up the shape.
-    rows = np.minimum(np.arange(start, start + batch), num_lines - 1)
-    rollout = rollouts.assemble_texts(
-      *multihost.place(rollouts.select_texts(e.texts, rows), e.batch_sharding),
-      state,
-    )
-    values = multihost.fetch(score(state.replace(opt_state=()), rollout).arrays)
-    # Padding is 0, so that the file is small.
-    values = np.where(
-      np.arange(rollout.completions.shape[-1])
-      < e.texts.lengths[rows][..., None],
-      values[str(_OLD_LOG_PROBS)],
-      0.0,
-    )
-    batches.append(values[: num_lines - start].astype(np.float32))
-    update(min(start + batch, num_lines))
-    between_batches()
+  with progress.lines(
+    functools.partial(print, flush=True),
+    f"{workdir}: log-probs of the reference policy",
+    num_lines,
+  ) as update:
+    for start in range(0, num_lines, batch):
+      # In the last batch, copies of the last line fill up the shape.
+      rows = np.minimum(np.arange(start, start + batch), num_lines - 1)
+      rollout = rollouts.assemble_texts(
+        *multihost.place(
+          rollouts.select_texts(e.texts, rows), e.batch_sharding
+        ),
+        state,
+      )
+      values = multihost.fetch(
+        score(state.replace(opt_state=()), rollout).arrays
+      )
+      # Padding is 0, so that the file is small.
+      values = np.where(
+        np.arange(rollout.completions.shape[-1])
+        < e.texts.lengths[rows][..., None],
+        values[str(_OLD_LOG_PROBS)],
+        0.0,
+      )
+      batches.append(values[: num_lines - start].astype(np.float32))
+      update(min(start + batch, num_lines))
+      between_batches()
   return np.concatenate(batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,15 +21,25 @@ class Arm:
     changes: values of keys that differ from the config, such as
       `{"optimizer.learning_rate": 1e-5}`. With 0 steps the base model is
       evaluated.
+    start: arm whose run with the same seed is the start; "" starts from the
+      base model.
   """
 
   config: str
   changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  start: str = ""
 
-  def make_config(self, seed: int) -> ConfigDict:
-    """Returns the config of one seed."""
+  def make_config(self, seed: int, folder: pathlib.Path) -> ConfigDict:
+    """Returns the config of one seed.
+
+    Args:
+      seed: seed of the run.
+      folder: folder of the runs.
+    """
     config = smollm2.get_config(self.config)
     config.update_from_flattened_dict({**self.changes, "seed": seed})
+    if self.start:
+      config.init_from = str(folder / f"{self.start}_{seed}")
     return config
 
 
@@ -53,6 +64,10 @@ ARMS: Mapping[str, Arm] = {
   "lists_sum_form": Arm("lists_sum_form"),
   "lists_min_form": Arm("lists_min_form"),
   "lists_outcome": Arm("lists_outcome"),
+  # The stages of Tulu 3, after `experiments.preferences` (see smollm2.py).
+  "tulu3_sft": Arm("tulu3_sft"),
+  "tulu3_dpo": Arm("tulu3_dpo", start="tulu3_sft"),
+  "tulu3_rlvr": Arm("tulu3_rlvr", start="tulu3_dpo"),
 }
 
 

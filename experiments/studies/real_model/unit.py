@@ -65,7 +65,7 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
     folder: folder of the workdirs.
   """
   start = time.perf_counter()
-  config = ARMS[arm].make_config(seed)
+  config = ARMS[arm].make_config(seed, folder)
   workdir = folder / f"{arm}_{seed}"
   experiment = validate.check_and_build(config, workdir)
   workdir.mkdir(parents=True, exist_ok=True)
