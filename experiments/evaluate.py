@@ -195,29 +195,18 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
 
 def _check_options(options: argparse.Namespace) -> None:
   """Checks that the flags belong to exactly one of --workdir and --policy."""
-  for name in ("workdir", "policy"):
-    if getattr(options, name) is not None:
-      arguments.check_folder(f"--{name}", getattr(options, name))
-  if bool(options.workdir) == bool(options.policy):
-    raise ValueError(
-      "expected exactly one of --workdir (folder of a run) and --policy "
-      "(Hugging Face folder)"
-    )
-  source = "--workdir"
-  refused_flags = ("task", "max_tokens", "dtype", "cpu_devices")
-  if options.policy:
-    source, refused_flags = "--policy", ("step",)
-    if not options.task:
-      from experiments import (
-        tasks,
-      )  # imports JAX, which the first line precedes
+  arguments.check_source(options)
+  if options.policy and not options.task:
+    # Imports JAX, which the first line of the command precedes.
+    from experiments import tasks
 
-      raise ValueError(
-        "--policy needs a --task; available: " + ", ".join(tasks.names())
-      )
-  for name in refused_flags:
-    if getattr(options, name) is not None:
-      raise ValueError(f"--{name} has no effect with {source}; leave it out")
+    raise ValueError(
+      "--policy needs a --task; available: " + ", ".join(tasks.names())
+    )
+  if options.workdir:
+    for name in ("max_tokens", "dtype", "cpu_devices"):
+      if getattr(options, name) is not None:
+        raise ValueError(f"--{name} has no effect with --workdir; leave it out")
 
 
 if __name__ == "__main__":

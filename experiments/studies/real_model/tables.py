@@ -3,8 +3,7 @@
 A cell shows the mean over seeds of the change from the base model, with
 Student's 95 % interval over seeds. The seeds of an arm are evaluated on the
 same problems with the same random numbers, and so are two arms that are
-compared. With one seed, a cell shows the mean over problems and the bootstrap
-interval over problems.
+compared. With one seed, a cell shows the bootstrap interval over problems.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import matplotlib.figure
 import matplotlib.ticker
 import numpy as np
 
-from experiments.evaluation import intervals
+from experiments.evaluation import intervals, statistics
 from experiments.report import picture
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
@@ -66,6 +65,11 @@ def compare(arms: Sequence[str]) -> str:
   )
   values = {name: list(map(_values, records[name])) for name in arms}
   seeds = {name: [run["seed"] for run in records[name]] for name in arms}
+  # For an arm with one seed, its changes with intervals over problems.
+  over_problems = {
+    name: _changes_over_problems(records[base_arm][0], records[name])
+    for name in arms
+  }
   header = ["", "base", *(f"{name} ({len(values[name])})" for name in arms)]
   is_pair = len(arms) == 2 and seeds[arms[0]] == seeds[arms[1]]
   if is_pair:
@@ -77,20 +81,12 @@ def compare(arms: Sequence[str]) -> str:
       name: np.array([value[row] - base_value for value in values[name]])
       for name in arms
     }
-    cells += [_cell(changes[name]) for name in arms]
+    cells += [
+      _cell(changes[name], over_problems[name].get(row)) for name in arms
+    ]
     if is_pair:
       cells.append(_cell(changes[arms[1]] - changes[arms[0]]))
     rows.append(cells)
-  return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-
-
-def rates(arms: Sequence[str]) -> str:
-  """Returns a Markdown table of arms with one seed, without a base."""
-  columns = {name: _values(read(name)[0]) for name in arms}
-  header = ["", *arms]
-  rows = [header, ["---"] * len(header)]
-  for row in next(iter(columns.values())):
-    rows.append([row, *(_number(values[row]) for values in columns.values())])
   return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
@@ -160,12 +156,34 @@ def _values(record: dict[str, Any]) -> dict[str, float]:
   return values
 
 
-def _cell(changes: np.ndarray) -> str:
-  """Returns "mean [low, high]" of the changes of several seeds."""
+def _changes_over_problems(
+  base: dict[str, Any], runs: Sequence[dict[str, Any]]
+) -> dict[str, statistics.Estimate]:
+  """Returns the changes of an arm with one seed by row; {} with more seeds."""
+  if len(runs) > 1:
+    return {}
+  changes = statistics.compare(
+    unit.load_evaluation(base), unit.load_evaluation(runs[0])
+  )
+  return {row: changes[name] for row, name in _ESTIMATES.items()}
+
+
+def _cell(
+  changes: np.ndarray, over_problems: statistics.Estimate | None = None
+) -> str:
+  """Returns "mean [low, high]" of the changes of an arm.
+
+  Args:
+    changes: one change per seed.
+    over_problems: change of a single seed, with its interval over problems.
+  """
   mean = _number(changes.mean(), signed=True)
-  if len(changes) == 1:
+  if over_problems is not None:
+    low, high = over_problems.low, over_problems.high
+  elif len(changes) == 1:
     return mean
-  low, high = intervals.student_interval(changes)
+  else:
+    low, high = intervals.student_interval(changes)
   return f"{mean} [{_number(low, signed=True)}, {_number(high, signed=True)}]"
 
 

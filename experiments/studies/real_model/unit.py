@@ -65,6 +65,7 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
     folder: folder of the workdirs.
   """
   start = time.perf_counter()
+  described = provenance.describe()  # before others may change the checkout
   config = ARMS[arm].make_config(seed, folder)
   workdir = folder / f"{arm}_{seed}"
   experiment = validate.check_and_build(config, workdir)
@@ -87,7 +88,7 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
   record = {
     "arm": arm,
     "seed": seed,
-    "run": provenance.describe(),
+    "run": described,
     "device": jax.devices()[0].device_kind,
     "task": experiment.task.name,
     "minutes": round((time.perf_counter() - start) / 60, 1),

@@ -87,6 +87,14 @@ def test_the_table_shows_changes_from_the_base_with_intervals(results):
   assert rows["entropy, nats"][1].startswith("-.500 ")  # mean of 3 and 2
 
 
+def test_an_arm_with_one_seed_has_its_interval_over_problems(results):
+  write(results, "texts_base", 0, [4, 4])
+  write(results, "grpo", 0, [8, 8])  # the same change in both problems
+  rows = read_rows(tables.compare(["grpo"]))
+  assert rows["pass@1"] == [".250", "+.250 [+.250, +.250]"]
+  assert rows["entropy, nats"][1] == "-.500"  # not a mean over problems
+
+
 def test_a_missing_result_is_named(results, capsys):
   write(results, "texts_base", 0, [4, 4])
   assert command.main(["table", "grpo"]) == 2
