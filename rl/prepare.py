@@ -431,7 +431,8 @@ def check(
   # With the gradient, which a term may refuse although its value is computed.
   def one_step(parameters, rollout):
     sources = {"old": parameters["policy"], **parameters}
-    rollout = scoring.passes(policy, sources, required(method), rollout)
+    needs = {n for n in required(method) if n not in rollout.extras}
+    rollout = scoring.passes(policy, sources, needs, rollout)
     batch, term_weights, _ = prepare(method, rollout, method.init())
 
     def total(params):

@@ -431,8 +431,7 @@ def passes(
   Args:
     policy: the model.
     parameters: `{source: params}`.
-    needs: needs of any source but "policy". Those whose values are in the
-      extras already are not computed again.
+    needs: needs of any source but "policy".
     rollout: the rollout that is scored.
     temperature, chunk: same as in `read`.
     parts: number of slices along P that are scored one after another, to save
@@ -446,10 +445,9 @@ def passes(
       that the task, the sampler or the host must provide is missing, or if
       needs read each other in a circle.
   """
-  needs = {need for need in needs if need not in rollout.extras}
   waiting = {need for need in needs if need.source not in EXTERNAL_SOURCES}
-  for need in sorted(needs - waiting, key=str):
-    if need.source != "prepared":
+  for need in sorted(set(needs) - waiting, key=str):
+    if need.source != "prepared" and need not in rollout.extras:
       raise KeyError(
         f"the rollout has no {need}: {EXTERNAL_SOURCES[need.source]}"
       )

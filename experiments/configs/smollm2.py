@@ -1,14 +1,28 @@
 """RL of SmolLM2-135M-Instruct on text that programs check.
 
   python -m experiments.pretrained smollm2
+  python -m experiments.run --config experiments/configs/smollm2.py:grpo \
+    --workdir runs/smollm2_grpo
   python -m experiments.run --config experiments/configs/smollm2.py:max_at_k \
     --workdir runs/smollm2_max_at_k
 
-The first command downloads the model. `experiments/studies/real_model` trains
-these configs with several seeds; its README has the results.
+The first command downloads the model. On numbered lists, where every line has a
+score,
 
-RL draws 64 samples per training step. Its learning rate is one of three that
-were tried on one seed; those of the stages of Tulu 3 are not tuned.
+  --config experiments/configs/smollm2.py:lists_min_form \
+  --config experiments/configs/smollm2.py:lists_sum_form \
+  --config experiments/configs/smollm2.py:lists_outcome \
+
+compare the credit of lines, and the stages of Tulu 3 follow each other:
+
+  --config experiments/configs/smollm2.py:tulu3_sft \
+  --config experiments/configs/smollm2.py:tulu3_dpo \
+  --config experiments/configs/smollm2.py:tulu3_rlvr \
+
+`experiments/studies/real_model` trains these configs with several seeds; its
+README has the results. RL draws 64 samples per training step. Its learning rate
+is one of three that were tried on one seed; those of the stages of Tulu 3 are
+not tuned.
 """
 
 from __future__ import annotations

@@ -145,12 +145,13 @@ class Experiment:
       state: training state with the parameters of the passes.
       rollout: rollout on the training mesh.
       needs: arrays to compute. Their source is not "policy", since those arrays
-        are computed and differentiated in the loss.
+        are computed and differentiated in the loss. Those that the extras have
+        already are not computed again.
     """
     return scoring.passes(
       self.policy.with_frozen(state.frozen),
       {"old": state.params, **state.parameter_sets},
-      needs,
+      {need for need in needs if need not in rollout.extras},
       rollout,
       self.plan.temperature,
       self.plan.chunk,

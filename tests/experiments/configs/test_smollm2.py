@@ -1,0 +1,44 @@
+"""The configs of SmolLM2, with a small model in its place."""
+
+import pytest
+from helpers import small_policy
+
+from experiments.cli import cache_folders
+from experiments.configs import smollm2
+from experiments.training import validate
+
+LATER_STAGES = ("tulu3_sft", "tulu3_dpo", "tulu3_rlvr")
+
+
+@pytest.fixture
+def small_smollm2(tmp_path, monkeypatch):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  folder = cache_folders.of_models() / "smollm2"
+  folder.parent.mkdir(parents=True)
+  small_policy.write(folder)
+
+
+@pytest.mark.parametrize("name", smollm2.names())
+def test_every_config_can_run(name, small_smollm2, tmp_path):
+  config = smollm2.get_config(name)
+  if name in LATER_STAGES:
+    return  # they read files of earlier commands
+  # The small tokenizer has a token for nearly every letter.
+  config.task = f"{config.task[:-1]}, prompt_length=512)"
+  e = validate.check_and_build(config, tmp_path / "run")
+  assert e.config.evaluation.problems == 128
+  assert not (tmp_path / "run").exists()
+  assert e.task.test(128)
+
+
+@pytest.mark.parametrize("name", smollm2.names())
+def test_the_docstring_shows_every_config(name):
+  assert f"--config experiments/configs/smollm2.py:{name} " in smollm2.__doc__
+
+
+def test_a_model_that_is_not_there_is_named_with_its_command(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  with pytest.raises(ValueError, match=r"experiments\.pretrained smollm2"):
+    validate.check_and_build(smollm2.grpo(), tmp_path / "run")
