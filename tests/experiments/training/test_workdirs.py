@@ -30,6 +30,14 @@ def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
   workdirs.check_config(tmp_path, _config(steps=80, log_every=10))
 
 
+def test_a_run_goes_on_with_a_newer_key_that_is_not_used(tmp_path):
+  workdirs.write_config(tmp_path, _config())
+  workdirs.check_config(tmp_path, _config(newer=""))
+  workdirs.write_config(tmp_path, _config(newer="x"))
+  with pytest.raises(ValueError, match='newer is "x" there, "" here'):
+    workdirs.check_config(tmp_path, _config(newer=""))
+
+
 def test_a_run_with_a_base_goes_on_on_other_devices(tmp_path):
   config = countdown.max_at_k()
   workdirs.write_config(tmp_path, config)
