@@ -1,12 +1,13 @@
-"""Samples a policy and writes right and wrong samples as lines of training.
+"""Samples a policy and writes its right and wrong samples as training data.
 
   python -m experiments.preferences --workdir DIR [--step N] --out FILE
     [--demonstrations FILE] [--problems N] [--samples S] [--temperature T]
-    [--batch P] [--max_tokens T] [--seed N]
+    [--batch P] [--max_tokens M] [--seed N]
 
-samples S completions of each of N train problems of the run's task from its
-latest checkpoint, judges them by the task, and writes a line for each problem
-that has a right and a wrong sample, which `--config.preferences=FILE` reads:
+The command samples S completions of each of N train problems of the run's task
+from its latest checkpoint, and judges them as the task does. It writes a line
+for each problem that has a right and a wrong sample, which
+`--config.preferences=FILE` reads:
 
   {"prompt": "1 1 7 8 = d1 d9", "chosen": "...", "rejected": "..."}
 
@@ -48,6 +49,7 @@ from experiments.training.training_texts import (
   REJECTED,
   SOLUTION,
 )
+from models import storage_paths
 from rl.sampling import generation
 
 Line = dict[str, str]
@@ -58,7 +60,7 @@ DEFAULT_PROBLEMS, DEFAULT_SAMPLES, DEFAULT_BATCH = 1024, 8, 64
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
-  Returns 0; 2 for a wrong flag or path; or 1 if there is nothing to write.
+  Returns 0; 2 for a wrong flag or path; or 1 if a file would be empty.
   """
   # transformers warns that PyTorch is missing, but tokenizers do not need it.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -79,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     count = len(problems.ids)
     batch = evaluator.batch_size(count, options.batch, loaded.sharding)
   console = rich.console.Console(highlight=False)
-  console.print(f"{loaded.name}, step {loaded.step}: {task.name}")
+  console.print(f"{loaded.name}, step {loaded.step}: {task.name}", markup=False)
   pairs: list[Line] = []
   demonstrations: list[Line] = []
   num_right = num_judged = 0
@@ -127,7 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   for path, lines in files:
     if path:
       json_files.write(path, lines)
-      console.print(f"wrote {path}: {len(lines)} lines", soft_wrap=True)
+      console.print(
+        f"wrote {path}: {len(lines)} lines", soft_wrap=True, markup=False
+      )
   return 0
 
 
@@ -272,7 +276,12 @@ def _check(options: argparse.Namespace) -> None:
   for name in ("out", "demonstrations"):
     if getattr(options, name):
       arguments.check_writable(f"--{name}", getattr(options, name))
-  if options.out == options.demonstrations:
+  files = [
+    storage_paths.absolute(path)
+    for path in (options.out, options.demonstrations)
+    if path
+  ]
+  if len(files) > len(set(files)):
     raise ValueError(
       f"--out and --demonstrations are both {options.out}; name two files"
     )

@@ -94,12 +94,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not problems and not options.talk:
       problems = list(completions.held_out_problems(task, options.problems))
     sampling = _make_sampling(options, loaded)
-  console.print(f"{loaded.name}, step {loaded.step}: {task.name}")
+    if options.talk and task.encode_turns and sampling.samples > 1:
+      raise ValueError(
+        f"--samples {sampling.samples}: a turn of a conversation has one "
+        "answer; leave --samples out"
+      )
+  console.print(f"{loaded.name}, step {loaded.step}: {task.name}", markup=False)
   console.print(
     f"settings: {loaded.defaults}, samples {sampling.samples}, max_tokens "
     f"{sampling.max_tokens}, temperature {sampling.temperature:g}, top_p "
     f"{sampling.top_p:g}",
     soft_wrap=True,
+    markup=False,
   )
   key = prng_keys.from_seed(options.seed)
 
@@ -111,10 +117,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for i, problem in enumerate(problems):
       # Without a task the template around a prompt is of no interest.
       complete(problem, options.prompt[i] if _has_no_task(options) else None)
-    if options.talk and task.encode_turns:
-      talk.converse(complete)
-    elif options.talk:
-      talk.complete_lines(complete)
+    try:
+      if options.talk and task.encode_turns:
+        talk.converse(complete)
+      elif options.talk:
+        talk.complete_lines(complete)
+    except KeyboardInterrupt:  # ends the conversation, as the end of input does
+      print()
   return 0
 
 

@@ -60,13 +60,25 @@ def choose(
   cores = _num_cores()
   if cores == 1 or 1 in batches or _has_accelerator():
     return 1, ""
-  record = _remembered(cores, report)
-  count = best = record["devices"]
-  while any(size % count for size in batches):
-    count //= 2  # ends at 1
-  if count < best:
+  record = _load_or_measure(cores, report)
+  if "failure" in record:
+    path = cache_folders.of_measurements() / FILE
+    failure = record["failure"]
+    return (
+      1,
+      f"the measurement failed: {failure}; without {path} it is repeated",
+    )
+  # JSON has the numbers as text.
+  seconds = {int(count): time for count, time in record["seconds"].items()}
+  dividing = {
+    count: time
+    for count, time in seconds.items()
+    if not any(size % count for size in batches)
+  }
+  best, count = pick(seconds), pick(dividing)
+  if count != best:
     return count, f"{best} are faster, but do not divide {list(batches)}"
-  return count, _describe(record)
+  return count, _describe(seconds, count)
 
 
 def pick(seconds: Mapping[int, float]) -> int:
@@ -79,17 +91,20 @@ def pick(seconds: Mapping[int, float]) -> int:
   return fastest if seconds[fastest] <= (1 - MIN_SAVING) * seconds[1] else 1
 
 
-def _remembered(cores: int, report: Callable[[str], None]) -> dict[str, Any]:
+def _load_or_measure(
+  cores: int, report: Callable[[str], None]
+) -> dict[str, Any]:
   """Returns the record of this processor; measures if there is none."""
   key = f"{cores} cores, jax {jax.__version__}"
   path = cache_folders.of_measurements() / FILE
   try:
     records = json.loads(path.read_text())
-    if records[key]["devices"] in COUNTS:
+    # A failure is kept too: a slow machine would pay for it in every command.
+    if "failure" in records[key] or "1" in records[key]["seconds"]:
       return records[key]
   except (OSError, ValueError):  # no file, or no JSON
     records = {}
-  except (KeyError, TypeError):  # no such record, or another form
+  except (KeyError, TypeError):  # none, or an unknown format
     records = records if isinstance(records, dict) else {}
   report(
     "measuring once whether several CPU devices are faster on this processor, "
@@ -102,18 +117,15 @@ def _remembered(cores: int, report: Callable[[str], None]) -> dict[str, Any]:
     scratch = path.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps(records, indent=2) + "\n")
     scratch.replace(path)
-  except OSError:  # without a home that can be written, nothing is remembered
+  except OSError:  # a home that cannot be written: the next command measures
     pass
   return records[key]
 
 
-def _describe(record: Mapping[str, Any]) -> str:
-  """Returns the reason in a record, such as "measured: 2 take 31% longer"."""
-  if "failure" in record:
-    return f"the measurement failed: {record['failure']}"
-  seconds = {int(count): time for count, time in record["seconds"].items()}
-  if record["devices"] > 1:
-    change = 1 - seconds[record["devices"]] / seconds[1]
+def _describe(seconds: Mapping[int, float], count: int) -> str:
+  """Returns why a number was chosen, such as "measured: 2 take 31% longer"."""
+  if count > 1:
+    change = 1 - seconds[count] / seconds[1]
     return f"measured: {change:.0%} less time than 1"
   rival = min((n for n in seconds if n > 1), key=seconds.get)
   change = seconds[rival] / seconds[1] - 1
@@ -144,15 +156,15 @@ def _has_accelerator() -> bool:
 
 
 def _measure(counts: Sequence[int]) -> dict[str, Any]:
-  """Returns a record: "devices", and "seconds" by number or "failure"."""
+  """Returns a record: "seconds" by number of devices, or "failure"."""
   seconds = dict.fromkeys(counts, float("inf"))
   try:
     for _ in range(_TURNS):  # in turn, because other processes come and go
       for count in counts:
         seconds[count] = min(seconds[count], _time_process(count))
   except (OSError, ValueError, subprocess.SubprocessError) as error:
-    return {"devices": 1, "failure": " ".join(str(error).split())[:200]}
-  return {"devices": pick(seconds), "seconds": seconds}
+    return {"failure": " ".join(str(error).split())[:200]}
+  return {"seconds": {str(count): time for count, time in seconds.items()}}
 
 
 def _time_process(count: int) -> float:

@@ -6,23 +6,34 @@
   python -m experiments.run --config experiments/configs/smollm2.py:max_at_k \
     --workdir runs/smollm2_max_at_k
 
-The first command downloads the model. On numbered lists, where every line has a
-score,
+The first command downloads the model. The further configs are, for three ways
+to assign credit to the lines of a numbered list,
 
-  --config experiments/configs/smollm2.py:lists_min_form \
-  --config experiments/configs/smollm2.py:lists_sum_form \
-  --config experiments/configs/smollm2.py:lists_outcome \
+  python -m experiments.run --workdir runs/smollm2_lists_min_form \
+    --config experiments/configs/smollm2.py:lists_min_form
+  python -m experiments.run --workdir runs/smollm2_lists_sum_form \
+    --config experiments/configs/smollm2.py:lists_sum_form
+  python -m experiments.run --workdir runs/smollm2_lists_outcome \
+    --config experiments/configs/smollm2.py:lists_outcome
 
-compare the credit of lines, and the stages of Tulu 3 follow each other:
+and for the three stages of Tulu 3, each of which starts from the run before,
 
-  --config experiments/configs/smollm2.py:tulu3_sft \
-  --config experiments/configs/smollm2.py:tulu3_dpo \
-  --config experiments/configs/smollm2.py:tulu3_rlvr \
+  python -m experiments.preferences --policy smollm2 --problems 3000 \
+    --task "short_texts(rules_at_once=(1, 2), problems=3000)" --samples 8 \
+    --out runs/smollm2_pairs.jsonl --demonstrations runs/smollm2_right.jsonl
+  python -m experiments.run --workdir runs/smollm2_tulu3_sft \
+    --config experiments/configs/smollm2.py:tulu3_sft
+  python -m experiments.run --workdir runs/smollm2_tulu3_dpo \
+    --config experiments/configs/smollm2.py:tulu3_dpo
+  python -m experiments.run --workdir runs/smollm2_tulu3_rlvr \
+    --config experiments/configs/smollm2.py:tulu3_rlvr
+
+Deviation: the pairs of the second stage are samples of the base model, and not
+of the first stage.
 
 `experiments/studies/real_model` trains these configs with several seeds; its
-README has the results. RL draws 64 samples per training step. Its learning rate
-is one of three that were tried on one seed; those of the stages of Tulu 3 are
-not tuned.
+README has the results. The learning rate of RL, 2e-5, was chosen among three on
+seed 0; those of the stages of Tulu 3 are not tuned.
 """
 
 from __future__ import annotations
@@ -34,18 +45,13 @@ from experiments.configs import defaults, tulu3
 
 TEXTS = "short_texts(rules_at_once=(1, 2))"
 LISTS = "numbered_lists(steps=True, max_steps=16)"
-# Samples of the base model, which the first two stages of Tulu 3 train on:
-#
-#   python -m experiments.preferences --policy smollm2 \
-#     --task "short_texts(rules_at_once=(1, 2), problems=3000)" \
-#     --problems 3000 --samples 8 --out runs/smollm2_pairs.jsonl \
-#     --demonstrations runs/smollm2_right.jsonl
+# Samples of the base model, which the first two stages of Tulu 3 train on.
 PAIRS = "runs/smollm2_pairs.jsonl"
 RIGHT_SAMPLES = "runs/smollm2_right.jsonl"
 
 
 def _share(config: ConfigDict, task: str) -> None:
-  """Sets what all configs share."""
+  """Sets the model, the task and the evaluation."""
   config.policy.path = "smollm2"
   config.task = task
   config.evaluation.problems = 128
@@ -62,8 +68,8 @@ def _config(task: str, method: str, steps: int) -> ConfigDict:
   config.rollout.samples = 8
   config.optimizer.learning_rate = 2e-5
   config.optimizer.warmup_steps = 3
-  config.optimizer.b2 = 0.99
-  # The samples of the first and of the last step are written.
+  config.optimizer.b2 = 0.99  # a short memory, for 30 steps
+  # Writes the samples of the first and of the last step.
   config.rollouts_every = steps - 1
   return config
 
@@ -74,7 +80,7 @@ def grpo() -> ConfigDict:
 
 
 def max_at_k() -> ConfigDict:
-  """The best score of four samples, on texts that obey one or two rules."""
+  """max@4 on texts that obey one or two rules."""
   return _config(TEXTS, "max_at_k(k=4)", steps=30)
 
 
@@ -95,12 +101,12 @@ def lists_min_form() -> ConfigDict:
 
 
 def lists_sum_form() -> ConfigDict:
-  """The sum of the scores of the lines of numbered lists."""
+  """Sum-form credit for the lines of numbered lists."""
   return _lists("sum_form")
 
 
 def lists_outcome() -> ConfigDict:
-  """GRPO on the verdict of numbered lists, without scores of lines."""
+  """GRPO on the verdict of numbered lists alone."""
   return _lists("grpo(beta=0.0)")
 
 
@@ -109,7 +115,8 @@ def tulu3_sft() -> ConfigDict:
   config = tulu3.sft()
   _share(config, TEXTS)
   config.demonstrations = RIGHT_SAMPLES
-  config.steps = 31  # one epoch of 1,000 samples
+  config.steps = 31  # about one epoch; a run prints the exact number
+  config.optimizer.warmup_steps = 1  # 3 %
   config.steps_per_dispatch = 1
   config.rollout.prompts = 32
   config.optimizer.learning_rate = 1e-5
@@ -118,12 +125,12 @@ def tulu3_sft() -> ConfigDict:
 
 
 def tulu3_dpo() -> ConfigDict:
-  """The second stage of Tulu 3, on right and wrong samples of the model."""
+  """The second stage of Tulu 3, on pairs of samples of the base model."""
   config = tulu3.dpo()
   _share(config, TEXTS)
   config.preferences = PAIRS
   config.init_from = "runs/smollm2_tulu3_sft"
-  config.steps = 31
+  config.steps = 31  # about one epoch
   config.rollout.prompts = 32
   config.optimizer.learning_rate = 2e-6
   return config

@@ -15,30 +15,31 @@ this order, with these folders or with others in `--config.init_from` and
 
   python -m experiments.studies.real_model.tulu3_countdown
 
-Expected: ten minutes on two cores. On 512 held-out problems, as means over the
-seeds 0, 1 and 2 (experiments/studies/real_model/README.md):
+Expected: ten minutes a seed on two cores. On 512 held-out problems, as means
+over the seeds 0, 1 and 2 (experiments/studies/real_model/README.md):
 
                 pass@1   pass@8   pass@64
   supervised    .20      .60      .91
   then DPO      .25      .62      .88
   then RLVR     .37      .55      .65
 
-From the paper are
+Taken from the paper:
 
   sft   a linear schedule after 3 % of warm-up
   dpo   the length-normalised loss with beta = 5, one epoch of pairs, 128 pairs
         per step, a linear schedule after 10 % of warm-up
   rlvr  `tulu3()`: PPO with a value head, alpha = 10, beta = 0.05, lambda = 0.95
         and clip ranges of 0.2; 512 prompts with one completion each per step,
-        4 epochs of one minibatch, a linear schedule without warm-up
+        4 epochs, each one minibatch, a linear schedule without warm-up
 
 Deviation: the learning rates are those of a decoder with 100 thousand
-parameters. The paper's are 5e-6, 5e-7 and 3e-7 for 8 billion; those of the last
-two stages were chosen on seed 100. The paper trains two epochs of a set of
-demonstrations in the first stage; here every step has new problems. The paper's
-preferences are completions of several models, which a judge compares; here they
-are right and wrong samples of the supervised policy. The value head of the last
-stage starts from new parameters; in the paper it starts from a reward model.
+parameters; those of the last two stages were chosen on seed 100. The paper has
+5e-6, 5e-7 and 3e-7 for 8 billion parameters. The paper trains two epochs of a
+set of demonstrations in the first stage; here every step has new problems. The
+paper's preferences are completions of several models, which a judge compares;
+here they are right and wrong samples of the supervised policy. The value head
+of the last stage starts from new parameters; in the paper it starts from a
+reward model.
 Source: Lambert et al. 2024, Tulu 3: Pushing Frontiers in Open Language Model
 Post-Training.
 """
@@ -49,8 +50,8 @@ from experiments.cli import config_names
 from experiments.configs import defaults
 
 TASK = "countdown(count=4)"
-# Train problems that `experiments.preferences` samples in the commands above:
-# about 6,000 distinct ones, of which half have a right and a wrong sample.
+# Draws of train problems by `experiments.preferences` in the commands above.
+# About 6,000 are distinct; half of these have a right and a wrong sample.
 PROBLEMS = 12288
 
 
@@ -95,7 +96,8 @@ def rlvr() -> ConfigDict:
 def _share(config: ConfigDict) -> None:
   """Sets what the three stages share."""
   config.task = TASK
-  # The critic of the last stage reads it. The stages before do not train it.
+  # The critic of the last stage. A run has the parameters of the run that it
+  # starts from, so the earlier stages have the head too, and do not train it.
   config.model.value_head = True
   config.evaluation.problems = 512
 

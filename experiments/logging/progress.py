@@ -136,19 +136,23 @@ def lines(
   label: str,
   total: int,
   seconds: float = SECONDS_BETWEEN_LINES,
+  unit: str = "problems",
+  first_batch: str = FIRST_BATCH,
 ) -> Iterator[Update]:
-  """Prints a line now, and yields a function that prints lines of progress.
+  """Prints a line at the start, and yields a function that prints further ones.
 
-  Until the function is called first, a `Heartbeat` prints lines. A line of
-  progress has an estimate of the remaining time from the second
-  update on. The time before the first update is not used for it, because it
-  includes compilation. No line is printed when all problems are finished.
+  Before the first call of that function, a `Heartbeat` prints lines. A line of
+  progress has an estimate of the remaining time from the second update on. The
+  time before the first update is not used for it, because it includes
+  compilation. No line is printed when everything is finished.
 
   Args:
     print_line: function that prints a line. Only process 0 calls it.
     label: text in front of each line.
-    total: number of problems.
+    total: number of units.
     seconds: shortest time between two lines.
+    unit: what is counted, in the plural.
+    first_batch: what is done before the first update.
 
   Yields:
     The function to call with the number of finished problems.
@@ -159,7 +163,7 @@ def lines(
   start = last_line_time = time.monotonic()
   # Number of finished problems and time of the first update.
   first_update: tuple[int, float] | None = None
-  print_line(f"{label}: {total} problems")
+  print_line(f"{label}: {total} {unit}")
 
   def update(done: int) -> None:
     nonlocal first_update, last_line_time
@@ -175,9 +179,9 @@ def lines(
       seconds_each = (now - first_time) / (done - first_done)
       remaining = f", {seconds_each * (total - done):.0f} s left"
     print_line(
-      f"{label}: {done} of {total} problems, {now - start:.0f} s{remaining}"
+      f"{label}: {done} of {total} {unit}, {now - start:.0f} s{remaining}"
     )
 
   with Heartbeat(print_line) as heartbeat:
-    heartbeat.start(f"{label}: {FIRST_BATCH}")
+    heartbeat.start(f"{label}: {first_batch}")
     yield update

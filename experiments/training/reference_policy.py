@@ -98,6 +98,8 @@ def _compute(
     functools.partial(print, flush=True),
     f"{workdir}: log-probs of the reference policy",
     num_lines,
+    unit="lines",
+    first_batch="compiling and scoring the first lines",
   ) as update:
     for start in range(0, num_lines, batch):
       # In the last batch, copies of the last line fill up the shape.

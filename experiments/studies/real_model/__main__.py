@@ -5,11 +5,13 @@
     [--workdir runs/real_model]
   python -m experiments.studies.real_model table ARM [ARM ...] [--picture FILE]
 
-`variants` measures the base model on variants of the task. `run` trains every
-arm with every seed, in a process of its own, and writes a JSON file per unit to
+`variants` evaluates the base model on variants of the tasks, and prints the
+table that is in the README. `run` trains every arm with every seed. A unit, one
+arm with one seed, runs in a process of its own and writes one JSON file to
 `experiments/studies/real_model/results`. A unit that has its file is not run
-again, and a unit that was stopped continues. The arms are in `arms.py`. `table`
-prints the results of arms beside the base model, and draws their pass@k.
+again, and a unit that was interrupted resumes from its checkpoint. The arms are
+in `arms.py`. `table` prints the results of arms of one task beside the base
+model, and draws their pass@k.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from experiments.cli import devices, errors
+from experiments.cli import arguments, devices, errors
 from experiments.studies.real_model import arms, tables, unit, variants
+from experiments.training import preemption
 from rl import registry
 
 
@@ -31,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = _parser().parse_args(argv)
   if options.command == "variants":
     devices.configure()
-    variants.measure("smollm2", lambda line: print(line, flush=True))
+    if not variants.FILE.exists():
+      variants.measure("smollm2", lambda line: print(line, flush=True))
+    print(tables.variants_table())
     return 0
   if options.command == "table":
     with errors.usage_errors():
@@ -42,20 +47,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
   if options.command == "unit":  # the process of one unit
     devices.configure()
-    unit.run(options.arm, options.seed, options.workdir)
+    with errors.usage_errors():
+      _check_arms([options.arm])
+      arguments.check_seed("seed", options.seed)
+    try:
+      unit.run(options.arm, options.seed, options.workdir)
+    except preemption.Preempted:
+      return preemption.STATUS
     return 0
   with errors.usage_errors():
     _check_arms(options.arms)
+    for seed in options.seeds:
+      arguments.check_seed("--seeds", seed)
   for seed in options.seeds:
     for arm in options.arms:
       if unit.result_file(arm, seed).exists():
-        print(f"{arm}, seed {seed}: has its result", flush=True)
+        print(f"{arm}, seed {seed}: already has a result", flush=True)
         continue
       print(f"{arm}, seed {seed}: running", flush=True)
       command = [sys.executable, "-m", "experiments.studies.real_model"]
       command += ["unit", arm, str(seed), "--workdir", str(options.workdir)]
       status = subprocess.run(command, check=False).returncode
-      if status:
+      if status:  # its process has said why
         return status
   return 0
 
@@ -73,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   commands = parser.add_subparsers(dest="command", required=True)
-  commands.add_parser("variants", help="measure the base model on variants")
+  commands.add_parser(
+    "variants", help="evaluate the base model on variants of the tasks"
+  )
   run = commands.add_parser("run", help="train arms with several seeds")
   run.add_argument("arms", nargs="+", help="names of arms")
   run.add_argument(
@@ -81,8 +96,10 @@ def _parser() -> argparse.ArgumentParser:
   )
   table = commands.add_parser("table", help="print the results of arms")
   table.add_argument("arms", nargs="+", help="names of arms")
-  table.add_argument("--picture", type=pathlib.Path, help="file of a picture")
-  one = commands.add_parser("unit", help="train one arm with one seed")
+  table.add_argument(
+    "--picture", type=pathlib.Path, help="image file for pass@k"
+  )
+  one = commands.add_parser("unit", help="used by `run`: one arm, one seed")
   one.add_argument("arm", help="name of the arm")
   one.add_argument("seed", type=int, help="seed of the run")
   for command in (run, one):

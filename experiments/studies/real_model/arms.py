@@ -16,13 +16,14 @@ from experiments.configs import smollm2
 class Arm:
   """A config that is trained with several seeds.
 
+  An arm with 0 steps evaluates the model without training.
+
   Attributes:
     config: name of a config of `experiments/configs/smollm2.py`.
-    changes: values of keys that differ from the config, such as
-      `{"optimizer.learning_rate": 1e-5}`. With 0 steps the base model is
-      evaluated.
-    start: arm whose run with the same seed is the start; "" starts from the
-      base model.
+    changes: config keys and their new values, such as
+      `{"optimizer.learning_rate": 1e-5}`.
+    start: arm from whose run with the same seed this one starts; "" starts from
+      the base model.
   """
 
   config: str
@@ -44,27 +45,32 @@ class Arm:
 
 
 ARMS: Mapping[str, Arm] = {
-  # The base model, which training does not change.
+  # Evaluations of the base model.
   "texts_base": Arm("grpo", {"steps": 0}),
   "lists_base": Arm("lists_min_form", {"steps": 0}),
-  # The learning rate, on one seed.
+  # Search of the learning rate, on seed 0; "grpo_2e-5" equals "grpo".
   "grpo_1e-5": Arm("grpo", {"optimizer.learning_rate": 1e-5}),
   "grpo_2e-5": Arm("grpo"),
   "grpo_4e-5": Arm("grpo", {"optimizer.learning_rate": 4e-5}),
   # The objectives.
   "grpo": Arm("grpo"),
   "max_at_4": Arm("max_at_k"),
-  # All parameters, or adapters of rank 16, for 20 steps.
-  "full_20": Arm("max_at_k", {"steps": 20}),
+  # Training of all parameters, and of LoRA adapters of rank 16.
+  "full_20": Arm("max_at_k", {"steps": 20, "rollouts_every": 19}),
   "lora_20": Arm(
     "max_at_k",
-    {"steps": 20, "model.lora_rank": 16, "optimizer.learning_rate": 2e-4},
+    {
+      "steps": 20,
+      "rollouts_every": 19,
+      "model.lora_rank": 16,
+      "optimizer.learning_rate": 2e-4,
+    },
   ),
   # The credit of a list's lines.
   "lists_sum_form": Arm("lists_sum_form"),
   "lists_min_form": Arm("lists_min_form"),
   "lists_outcome": Arm("lists_outcome"),
-  # The stages of Tulu 3, after `experiments.preferences` (see smollm2.py).
+  # The stages of Tulu 3, on samples of `experiments.preferences` (smollm2.py).
   "tulu3_sft": Arm("tulu3_sft"),
   "tulu3_dpo": Arm("tulu3_dpo", start="tulu3_sft"),
   "tulu3_rlvr": Arm("tulu3_rlvr", start="tulu3_dpo"),

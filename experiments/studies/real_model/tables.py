@@ -1,15 +1,18 @@
 """Tables and the picture of the results, in Markdown for the README.
 
-A cell shows the mean over seeds of the change from the base model, with
-Student's 95 % interval over seeds. The seeds of an arm are evaluated on the
-same problems with the same random numbers, and so are two arms that are
-compared. With one seed, a cell shows the bootstrap interval over problems.
+The column "base" shows values, and a column of an arm the change from them: the
+mean over seeds, with Student's 95 % interval over seeds. All seeds and arms are
+evaluated on the same problems with the same random numbers. The interval of an
+arm with one seed is the paired bootstrap interval over problems, in rows that
+have a value for each problem.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,34 +35,42 @@ _ESTIMATES = {
   "length": "length/mean",
   "truncated": "length/truncated_frac",
 }
-_LAST_STEPS = 5  # of which the mean of a training series is shown
+_LAST_STEPS = 5  # last training steps, whose mean entropy is shown
 _KS = (1, 2, 4, 8, 16)
 
 
 def read(arm: str) -> list[dict[str, Any]]:
   """Returns the records of an arm's seeds that have been run, by seed."""
-  files = sorted(unit.RESULTS.glob(f"{arm}_[0-9].json"))
-  return [json.loads(file.read_text()) for file in files]
+  pattern = re.compile(rf"{re.escape(arm)}_(\d+)\.json")
+  matches = map(pattern.fullmatch, (f.name for f in unit.RESULTS.glob("*")))
+  seeds = sorted(int(match[1]) for match in matches if match)
+  return [json.loads(unit.result_file(arm, seed).read_text()) for seed in seeds]
 
 
 def compare(arms: Sequence[str]) -> str:
   """Returns a Markdown table of the base model and of arms of one task.
 
-  Two arms get a column with their difference, paired by seed.
+  Two arms with the same seeds get a column with their difference.
 
   Args:
     arms: names of arms that have results.
 
   Raises:
-    ValueError: an arm or the base model has no result.
+    ValueError: the arms have different tasks, one of them is a base model, or
+      an arm or the base model has no result.
   """
   base_arm = base_of(arms[0])
+  for name in arms:
+    if name == base_of(name):
+      raise ValueError(f"{name} is the base, with which arms are compared")
+    if base_of(name) != base_arm:
+      raise ValueError(f"{arms[0]} and {name} have different tasks")
   records = {name: read(name) for name in (base_arm, *arms)}
   for name, runs in records.items():
     if not runs:
       raise ValueError(f"the arm {name!r} has no result; run it first")
   base = _values(records[base_arm][0])
-  # The first training step samples from the base model.
+  # The first step of RL samples from the base model.
   base["entropy, nats"] = float(
     np.mean([run["series"]["entropy"][0] for run in records[arms[0]]])
   )
@@ -70,7 +81,11 @@ def compare(arms: Sequence[str]) -> str:
     name: _changes_over_problems(records[base_arm][0], records[name])
     for name in arms
   }
-  header = ["", "base", *(f"{name} ({len(values[name])})" for name in arms)]
+  header = [
+    "",
+    "base",
+    *(_title(name, len(values[name])) for name in arms),
+  ]
   is_pair = len(arms) == 2 and seeds[arms[0]] == seeds[arms[1]]
   if is_pair:
     header.append(f"{arms[1]} minus {arms[0]}")
@@ -115,9 +130,10 @@ def draw(arms: Sequence[str], path: pathlib.Path) -> None:
   """
   figure = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
   axes = figure.subplots()
-  for name, color in zip(
-    (base_of(arms[0]), *arms), picture.COLORS, strict=False
-  ):
+  colors = itertools.chain(
+    picture.COLORS[:1], itertools.cycle(picture.COLORS[1:])
+  )
+  for name, color in zip((base_of(arms[0]), *arms), colors, strict=False):
     evaluations = [unit.load_evaluation(record) for record in read(name)]
     curves = np.array(
       [
@@ -149,18 +165,23 @@ def _values(record: dict[str, Any]) -> dict[str, float]:
   """Returns the numbers of a record by the rows of the table."""
   estimates = unit.load_evaluation(record).estimates
   values = {row: estimates[name].mean for row, name in _ESTIMATES.items()}
-  values["log-prob of a page, nats a token"] = record["page_log_prob"]
+  values["log-prob of a page, nats per token"] = record["page_log_prob"]
   entropy = record["series"]["entropy"][-_LAST_STEPS:]
   if entropy:  # the arms of base models have no training steps
     values["entropy, nats"] = float(np.mean(entropy))
   return values
 
 
+def _title(arm: str, seeds: int) -> str:
+  """Returns the title of an arm's column."""
+  return f"{arm}, {seeds} seed{'' if seeds == 1 else 's'}"
+
+
 def _changes_over_problems(
   base: dict[str, Any], runs: Sequence[dict[str, Any]]
 ) -> dict[str, statistics.Estimate]:
   """Returns the changes of an arm with one seed by row; {} with more seeds."""
-  if len(runs) > 1:
+  if len(runs) > 1:  # the table has intervals over seeds
     return {}
   changes = statistics.compare(
     unit.load_evaluation(base), unit.load_evaluation(runs[0])
@@ -188,8 +209,11 @@ def _cell(
 
 
 def _number(value: float, signed: bool = False) -> str:
-  """Returns a number with three digits, without a zero before the point."""
-  if value == int(value) and not signed:
+  """Returns a number with three decimals below 10, and else with one.
+
+  There is no zero before the point: ".120". Whole numbers have no decimals.
+  """
+  if not signed and float(value).is_integer():
     return str(int(value))
   digits = 3 if abs(value) < 10 else 1
   text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"

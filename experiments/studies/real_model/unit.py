@@ -1,35 +1,42 @@
 """Runs one unit, an arm with one seed, and writes its result as JSON.
 
-The record has, besides the date, the commit and the devices,
+The record has "arm", "seed", "task", "run" (date, commit, version of JAX and
+devices), "device" (kind of the device), "minutes" (of the last process, if the
+run was interrupted), and
 
-  "evaluation"     the samples of the held-out problems after training, all
-                   fields of `statistics.Evaluation`
-  "page_log_prob"  mean log-probability per token of a page of a novel, in nats:
-                   it falls if the model forgets ordinary text
-  "series"         entropy, length, score and seconds of every training step
-  "peak_gib"       largest memory of the process, or of the GPU
+  "evaluation"     samples of the held-out problems after training, all fields
+                   of `statistics.Evaluation`
+  "page_log_prob"  mean log-probability per token of `page.txt`, the beginning
+                   of Alice in Wonderland, in nats: it falls if the model
+                   forgets ordinary text
+  "series"         values of every training step, by the names in `_SERIES`
+  "peak_gib"       peak memory of the first GPU, or on a CPU that of the
+                   process, in GiB
   "samples"        first samples of the first and of the last training step
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import resource
+import sys
 import time
 from typing import Any
 
 import jax
 import ml_collections
 import numpy as np
-from etils import epath
 
 from experiments import pretrained
+from experiments.cli import errors
 from experiments.evaluation import evaluator, policies, statistics
-from experiments.logging import json_files, provenance
+from experiments.logging import json_files, progress, provenance
 from experiments.studies.real_model.arms import ARMS, base_of
-from experiments.training import initial_state, loop, validate, workdirs
+from experiments.training import loop, prng_keys, validate, workdirs
+from experiments.training.experiment import Experiment
 from models import tokenizer
 from rl import scoring, types
 
@@ -56,35 +63,30 @@ def result_file(arm: str, seed: int) -> pathlib.Path:
 def run(arm: str, seed: int, folder: pathlib.Path) -> None:
   """Trains and evaluates an arm with one seed, and writes the result.
 
-  The evaluation of the base model is read from the result of the base arm, if
-  that exists, since it is the same for all arms of a task.
-
   Args:
     arm: name of the arm.
     seed: seed of the run. The evaluation has the same seed in all units.
     folder: folder of the workdirs.
+
+  Raises:
+    UsageError: the config cannot run, for example because the model has not
+      been downloaded, or a file of an earlier stage is missing.
   """
   start = time.perf_counter()
-  described = provenance.describe()  # before others may change the checkout
-  config = ARMS[arm].make_config(seed, folder)
+  described = provenance.describe()  # the checkout may change during a long run
   workdir = folder / f"{arm}_{seed}"
-  experiment = validate.check_and_build(config, workdir)
-  workdir.mkdir(parents=True, exist_ok=True)
-  base_file = result_file(base_of(arm), 0)
-  if not config.steps:
-    params = initial_state.starting_params(experiment, epath.Path(workdir))
-    evaluator.evaluate_once(
-      experiment,
-      experiment.init(params),
-      epath.Path(workdir / workdirs.EVALUATION_FILE),
-      lambda: None,
-    )
-  else:
-    if base_file.exists():
-      base = load_evaluation(json.loads(base_file.read_text()))
-      statistics.save(base, workdir / workdirs.BASE_EVALUATION_FILE)
+  with errors.usage_errors():
+    config = ARMS[arm].make_config(seed, folder)
+    experiment = validate.check_and_build(config, workdir)
+  if config.steps:
+    _write_base_evaluation(experiment, arm, seed, workdir)
     loop.run(experiment, workdir)
-  memory = _peak_gib()
+  peak_gib = _peak_gib()
+  loaded = _load_policy(config, workdir)
+  if config.steps and experiment.is_evaluated:
+    evaluation = statistics.load(workdir / workdirs.EVALUATION_FILE)
+  else:  # the loop evaluates neither a base model nor a supervised run
+    evaluation = _evaluate(loaded)
   record = {
     "arm": arm,
     "seed": seed,
@@ -92,15 +94,77 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
     "device": jax.devices()[0].device_kind,
     "task": experiment.task.name,
     "minutes": round((time.perf_counter() - start) / 60, 1),
-    "peak_gib": round(memory, 2),
-    "page_log_prob": page_log_prob(config, workdir),
+    "peak_gib": round(peak_gib, 2),
+    "page_log_prob": page_log_prob(loaded, config.policy.path),
     "series": _read_series(workdir),
     "samples": _read_samples(workdir),
-    "evaluation": _to_json(statistics.load(workdir / workdirs.EVALUATION_FILE)),
+    "evaluation": _to_json(evaluation),
   }
   RESULTS.mkdir(exist_ok=True)
   text = json.dumps(json_files.to_strict_json(record))
   json_files.replace(result_file(arm, seed), text + "\n")
+
+
+def _write_base_evaluation(
+  e: Experiment, arm: str, seed: int, workdir: pathlib.Path
+) -> None:
+  """Writes the evaluation of the policy that the run starts from, if stored.
+
+  It is in the result of the arm from which the run starts, so that the run need
+  not repeat it. An evaluation with other settings is not written.
+  """
+  first = ARMS[arm].start
+  file = result_file(first, seed) if first else result_file(base_of(arm), 0)
+  if not file.exists():
+    return
+  evaluation = load_evaluation(json.loads(file.read_text()))
+  settings = e.config.evaluation
+  shape = settings.problems, settings.samples
+  if (
+    evaluation.task == e.task.name
+    and evaluation.scores.shape == shape
+    and evaluation.temperature == settings.temperature
+  ):
+    workdir.mkdir(parents=True, exist_ok=True)
+    evaluation = dataclasses.replace(evaluation, step=0)  # of the new run
+    statistics.save(evaluation, workdir / workdirs.BASE_EVALUATION_FILE)
+
+
+def _load_policy(
+  config: ml_collections.ConfigDict, workdir: pathlib.Path
+) -> policies.LoadedPolicy:
+  """Loads the trained policy; with 0 steps the model of `policy.path`."""
+  if config.steps:
+    return policies.load_from_run(workdir, None, {})
+  return policies.load_from_folder(
+    config.policy.path,
+    config.task,
+    max_tokens=config.rollout.max_tokens or None,
+    # JAX has started, so the number of devices can no longer be chosen.
+    cpu_devices=1,
+    **config.evaluation,
+  )
+
+
+def _evaluate(loaded: policies.LoadedPolicy) -> statistics.Evaluation:
+  """Samples the held-out problems and scores the completions."""
+  settings = dict(loaded.settings)
+  key = prng_keys.from_seed(settings.pop("seed"))
+  with progress.lines(
+    functools.partial(print, flush=True),
+    f"{loaded.name}: evaluation",
+    settings["problems"],
+  ) as update:
+    return evaluator.evaluate(
+      loaded.task,
+      loaded.policy,
+      loaded.params,
+      key=key,
+      step=loaded.step,
+      sharding=loaded.sharding,
+      update=update,
+      **settings,
+    )
 
 
 def load_evaluation(record: dict[str, Any]) -> statistics.Evaluation:
@@ -111,7 +175,7 @@ def load_evaluation(record: dict[str, Any]) -> statistics.Evaluation:
     step=values["step"],
     temperature=values["temperature"],
     ids=np.array(values["ids"], np.int32),
-    scores=np.array(values["scores"], np.float32),  # None becomes NaN
+    scores=np.array(values["scores"], np.float32),  # "NaN" becomes NaN
     correct=np.array(values["correct"], np.int8),
     answer_ids=np.array(values["answer_ids"], np.int32),
     lengths=np.array(values["lengths"], np.int32),
@@ -119,21 +183,14 @@ def load_evaluation(record: dict[str, Any]) -> statistics.Evaluation:
   )
 
 
-def page_log_prob(
-  config: ml_collections.ConfigDict, workdir: pathlib.Path
-) -> float:
+def page_log_prob(loaded: policies.LoadedPolicy, model: str) -> float:
   """Returns the mean log-probability per token of the page, in nats.
 
   Args:
-    config: config of the run. With 0 steps the run has no checkpoint, and the
-      model of the page is the one that the run starts from.
-    workdir: folder of the run.
+    loaded: the policy.
+    model: folder of the tokenizer, or a name in `pretrained.MODELS`.
   """
-  if config.steps:
-    loaded = policies.load_from_run(workdir, None, {})
-  else:
-    loaded = policies.load_from_folder(config.policy.path, config.task)
-  hf_tokenizer = tokenizer.load(pretrained.resolve(config.policy.path))
+  hf_tokenizer = tokenizer.load(pretrained.resolve(model))
   ids = tokenizer.encode(hf_tokenizer, [_PAGE.read_text()])[0]
   prompt, completion = np.array(ids[:1]), np.array(ids[1:])
   tokens = types.Tokens(
@@ -145,21 +202,23 @@ def page_log_prob(
   )
 
   @jax.jit
-  def read(params: types.PyTree) -> jax.Array:
+  def mean_log_prob(params: types.PyTree) -> jax.Array:
     values = scoring.read(
       loaded.policy, params, tokens, {scoring.log_probs}, types.Named()
     )
     return values[scoring.log_probs.name].mean()
 
-  return float(read(loaded.params))
+  return float(mean_log_prob(loaded.params))
 
 
 def _peak_gib() -> float:
   """Returns the largest memory of the GPU, or else of the process, in GiB."""
-  statistics_of_device = jax.local_devices()[0].memory_stats()
-  if statistics_of_device:
-    return statistics_of_device["peak_bytes_in_use"] / 2**30
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+  memory_stats = jax.local_devices()[0].memory_stats()
+  if memory_stats:
+    return memory_stats["peak_bytes_in_use"] / 2**30
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  # macOS counts bytes, Linux counts KiB.
+  return peak / (2**30 if sys.platform == "darwin" else 2**20)
 
 
 def _read_series(workdir: pathlib.Path) -> dict[str, list[float]]:
@@ -167,13 +226,16 @@ def _read_series(workdir: pathlib.Path) -> dict[str, list[float]]:
   file = workdir / "metrics.jsonl"
   lines = json_files.read(file) if file.exists() else []
   return {
-    name: [float(f"{line[metric]:.4g}") for line in lines if metric in line]
+    # A NaN is stored as text.
+    name: [
+      float(f"{float(line[metric]):.4g}") for line in lines if metric in line
+    ]
     for metric, name in _SERIES.items()
   }
 
 
 def _read_samples(workdir: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
-  """Returns samples of each recorded training step, by the file's name."""
+  """Returns `{name of the sample dump: its first samples}`."""
   keys = ("prompt", "completion", "score")
   return {
     file.stem: [
@@ -187,7 +249,7 @@ def _read_samples(workdir: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
 def _to_json(evaluation: statistics.Evaluation) -> dict[str, Any]:
   """Returns the fields of an evaluation as JSON values.
 
-  The ids of answers are numbered from 0 within each problem.
+  Within a problem, equal answers get equal small numbers; -1 is no answer.
   """
   values = dataclasses.asdict(evaluation)
   values["answer_ids"] = np.stack(

@@ -1,9 +1,9 @@
 """Measures how often the base model obeys the rules of the two tasks.
 
 A task is useful for RL if the base model is right sometimes. `measure` samples
-held-out problems of every variant of `short_texts` (each rule alone, and one,
-two or three of all rules at once) and of `numbered_lists` (each rule alone, and
-all rules).
+held-out problems of every variant of `short_texts` (each rule alone, and mixes
+of one, two or three of all rules at once) and of `numbered_lists` (each rule
+alone, and all rules).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable
 
+from experiments.cli import errors
 from experiments.evaluation import evaluator, policies
 from experiments.logging import json_files, provenance
 from experiments.studies.real_model.unit import RESULTS
@@ -25,19 +26,20 @@ _SAMPLES = 16
 def variants() -> dict[str, tuple[str, int]]:
   """Returns the task of each variant and the number of problems to sample.
 
-  A single rule has one problem for each of the twelve held-out topics.
+  A single rule of `short_texts` has one problem for each of the twelve held-out
+  topics.
   """
-  variants = {
+  settings = {
     f"{name} alone": (f"short_texts(rules=({name!r},), rules_at_once=(1,))", 12)
     for name in short_texts.RULES
   }
   for counts in ((1,), (2,), (3,), (1, 2), (1, 2, 3)):
     name = f"{' or '.join(map(str, counts))} of all rules"
-    variants[name] = (f"short_texts(rules_at_once={counts})", 48)
+    settings[name] = (f"short_texts(rules_at_once={counts})", 48)
   for name in numbered_lists.RULES:
-    variants[f"lists, {name}"] = (f"numbered_lists(rules=({name!r},))", 12)
-  variants["lists, all rules"] = ("numbered_lists()", 48)
-  return variants
+    settings[f"lists, {name}"] = (f"numbered_lists(rules=({name!r},))", 12)
+  settings["lists, all rules"] = ("numbered_lists()", 48)
+  return settings
 
 
 def measure(policy: str, report: Callable[[str], None]) -> None:
@@ -45,9 +47,13 @@ def measure(policy: str, report: Callable[[str], None]) -> None:
 
   Args:
     policy: folder of the model, or a name in `pretrained.MODELS`.
-    report: prints one line.
+    report: function that prints a line.
+
+  Raises:
+    UsageError: the model has not been downloaded.
   """
-  loaded = policies.load_from_folder(policy, "short_texts")
+  with errors.usage_errors():
+    loaded = policies.load_from_folder(policy, "short_texts", cpu_devices=1)
   rows = {}
   for name, (text, problems) in variants().items():
     task = build.make_task_from_text(text, tokenizer=loaded.name)
@@ -58,7 +64,8 @@ def measure(policy: str, report: Callable[[str], None]) -> None:
       loaded.params,
       problems=problems,
       samples=_SAMPLES,
-      batch=12,  # one shape for all variants
+      # One shape for all variants, which the devices divide.
+      batch=12 if loaded.sharding.mesh.size == 1 else 48,
       key=prng_keys.from_seed(0),
       sharding=loaded.sharding,
     )

@@ -2,16 +2,16 @@ r"""Numbered lists in which every item obeys a rule, generated from templates.
 
   Write a numbered list of four animals. Write every item in capital letters.
 
-A completion is right if it has as many items as the prompt demands, numbered
-from 1 on, each of which obeys the rule, and no two of which are equal
+A completion is right if it has the number of items that the prompt demands,
+numbered from 1; each item obeys the rule, and no two are equal
 (`rewards.verifiers.numbered_list`). Whether the items are animals is not
 checked. The task reads no files.
 
-With `steps=True` each line is a step: an item that obeys the rule scores 1, a
-blank line 0, and any other line -1. The last line scores 1 if the list is
-right, and else -1. A program that scores single lines does not see how many
-items the prompt demands, so a method that sums the scores of steps is paid for
-longer lists.
+With `steps=True` (`TextOptions.steps`) each line is a step: an item that obeys
+the rule scores 1, a blank line 0, and any other line -1. The last line scores 1
+if the list is right, and else -1. The score of a line does not depend on the
+number of items that the prompt demands, so under a sum of the scores longer
+lists get a higher return.
 
 Held-out problems have subjects that no train problem has.
 
@@ -48,8 +48,8 @@ SUBJECTS = (
   *("ways to travel", "things to read"),
   *("desserts", "pets", "farm animals", "school subjects", "languages"),
 )
-NUMBERS = ("three", "four", "five")  # of items, from 3 on
-# Items that the rules rewrite to solutions.
+NUMBERS = ("three", "four", "five")  # of items; the first is 3
+# Words from which solutions are made.
 _ITEMS = ("wood", "stone", "water", "glass", "paper")
 
 
@@ -60,7 +60,7 @@ class Rule:
   Attributes:
     request: sentence of the prompt.
     constraint: the constraint, in the form of `rewards.verifiers.constraints`.
-    rewrite: changes one word to an item that obeys the rule.
+    rewrite: function of a word that returns an item which obeys the rule.
   """
 
   request: str
@@ -81,7 +81,7 @@ RULES: Mapping[str, Rule] = {
       "num_words": 1,
       "relation": "exactly",
     },
-    str,
+    lambda word: word,
   ),
   "at_most_three_words": Rule(
     "Every item has at most three words.",
@@ -120,14 +120,20 @@ def numbered_lists(
 
   Args:
     options: settings of all text tasks.
-    rules: names in `RULES`.
+    rules: names in `RULES`; each problem has one of them.
 
   Raises:
-    ValueError: if a rule is unknown, or `text_task.build` refuses the problems.
+    ValueError: if a rule is unknown, there is none, or `text_task.build`
+      refuses the problems.
   """
+  if not rules or len(set(rules)) < len(rules):
+    raise ValueError(
+      f"rules={tuple(rules)} must have one name or more, and no name twice"
+    )
   for name in rules:
     if name not in RULES:
       raise ValueError(registry.describe_unknown("rule", name, RULES))
+  shown_rules = len(rules) if len(rules) == len(RULES) else tuple(rules)
   held_out_subjects = SUBJECTS[4::5]
   train_subjects = [s for s in SUBJECTS if s not in held_out_subjects]
   return text_task.build(
@@ -139,12 +145,15 @@ def numbered_lists(
     options,
     numbered_list.verify,
     score_line=_score_line,
-    description=f"rules={len(rules)}",
+    description=f"rules={shown_rules}",
   )
 
 
 def _examples(subjects: Sequence[str], rules: Sequence[str]) -> list[Example]:
-  """Returns a problem for each subject, number of items and rule."""
+  """Returns a problem per subject, number of items and rule.
+
+  Their order is random, and the same in every run.
+  """
   examples = []
   for subject, number, name in itertools.product(subjects, NUMBERS, rules):
     count = 3 + NUMBERS.index(number)
@@ -161,9 +170,10 @@ def _examples(subjects: Sequence[str], rules: Sequence[str]) -> list[Example]:
         meta={"items": count, "constraint": dict(rule.constraint)},
       )
     )
-  random.Random(0).shuffle(examples)  # the same order in every run
+  random.Random(0).shuffle(examples)
   return examples
 
 
 def _score_line(line: str, example: Example) -> float:
+  """Scores a line by the constraint of the example's items."""
   return numbered_list.score_line(line, example.meta["constraint"])

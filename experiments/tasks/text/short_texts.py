@@ -1,7 +1,6 @@
 r"""Short texts that obey one to three rules, generated from templates.
 
-  Write about rain. Use only lower case letters. End with the words "That is
-  all."
+  Write about rain. Use only lower case letters. Do not use any commas.
 
 A problem is a topic and a combination of rules. Programs check the rules: they
 are constraints of IFEval and IFBench (`rewards.verifiers.constraints`). The
@@ -9,10 +8,10 @@ score is the share of the problem's rules that a completion obeys, and a
 completion is right if it obeys all of them. The score does not depend on the
 topic: a text without meaning can be right. The task reads no files.
 
-Every combination can be obeyed, because the task writes a text that obeys it,
-the problem's solution: the rules rewrite a sentence one after another, in any
-order that ends with a right text. Two rules for which there is no such order
-contradict each other, and are never in one problem.
+Every problem can be solved, because the task writes a solution: the rules of a
+combination rewrite a sentence one after another. All orders are tried, and a
+combination for which none gives a right text is left out, such as capital and
+lower case letters.
 
 Held-out problems have topics that no train problem has, and combinations of two
 or three rules that no train problem has. Single rules are in both splits.
@@ -52,7 +51,7 @@ TOPICS = (
   *("bees", "chess", "summer", "tea", "cats"),
   *("islands", "forests", "shoes", "villages", "maps"),
 )
-# Sentences that the rules rewrite to solutions.
+# Texts that `Rule.rewrite` turns into solutions.
 _SENTENCES = (
   "I like it very much, and my sister does too.",
   "People talk about it.",
@@ -66,7 +65,7 @@ class Rule:
   Attributes:
     request: sentence of the prompt.
     constraint: the constraint, in the form of `rewards.verifiers.constraints`.
-    rewrite: changes a text so that it obeys the rule.
+    rewrite: function of a text that tries to return one that obeys the rule.
   """
 
   request: str
@@ -75,7 +74,7 @@ class Rule:
 
 
 def _first_sentences(count: int) -> Callable[[str], str]:
-  """Returns a function that makes a text have `count` sentences."""
+  """Returns a function that cuts or repeats a text to `count` sentences."""
 
   def rewrite(text: str) -> str:
     pieces = itertools.cycle(text_units.sentences(text))
@@ -85,7 +84,7 @@ def _first_sentences(count: int) -> Callable[[str], str]:
 
 
 def _repeat_to(count: int) -> Callable[[str], str]:
-  """Returns a function that repeats a text until it has `count` words."""
+  """Returns a function that repeats a text to at least `count` words."""
   return lambda text: " ".join(
     [text] * -(-count // max(1, len(text_units.words(text))))
   )
@@ -191,6 +190,7 @@ RULES: Mapping[str, Rule] = {
   ),
   "ending": Rule(
     'End with the words "That is all."',
+    # Case does not count, so that the text may be in lower case.
     {"name": "startend:end_checker", "end_phrase": "That is all."},
     lambda text: f"{text} That is all.",
   ),
@@ -275,16 +275,21 @@ def short_texts(
   Args:
     options: settings of all text tasks.
     rules: names in `RULES` of the rules that problems have.
-    rules_at_once: numbers of rules of a problem, each from 1 to 3. Each number
-      has the same share of the problems of a split.
+    rules_at_once: numbers of rules in a problem, each from 1 to 3. Every number
+      has equally many problems in a split, as far as there are enough.
     problems: largest number of train problems.
     held_out: largest number of held-out problems.
 
   Raises:
-    ValueError: if a rule is unknown, a number is out of range, there are too
-      few rules for held-out combinations, or `text_task.build` refuses the
-      problems.
+    ValueError: if a rule is unknown, a number is out of range, no combination
+      is left to train on, or `text_task.build` refuses the problems.
   """
+  for name, values in (("rules", rules), ("rules_at_once", rules_at_once)):
+    if not values or len(set(values)) < len(values):
+      raise ValueError(
+        f"{name}={tuple(values)} must have one value or more, and no value "
+        "twice"
+      )
   for name in rules:
     if name not in RULES:
       raise ValueError(registry.describe_unknown("rule", name, RULES))
@@ -297,24 +302,26 @@ def short_texts(
 
   held_out_topics = TOPICS[4::5]
   train_topics = [topic for topic in TOPICS if topic not in held_out_topics]
-  train, test = [], []  # for each number of rules, its examples
+  train, test = [], []  # a list of examples for each number of rules
   for count in rules_at_once:
     solutions = _solutions(rules, count)
     combinations = list(solutions)
     if count == 1:
       train_combinations = test_combinations = combinations
     else:
-      test_combinations = combinations[::4]
+      test_combinations = combinations[::4]  # every fourth is held out
       train_combinations = [
         names for names in combinations if names not in test_combinations
       ]
     if not train_combinations:
       raise ValueError(
         f"rules={tuple(rules)} have {len(combinations)} combinations of "
-        f"{count} that do not contradict each other; name more rules"
+        f"{count} that can be obeyed together, of which every fourth is held "
+        "out, so that none is left to train on; name more rules"
       )
     train.append(_examples(train_topics, train_combinations, solutions))
     test.append(_examples(held_out_topics, test_combinations, solutions))
+  shown_rules = len(rules) if len(rules) == len(RULES) else tuple(rules)
   return text_task.build(
     "short_texts",
     {
@@ -324,12 +331,12 @@ def short_texts(
     options,
     constraints.verify,
     parts=("strict", "loose", "all_loose"),
-    description=f"rules={len(rules)}, rules_at_once={tuple(rules_at_once)}",
+    description=f"rules={shown_rules}, rules_at_once={tuple(rules_at_once)}",
   )
 
 
 def _solutions(rules: Sequence[str], count: int) -> dict[tuple[str, ...], str]:
-  """Returns a text for each combination of rules that do not contradict."""
+  """Returns a solution for each combination that has one."""
   solutions = {}
   for names in itertools.combinations(rules, count):
     text = _solve([RULES[name] for name in names])
@@ -355,7 +362,7 @@ def _examples(
   combinations: Sequence[tuple[str, ...]],
   solutions: Mapping[tuple[str, ...], str],
 ) -> list[Example]:
-  """Returns a problem for each topic and combination, in a random order."""
+  """Returns a problem per topic and combination, in a fixed random order."""
   examples = []
   for topic, names in itertools.product(topics, combinations):
     chosen = [RULES[name] for name in names]
@@ -369,16 +376,17 @@ def _examples(
         meta={"constraints": [dict(rule.constraint) for rule in chosen]},
       )
     )
-  random.Random(0).shuffle(examples)  # the same order in every run
+  random.Random(0).shuffle(examples)
   return examples
 
 
 def _interleave(
   groups: Sequence[Sequence[Example]], limit: int
 ) -> list[Example]:
-  """Returns the first examples of each group in turn, at most `limit`."""
-  return list(
-    itertools.islice(
-      itertools.chain.from_iterable(zip(*groups, strict=False)), limit
-    )
-  )
+  """Returns an example of each group in turn, at most `limit` in all.
+
+  A group without further examples is passed over.
+  """
+  rounds = itertools.zip_longest(*groups)
+  examples = (example for turn in rounds for example in turn if example)
+  return list(itertools.islice(examples, limit))

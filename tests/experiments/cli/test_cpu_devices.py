@@ -65,6 +65,14 @@ def test_the_number_divides_every_batch(lines, monkeypatch):
   assert cpu_devices.choose([8, 3], lines.append)[0] == 1
 
 
+def test_a_number_that_divides_and_is_slower_than_one_is_not_taken(
+  lines, monkeypatch
+):
+  measure(monkeypatch, {1: [10.0] * 2, 2: [12.0] * 2, 4: [8.0] * 2})
+  count, reason = cpu_devices.choose([6], lines.append)
+  assert (count, reason) == (1, "4 are faster, but do not divide [6]")
+
+
 def test_nothing_is_measured_where_one_device_is_certain(lines, monkeypatch):
   calls = measure(monkeypatch, {})
   assert cpu_devices.choose([1, 8], lines.append) == (1, "")
@@ -84,7 +92,8 @@ def test_a_failure_is_one_device_and_is_remembered(lines, monkeypatch, error):
 
   monkeypatch.setattr(cpu_devices, "_time_process", fail)
   chosen = cpu_devices.choose(report=lines.append)
-  assert chosen == (1, f"the measurement failed: {error}")
+  assert chosen[0] == 1
+  assert chosen[1].startswith(f"the measurement failed: {error}; without ")
   assert cpu_devices.choose(report=lines.append) == chosen
   assert len(lines) == 1
 

@@ -81,7 +81,7 @@ def test_the_table_shows_changes_from_the_base_with_intervals(results):
   assert grpo == "+.250 [-.061, +.561]"
   assert max_at_4.startswith("+.312 ")
   assert difference == "+.062 [+.062, +.062]"  # paired by seed
-  assert rows["log-prob of a page, nats a token"][2].startswith("-.500 ")
+  assert rows["log-prob of a page, nats per token"][2].startswith("-.500 ")
   # The base policy samples the first step.
   assert rows["entropy, nats"][0] == "3"
   assert rows["entropy, nats"][1].startswith("-.500 ")  # mean of 3 and 2
@@ -149,4 +149,4 @@ def test_units_that_have_their_result_are_not_run_again(
     ["unit", "grpo", "2"],
     ["unit", "max_at_4", "2"],
   ]
-  assert "grpo, seed 1: has its result" in capsys.readouterr().out
+  assert "grpo, seed 1: already has a result" in capsys.readouterr().out
