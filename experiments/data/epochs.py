@@ -13,8 +13,8 @@ Array = np.ndarray
 def batch(indices: Array, key: Any, step: Any, n: int) -> Array:
   """Returns the n elements of `indices` that a training step reads.
 
-  All elements in random order, then all of them in another order, and so on,
-  are one endless sequence. Step s gets the elements at the positions s * n to
+  Epochs follow each other in one endless sequence; each is a permutation of all
+  elements. Step s gets the elements at the positions s * n to
   s * n + n - 1 of this sequence. They depend on the arguments alone, so a run
   can resume at any step.
 

@@ -1,8 +1,9 @@
-"""Samples completions of a user's prompts, and conversations, for `sample`.
+"""Completes a user's prompts and the turns of a conversation, for `sample`.
 
 A prompt is padded on the left to one of a few lengths, and each length is one
 compiled program. A conversation is a list of turns; its prompt has all turns in
-the task's chat template, without the oldest if they are too long together.
+the task's chat template. The oldest turns are dropped if the prompt is too
+long.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from experiments.training import multihost
 from models import sharding
 from rl.sampling import generation
 
-LENGTHS = (128, 512)  # of padded prompts; the last one is the task's
+# Padded lengths below `task.prompt_length`, which is the largest.
+LENGTHS = (128, 512)
 
 
 def make_problem(task: Task, ids: Sequence[int], number: int = 0) -> Problems:
@@ -31,7 +33,8 @@ def make_problem(task: Task, ids: Sequence[int], number: int = 0) -> Problems:
     number: id of the problem, from which its random numbers are derived.
 
   Raises:
-    ValueError: there is no token, or more than `task.prompt_length`.
+    ValueError: the prompt is empty, or has more than `task.prompt_length`
+      tokens.
   """
   if not 0 < len(ids) <= task.prompt_length:
     raise ValueError(
@@ -79,7 +82,7 @@ def complete(
     )
   )
   samples = jax.tree.map(lambda leaf: leaf[:1], samples)
-  if not problem.facts:  # what the task needs to score; {} for a user's prompt
+  if not problem.facts:  # a user's prompt, which cannot be scored
     return samples, None
   judged = loaded.task.score(
     problem, samples.completions, samples.lengths, samples.finished
@@ -98,8 +101,8 @@ class Conversation:
     task: task with `encode_turns`.
     turns: turns so far, the oldest first: one of the user, one of the
       assistant, and so on.
-    num_prompts: number of prompts so far, from which random numbers are
-      derived.
+    num_prompts: number of prompts so far; the id of the next prompt, from which
+      its random numbers are derived.
   """
 
   task: Task
@@ -129,7 +132,7 @@ class Conversation:
 
   def add_answer(self, samples: generation.Samples) -> str:
     """Adds the first sample as the assistant's turn, and returns its text."""
-    # Without the token that ends it, which the template writes.
+    # Without the end token, which the template adds again.
     length = int(samples.lengths[0, 0]) - int(samples.finished[0, 0])
     text = self.task.decode(samples.completions[0, 0, :length]).strip()
     self.turns.append({"role": "assistant", "content": text})

@@ -1,4 +1,4 @@
-"""Defaults of an evaluation that neither a flag nor the config of a run sets.
+"""Settings of an evaluation that neither a flag nor a run's config sets.
 
 The module imports nothing, so that a command can show its help at once.
 """
@@ -11,7 +11,7 @@ DEFAULTS = {
   "batch": 64,  # largest number of problems in a batch; see `CPU_BATCH`
   "rows": 0,  # samples per problem decoded in parallel; 0 decodes all
   "temperature": 1.0,
-  "seed": 0,  # of the samples
+  "seed": 0,  # seed of the samples
 }
 # The default of "batch" for a model folder on a CPU. More problems in a batch
 # are hardly faster, and progress is seen less often: with 16 samples per

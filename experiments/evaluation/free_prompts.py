@@ -1,4 +1,4 @@
-"""A task without problems: the prompts are those of a user.
+"""A task for a user's own prompts, without problems and scores.
 
 With a chat template in the tokenizer's folder, a prompt is the user's turn of a
 conversation. Otherwise it is a text that the policy continues. Completions
@@ -15,7 +15,7 @@ from models import hf, tokenizer
 from models.config import ModelConfig
 
 NAME = "free prompts"
-# Largest number of tokens of a prompt with its history, and of an answer.
+# Largest number of tokens of a prompt with earlier turns, and of a completion.
 PROMPT_LENGTH, COMPLETION_LENGTH = 2048, 256
 
 
@@ -24,10 +24,11 @@ def make_task(folder: str, model: ModelConfig) -> Task:
 
   Args:
     folder: folder with the tokenizer.
-    model: shape of the decoder. One with learned positions limits the lengths.
+    model: shape of the decoder; learned positions limit both lengths.
 
   Raises:
-    ValueError: the folder has no tokenizer, or it does not fit the model.
+    ValueError: the folder has no tokenizer, or its vocabulary is larger than
+      that of the model.
   """
   hf_tokenizer = tokenizer.load(folder)
   template = prompting.Template(
@@ -73,5 +74,6 @@ def make_task(folder: str, model: ModelConfig) -> Task:
 
 def _refuse(*_: Any) -> NoReturn:
   raise ValueError(
-    "prompts of a user have no problems and no scores; name a task with --task"
+    "without a task there are no held-out problems and no scores; name one "
+    "with --task"
   )

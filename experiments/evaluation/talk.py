@@ -41,7 +41,7 @@ class Printer:
     self.console = console
     self._loaded, self._key, self._sampling = loaded, key, sampling
     self._heartbeat = heartbeat
-    self._lengths: set[int] = set()  # of prompts, whose programs exist
+    self._lengths: set[int] = set()  # padded lengths that are compiled
 
   def sample(
     self, problem: Problems
@@ -68,7 +68,8 @@ class Printer:
 
     Args:
       problem: the problem `[1, L]`.
-      prompt: text to print for the prompt; None decodes the problem.
+      prompt: text to print for the prompt; None prints the decoded prompt, with
+        its template.
     """
     samples, scores = self.sample(problem)
     if prompt is None:
@@ -85,7 +86,7 @@ class Printer:
         self.print(f"  ({', '.join(notes)})", style="dim")
 
   def print(self, line: str, style: str | None = None) -> None:
-    """Prints a line without breaking it."""
+    """Prints a line without wrapping it."""
     self.console.print(line, style=style, markup=False, soft_wrap=True)
 
 
@@ -110,7 +111,7 @@ def complete_lines(complete: Printer) -> None:
 
 
 def converse(complete: Printer) -> None:
-  """Answers the lines of standard input as a conversation, until it ends."""
+  """Answers lines of standard input as a conversation, until the input ends."""
   complete.print(
     f"Type a line and press Enter. An empty line or {NEW} starts a new "
     "conversation; Ctrl-D ends the command."
@@ -145,8 +146,8 @@ def converse(complete: Printer) -> None:
 def _read_line() -> str | None:
   """Returns the next line of standard input; None at its end.
 
-  Input that is no terminal, such as a pipe, is printed after the prompt sign,
-  so that the output shows both sides of the conversation.
+  Piped input is echoed, so that the output shows both sides of the
+  conversation.
   """
   try:
     line = input("> ").strip()

@@ -27,13 +27,13 @@ import rich.progress
 # Function to call with the number of finished problems.
 Update = Callable[[int], None]
 SECONDS_BETWEEN_LINES = 10.0  # shortest time between two lines
-FIRST_SECONDS = 5.0  # after which a heartbeat prints its first line
+FIRST_SECONDS = 5.0  # time after which a heartbeat prints its first line
 MAX_SECONDS = 60.0  # longest time between two lines of a heartbeat
 FIRST_BATCH = "compiling and sampling the first batch"
 
 
 class _Work(NamedTuple):
-  """What a heartbeat reports: a text, its start, and when a line is due."""
+  """What a heartbeat reports: label, start, and seconds to the first line."""
 
   label: str
   start: float
@@ -43,9 +43,10 @@ class _Work(NamedTuple):
 class Heartbeat:
   """Prints lines while nothing else can be reported, such as while compiling.
 
-  A line has a label and the seconds since `start`. It is printed after 5, 10,
-  20, 40 seconds and then every minute, by a thread, so that the main thread can
-  wait for JAX. Only process 0 prints.
+  A line has a label and the seconds since `start`. The first line comes after
+  `first_seconds`; the time between two lines then doubles up to a minute. A
+  thread prints, so that the main thread can wait for JAX. Only process 0
+  prints.
 
   Args:
     print_line: function that prints a line.

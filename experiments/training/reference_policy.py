@@ -1,9 +1,9 @@
-"""Log-probs of a run's texts under the policy that the run starts from.
+"""Log-probs of a run's training texts under the policy that it starts from.
 
 A run of the kind "preferences" computes them once, before its first step, and
-keeps them on the host and in its workdir. A training step gets those of its
-batch in `rollout.extras`. The reference policy therefore takes no memory and no
-time during training.
+keeps them on the host and in its workdir. A training step gets the values of
+its batch in `rollout.extras`. The reference policy therefore takes no memory
+and no time during training.
 
 Shapes: N lines of the file, C completions per line, T completion tokens.
 """
@@ -26,6 +26,7 @@ from rl import scoring
 from rl.step import State
 
 FILE = "reference_log_probs.npz"  # in the workdir
+# At step 0 the parameters at the start of the step are those of the reference.
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 

@@ -23,15 +23,14 @@ def dpo(
     loss = -(1 - eps) log sigma(x) - eps log sigma(-x)
     x    = beta (d(y_+) - d(y_-)),  d(y) = log pi(y) - log ref(y)
 
-  y_+ is the chosen sample of a prompt and y_- the rejected one: the first
-  samples of a group with the highest and the lowest score. In a run of the kind
-  "preferences" a group is a line of a file of preferences, whose chosen
-  completion has the score 1 and whose rejected completion has 0. d is a sum
-  over the tokens of a sample; with `length_normalized` it is their mean. sigma
-  is the sigmoid, eps is `label_smoothing`, and ref is the policy at the start
-  of the run. A group of equal scores has no pair. The loss is averaged over the
-  groups with a pair. Mitchell adds eps, and Tulu 3 uses `length_normalized`
-  with beta = 5.
+  The chosen sample y_+ is the first with the highest score of its group, and
+  the rejected sample y_- the first with the lowest. With `kind = "preferences"`
+  a group is one line of the file, whose chosen completion has the score 1 and
+  whose rejected completion has 0. d is a sum over the tokens of a sample; with
+  `length_normalized` it is their mean. sigma is the sigmoid, eps is
+  `label_smoothing`, and ref is the policy at the start of the run. A group of
+  equal scores has no pair. The loss is averaged over the groups with a pair.
+  Mitchell adds eps, and Tulu 3 uses `length_normalized` with beta = 5.
   Open: releases of DPO use beta between 0.01 and 0.5; the default is that of
   most experiments of its paper.
   Source: Rafailov et al. 2023, Direct Preference Optimization; Mitchell 2023, A
@@ -51,8 +50,8 @@ def dpo(
     raise ValueError(f"beta={beta} must be above 0, such as 0.1")
   if not 0 <= label_smoothing < 0.5:
     raise ValueError(
-      f"label_smoothing={label_smoothing} must be at least 0 and below 0.5, at "
-      "which a pair says nothing; nearest: "
+      f"label_smoothing={label_smoothing} must be at least 0 and below 0.5, "
+      "where the order of a pair has no effect; nearest: "
       f"{0.0 if label_smoothing < 0 else 0.49}"
     )
   pair = chain(scores(), best_against_worst())
