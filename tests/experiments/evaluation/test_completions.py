@@ -100,7 +100,7 @@ def test_without_a_chat_template_a_text_is_continued(tmp_path):
   task = free_prompts.make_task(folder, hf.load_config(folder))
   assert task.encode_turns is None
   assert tokenizer.load(folder).decode(task.encode("2 + 3 =")) == "2 + 3 ="
-  with pytest.raises(ValueError, match="name a task with --task"):
+  with pytest.raises(ValueError, match="name one with --task"):
     task.test(1)
 
 
