@@ -5,7 +5,9 @@ import json
 
 import numpy as np
 import pytest
+from helpers import small_policy
 
+from experiments.cli import cache_folders
 from experiments.configs import smollm2
 from experiments.evaluation import statistics
 from experiments.studies.real_model import __main__ as command
@@ -150,3 +152,69 @@ def test_units_that_have_their_result_are_not_run_again(
     ["unit", "max_at_4", "2"],
   ]
   assert "grpo, seed 1: already has a result" in capsys.readouterr().out
+
+
+@pytest.fixture
+def small_arms(results, tmp_path, monkeypatch):
+  """A base model, an arm of RL and a supervised one, with a small decoder."""
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  folder = cache_folders.of_models() / "smollm2"
+  folder.parent.mkdir(parents=True)
+  small_policy.write(folder)
+  lines = tmp_path / "right.jsonl"
+  text = json.dumps({"prompt": "Write about rain.", "solution": "it rains"})
+  lines.write_text(f"{text}\n" * 8)
+  sizes = {
+    "task": "short_texts(rules=('at_most_25_words',), rules_at_once=(1,), "
+    "prompt_length=512)",
+    "rollout.prompts": 8,
+    "rollout.max_tokens": 8,
+    "evaluation.problems": 8,
+    "evaluation.samples": 2,
+    "evaluation.batch": 8,
+    "sinks": (),
+  }
+  monkeypatch.setattr(
+    unit,
+    "ARMS",
+    {
+      "texts_base": arms.Arm("grpo", {**sizes, "steps": 0}),
+      "grpo": arms.Arm("grpo", {**sizes, "steps": 2, "rollouts_every": 1}),
+      "tulu3_sft": arms.Arm(
+        "tulu3_sft", {**sizes, "steps": 2, "demonstrations": str(lines)}
+      ),
+      "tulu3_dpo": arms.Arm(
+        "grpo",
+        {**sizes, "steps": 1, "model.value_head": True},
+        start="tulu3_sft",
+      ),
+    },
+  )
+  return tmp_path / "runs"
+
+
+@pytest.mark.long
+def test_units_write_their_results(small_arms, results):
+  for name in ("texts_base", "grpo", "tulu3_sft", "tulu3_dpo"):
+    unit.run(name, 0, small_arms)
+  records = {
+    name: json.loads((results / f"{name}_0.json").read_text())
+    for name in ("texts_base", "grpo", "tulu3_sft", "tulu3_dpo")
+  }
+  evaluations = {
+    name: unit.load_evaluation(record) for name, record in records.items()
+  }
+  assert [e.step for e in evaluations.values()] == [0, 2, 2, 1]
+  assert evaluations["grpo"].scores.shape == (8, 2)
+  # Runs read the evaluation of the policy that they start from.
+  for name, start in (("grpo", "texts_base"), ("tulu3_dpo", "tulu3_sft")):
+    base = statistics.load(small_arms / f"{name}_0" / "evaluation_base.json")
+    assert base.step == 0
+    np.testing.assert_array_equal(base.lengths, evaluations[start].lengths)
+  assert len(records["grpo"]["series"]["entropy"]) == 2
+  assert list(records["grpo"]["samples"]) == ["step_000000", "step_000001"]
+  pages = [record["page_log_prob"] for record in records.values()]
+  assert np.isfinite(pages).all()
+  assert len(set(pages[:3])) == 3  # each of another policy
+  # One step at the start of the warm-up, whose rate is 0, from `tulu3_sft`.
+  assert pages[3] == pages[2]
