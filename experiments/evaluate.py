@@ -73,7 +73,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Imported here, so that the line above is printed at once.
     from experiments.evaluation import evaluator, policies, statistics
     from experiments.logging import progress
-    from experiments.training import prng_keys
 
     if options.workdir:
       overrides = _flags_present(options, defaults)
@@ -84,8 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       loaded = policies.load_from_folder(
         options.policy, options.task, **overrides
       )
-  settings = dict(loaded.settings)  # "seed", and arguments of `evaluate`
-  key = prng_keys.from_seed(settings.pop("seed"))
+  settings = loaded.settings
   console = rich.console.Console()
   batch = evaluator.batch_size(
     settings["problems"], settings["batch"], loaded.sharding
@@ -100,16 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with progress.bar_or_lines(
     console, "evaluation", settings["problems"]
   ) as update:
-    evaluation = evaluator.evaluate(
-      loaded.task,
-      loaded.policy,
-      loaded.params,
-      key=key,
-      step=loaded.step,
-      sharding=loaded.sharding,
-      update=update,
-      **settings,
-    )
+    evaluation = policies.evaluate(loaded, update)
   console.print(
     f"{loaded.name}: {evaluation.task}, {len(evaluation.ids)} problems",
     soft_wrap=True,

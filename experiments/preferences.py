@@ -103,7 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       for right, wrong in select_lines(
         task, batch_problems, jax.device_get(samples), judged, num_valid
       ):
-        demonstrations += [right] if right else []
+        if right:
+          demonstrations.append(right)
         if right and wrong:
           pairs.append(
             {
@@ -167,20 +168,22 @@ def select_lines(
     count: number of problems that are read, from the first.
 
   Yields:
-    Two lines with a prompt and a solution; None if there is no such sample.
+    (right, wrong), each a line with a prompt and a solution, or None if there
+    is no such sample.
   """
   prompts = task.prompt_texts(problems)
   for i in range(count):
     lines: list[Line | None] = []
     for verdict in (1, 0):
-      (chosen,) = np.nonzero(
+      (candidates,) = np.nonzero(
         (judged["correct"][i] == verdict) & samples.finished[i]
       )
       texts = (
+        # Without the end token.
         task.decode(samples.completions[i, s, : samples.lengths[i, s] - 1])
-        for s in chosen
+        for s in candidates
       )
-      # A blank completion is wrong, but no text.
+      # A blank completion cannot be a line of the file.
       text = next((text for text in texts if text.strip()), None)
       lines.append(
         None if text is None else {PROMPT: prompts[i], SOLUTION: text}

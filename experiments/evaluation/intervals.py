@@ -26,6 +26,9 @@ def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   from scipy import special
 
   n = len(values)
+  if n == 1:  # NumPy would warn
+    nan = np.full(np.shape(values)[1:], np.nan)
+    return nan, nan
   standard_error = np.std(values, axis=0, ddof=1) / np.sqrt(n)
   half_width = standard_error * special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)
   mean = np.mean(values, axis=0)

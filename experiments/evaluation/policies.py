@@ -11,11 +11,18 @@ from etils import epath
 
 from experiments import pretrained, tasks
 from experiments.cli import devices, spec
-from experiments.evaluation import default_settings, free_prompts
+from experiments.evaluation import (
+  default_settings,
+  evaluator,
+  free_prompts,
+  statistics,
+)
+from experiments.logging import progress
 from experiments.training import (
   build,
   decoder,
   initial_state,
+  prng_keys,
   validate,
   workdirs,
 )
@@ -166,6 +173,30 @@ def load_from_folder(
     sharding=sharding.batch_sharding(mesh),
     settings=values,
     defaults=_describe(model, reason),
+  )
+
+
+def evaluate(
+  loaded: LoadedPolicy, update: progress.Update
+) -> statistics.Evaluation:
+  """Evaluates a policy with its settings.
+
+  Args:
+    loaded: the policy.
+    update: function called after each batch with the number of finished
+      problems.
+  """
+  settings = dict(loaded.settings)  # "seed", and arguments of `evaluate`
+  key = prng_keys.from_seed(settings.pop("seed"))
+  return evaluator.evaluate(
+    loaded.task,
+    loaded.policy,
+    loaded.params,
+    key=key,
+    step=loaded.step,
+    sharding=loaded.sharding,
+    update=update,
+    **settings,
   )
 
 

@@ -33,7 +33,7 @@ FIRST_BATCH = "compiling and sampling the first batch"
 
 
 class _Work(NamedTuple):
-  """What a heartbeat reports: label, start, and seconds to the first line."""
+  """Work that a heartbeat reports: label, start, seconds to the first line."""
 
   label: str
   start: float

@@ -75,12 +75,12 @@ class Experiment:
 
   @property
   def is_rl(self) -> bool:
-    """Whether the policy learns from its own samples."""
+    """True if the policy learns from its own samples."""
     return self.config.kind == "rl"
 
   @property
   def is_evaluated(self) -> bool:
-    """Whether a run evaluates the policy, before and after it trains."""
+    """True if a run evaluates the policy, before and after it trains."""
     return self.config.kind != "supervised"
 
   @functools.cached_property

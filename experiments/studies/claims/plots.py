@@ -36,14 +36,14 @@ def pass_at_k(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   """Plots pass@k against k, with 95 % bands over seeds."""
   ks = _powers_of_two(outcomes)
   curves = {name: o.pass_curve(ks) for name, o in outcomes.items()}
-  _against_k(axes, ks, curves, "pass@k")
+  against_k(axes, ks, curves, "pass@k")
 
 
 def max_at_k(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   """Plots the expected best of k scores against k, with 95 % bands."""
   ks = _powers_of_two(outcomes)
   curves = {name: o.max_curve(ks) for name, o in outcomes.items()}
-  _against_k(axes, ks, curves, "best of k")
+  against_k(axes, ks, curves, "best of k")
 
 
 def accuracies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
@@ -93,7 +93,7 @@ def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   axes.legend(frameon=False, labelcolor=picture.INK)
 
 
-def _against_k(axes, ks, curves, label) -> None:
+def against_k(axes, ks, curves, label) -> None:
   """Plots curves `{arm: [seeds, len(ks)]}` with 95 % bands over seeds."""
   for (name, values), color in zip(curves.items(), _colors(), strict=False):
     mean, low, high = _interval(values)

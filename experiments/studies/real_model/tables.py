@@ -9,7 +9,6 @@ have a value for each problem.
 
 from __future__ import annotations
 
-import itertools
 import json
 import pathlib
 import re
@@ -17,11 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.figure
-import matplotlib.ticker
 import numpy as np
 
 from experiments.evaluation import intervals, statistics
-from experiments.report import picture
+from experiments.studies.claims import plots
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
 
@@ -130,34 +128,16 @@ def draw(arms: Sequence[str], path: pathlib.Path) -> None:
   """
   figure = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
   axes = figure.subplots()
-  colors = itertools.chain(
-    picture.COLORS[:1], itertools.cycle(picture.COLORS[1:])
-  )
-  for name, color in zip((base_of(arms[0]), *arms), colors, strict=False):
-    evaluations = [unit.load_evaluation(record) for record in read(name)]
-    curves = np.array(
+  curves = {
+    name: np.array(
       [
         [evaluation.estimates[f"accuracy/pass@{k}"].mean for k in _KS]
-        for evaluation in evaluations
+        for evaluation in map(unit.load_evaluation, read(name))
       ]
     )
-    if len(curves) > 1:
-      low, high = intervals.student_interval(curves)
-      axes.fill_between(_KS, low, high, color=color, alpha=0.16, linewidth=0)
-    axes.plot(_KS, curves.mean(0), "o-", color=color, label=name)
-  axes.set_xscale("log", base=2)
-  axes.set_xticks(_KS)
-  axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
-  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-  axes.set_xlabel("k (samples per problem)", color=picture.INK)
-  axes.set_title(
-    "SmolLM2-135M: pass@k on held-out prompts, 95 % bands over seeds",
-    color=picture.INK,
-    fontsize=10,
-    loc="left",
-  )
-  picture.dress(axes)
-  axes.legend(frameon=False, labelcolor=picture.INK)
+    for name in (base_of(arms[0]), *arms)
+  }
+  plots.against_k(axes, _KS, curves, "pass@k")
   figure.savefig(path, dpi=150)
 
 

@@ -32,10 +32,10 @@ import numpy as np
 
 from experiments import pretrained
 from experiments.cli import errors
-from experiments.evaluation import evaluator, policies, statistics
+from experiments.evaluation import policies, statistics
 from experiments.logging import json_files, progress, provenance
 from experiments.studies.real_model.arms import ARMS, base_of
-from experiments.training import loop, prng_keys, validate, workdirs
+from experiments.training import loop, validate, workdirs
 from experiments.training.experiment import Experiment
 from models import tokenizer
 from rl import scoring, types
@@ -86,7 +86,12 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
   if config.steps and experiment.is_evaluated:
     evaluation = statistics.load(workdir / workdirs.EVALUATION_FILE)
   else:  # the loop evaluates neither a base model nor a supervised run
-    evaluation = _evaluate(loaded)
+    with progress.lines(
+      functools.partial(print, flush=True),
+      f"{loaded.name}: evaluation",
+      loaded.settings["problems"],
+    ) as update:
+      evaluation = policies.evaluate(loaded, update)
   record = {
     "arm": arm,
     "seed": seed,
@@ -144,27 +149,6 @@ def _load_policy(
     cpu_devices=1,
     **config.evaluation,
   )
-
-
-def _evaluate(loaded: policies.LoadedPolicy) -> statistics.Evaluation:
-  """Samples the held-out problems and scores the completions."""
-  settings = dict(loaded.settings)
-  key = prng_keys.from_seed(settings.pop("seed"))
-  with progress.lines(
-    functools.partial(print, flush=True),
-    f"{loaded.name}: evaluation",
-    settings["problems"],
-  ) as update:
-    return evaluator.evaluate(
-      loaded.task,
-      loaded.policy,
-      loaded.params,
-      key=key,
-      step=loaded.step,
-      sharding=loaded.sharding,
-      update=update,
-      **settings,
-    )
 
 
 def load_evaluation(record: dict[str, Any]) -> statistics.Evaluation:

@@ -1,6 +1,5 @@
 """Tasks made from templates: `short_texts` and `numbered_lists`."""
 
-import itertools
 import re
 
 import jax
@@ -124,8 +123,6 @@ def test_lines_are_scored_by_the_rule_of_their_problem(lists_task):
     if "of three" in text and "in capital letters" in text
   )
   problem = jax.tree.map(lambda x: x[index : index + 1], problems)
-  prompt = lists_task.encode("")
-  del prompt
   cases = {
     "1. RED\n2. BLUE\n3. GREEN": [1, 1, 1],
     "1. RED\n2. BLUE\n3. GREEN\n4. TEAL": [1, 1, 1, -1],  # one too many
@@ -134,22 +131,13 @@ def test_lines_are_scored_by_the_rule_of_their_problem(lists_task):
     "1. RED": [-1],
   }
   for text, expected in cases.items():
-    ids = encode_completion(lists_task, text)
+    ids = lists_task.completion_ids(text)
     completions = np.array(ids, np.int32)[None, None]
     lengths = np.array([[len(ids)]])
     judged = lists_task.score(problem, completions, lengths, np.ones((1, 1)))
     scores = judged.step_scores[0, 0][judged.step_mask[0, 0]]
     assert scores.tolist() == expected, text
     assert judged.correct[0, 0] == (expected[-1] == 1)
-
-
-def encode_completion(task, text):
-  """Returns the tokens of a completion: a prompt of this text, and EOS."""
-  # A prompt of a task without a chat template is the text and a line break.
-  ids = list(itertools.chain(task.encode(text)))
-  while task.decode(ids).endswith("\n"):
-    ids.pop()
-  return [*ids, task.eos_id]
 
 
 def test_unknown_rules_are_named():
