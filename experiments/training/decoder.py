@@ -39,10 +39,11 @@ KERNEL_PLATFORMS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
 CONTEXT_ATTENTION = "blocked"
 # Platform -> layers in one iteration of the loop over layers; 0 unrolls all
 # layers. Small programs that XLA compiles for CPU run faster with unrolled
-# layers. Large ones only compile longer: SmolLM2-135M on two cores computes a
-# gradient in 11 s either way and samples 14 % faster in a loop, which compiles
-# in 5 s in place of 20. With remat, unrolled layers would all be recomputed at
-# once, which saves no memory, so `choose_fast_forms` then uses a loop.
+# layers. Large ones only compile longer: SmolLM2-135M on two cores samples and
+# computes a gradient equally fast either way (within 5 %), and the first calls
+# take 4 and 7 s in a loop, 11 and 14 s unrolled. With remat, unrolled layers
+# would all be recomputed at once, which saves no memory, so `choose_fast_forms`
+# then uses a loop.
 _FASTEST_UNROLL: Mapping[str, int] = {"cpu": 0}
 _MAX_UNROLLED_CPU_PARAMS = 20_000_000
 # The same for decoding, where it differs. A GPU decodes unrolled layers twice
