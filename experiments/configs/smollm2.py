@@ -59,6 +59,8 @@ def _share(config: ConfigDict, task: str) -> None:
   config.evaluation.problems = 128
   config.evaluation.samples = 16
   config.evaluation.batch = 32
+  # Lengths differ much, so a row that has ended takes the next sample.
+  config.evaluation.rows = 4
 
 
 def _config(task: str, method: str, steps: int) -> ConfigDict:
@@ -68,6 +70,7 @@ def _config(task: str, method: str, steps: int) -> ConfigDict:
   config.method = method
   config.rollout.prompts = 8
   config.rollout.samples = 8
+  config.rollout.rows = 4
   config.plan.microbatches = 2
   config.optimizer.learning_rate = 2e-5
   config.optimizer.warmup_steps = 3
