@@ -31,28 +31,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import jax
-import numpy as np
 import rich.console
 from etils import epath
 
+from experiments import pretrained
 from experiments.cli import arguments, errors
-from experiments.evaluation import evaluator, policies
-from experiments.logging import json_files, progress
-from experiments.tasks.task import Problems, Task
-from experiments.training import prng_keys
-from experiments.training.training_texts import (
-  CHOSEN,
-  PROMPT,
-  REJECTED,
-  SOLUTION,
-)
 from models import storage_paths
-from rl.sampling import generation
 
-Line = dict[str, str]
+if TYPE_CHECKING:
+  from experiments.evaluation import policies
+
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES, DEFAULT_BATCH = 1024, 8, 64
 
 
@@ -67,6 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = _parser().parse_args(argv)
   with errors.usage_errors():
     _check(options)
+  source = options.workdir or pretrained.describe(options.policy)
+  print(f"loading {source} ...", flush=True)
+  # Imported here, so that the line above is printed at once.
+  from experiments.evaluation import training_lines
+  from experiments.logging import json_files, progress
+  from experiments.training import prng_keys
+  from rl.sampling import generation
+
+  with errors.usage_errors():
     loaded = _load_policy(options)
     task = loaded.task
     sampling = generation.Sampling(
@@ -77,118 +77,36 @@ def main(argv: Sequence[str] | None = None) -> int:
       temperature=options.temperature,
     )
     key = prng_keys.from_seed(options.seed)
-    problems = distinct_problems(task, key, options.problems)
-    count = len(problems.ids)
-    batch = evaluator.batch_size(count, options.batch, loaded.sharding)
+    problems = training_lines.distinct_problems(task, key, options.problems)
+  count = len(problems.ids)
   console = rich.console.Console(highlight=False)
   console.print(f"{loaded.name}, step {loaded.step}: {task.name}", markup=False)
-  pairs: list[Line] = []
-  demonstrations: list[Line] = []
-  num_right = num_judged = 0
   with progress.bar_or_lines(console, "samples", count) as update:
-    for start in range(0, count, batch):
-      # In the last batch, copies of the last problem fill up the shape.
-      rows = np.minimum(np.arange(start, start + batch), count - 1)
-      batch_problems = jax.tree.map(
-        lambda leaf, rows=rows: leaf[rows], problems
-      )
-      samples, judged = evaluator.sample_and_score(
-        *(task, loaded.policy, loaded.params, batch_problems, key, sampling),
-        loaded.sharding,
-      )
-      num_valid = min(batch, count - start)
-      verdicts = judged["correct"][:num_valid]
-      num_right += int((verdicts == 1).sum())
-      num_judged += int((verdicts >= 0).sum())
-      for right, wrong in select_lines(
-        task, batch_problems, jax.device_get(samples), judged, num_valid
-      ):
-        if right:
-          demonstrations.append(right)
-        if right and wrong:
-          pairs.append(
-            {
-              PROMPT: right[PROMPT],
-              CHOSEN: right[SOLUTION],
-              REJECTED: wrong[SOLUTION],
-            }
-          )
-      update(start + num_valid)
-  accuracy = num_right / max(num_judged, 1)
+    lines = training_lines.collect(
+      loaded, problems, key, sampling, options.batch, update
+    )
   console.print(
-    f"{count} problems, {sampling.samples} samples of each, {accuracy:.1%} "
-    f"right: {len(pairs)} problems with a right and a wrong sample, "
-    f"{len(demonstrations)} with a right one"
+    f"{count} problems, {sampling.samples} samples of each, "
+    f"{lines.accuracy:.1%} right: {len(lines.pairs)} problems with a right and "
+    f"a wrong sample, {len(lines.demonstrations)} with a right one"
   )
-  files = [(options.out, pairs), (options.demonstrations, demonstrations)]
-  for path, lines in files:
-    if path and not lines:
+  files = [
+    (options.out, lines.pairs),
+    (options.demonstrations, lines.demonstrations),
+  ]
+  for path, content in files:
+    if path and not content:
       raise errors.RunError(
         f"there is no line for {path}, so nothing is written; sample more with "
         "--problems and --samples, or another policy"
       )
-  for path, lines in files:
+  for path, content in files:
     if path:
-      json_files.write(path, lines)
+      json_files.write(path, content)
       console.print(
-        f"wrote {path}: {len(lines)} lines", soft_wrap=True, markup=False
+        f"wrote {path}: {len(content)} lines", soft_wrap=True, markup=False
       )
   return 0
-
-
-def distinct_problems(task: Task, key: jax.Array, count: int) -> Problems:
-  """Returns the train problems of step 0, as numpy arrays, each once.
-
-  Args:
-    task: the task.
-    key: PRNG key that selects the problems.
-    count: number of problems that are drawn. A task with fewer train problems
-      returns all of them.
-  """
-  problems = jax.tree.map(np.asarray, task.train(key, 0, count))
-  _, first = np.unique(problems.ids, return_index=True)
-  rows = np.sort(first)  # in the order in which they were drawn
-  return jax.tree.map(lambda leaf: leaf[rows], problems)
-
-
-def select_lines(
-  task: Task,
-  problems: Problems,
-  samples: generation.Samples,
-  judged: dict[str, np.ndarray],
-  count: int,
-) -> Iterator[tuple[Line | None, Line | None]]:
-  """Yields the first right and the first wrong sample of each problem.
-
-  Args:
-    task: the task.
-    problems: P problems.
-    samples: S samples of each, as numpy arrays.
-    judged: arrays `[P, S]`, of which "correct" is read.
-    count: number of problems that are read, from the first.
-
-  Yields:
-    (right, wrong), each a line with a prompt and a solution, or None if there
-    is no such sample.
-  """
-  prompts = task.prompt_texts(problems)
-  for i in range(count):
-    lines: list[Line | None] = []
-    for verdict in (1, 0):
-      (candidates,) = np.nonzero(
-        (judged["correct"][i] == verdict) & samples.finished[i]
-      )
-      texts = (
-        # Without the end token.
-        task.decode(samples.completions[i, s, : samples.lengths[i, s] - 1])
-        for s in candidates
-      )
-      # A blank completion cannot be a line of the file.
-      text = next((text for text in texts if text.strip()), None)
-      lines.append(
-        None if text is None else {PROMPT: prompts[i], SOLUTION: text}
-      )
-    yield lines[0], lines[1]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -292,6 +210,8 @@ def _check(options: argparse.Namespace) -> None:
 
 def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:
   """Loads the policy of --workdir or of --policy."""
+  from experiments.evaluation import policies  # after the first line of output
+
   if options.workdir:
     return policies.load_from_run(
       options.workdir, options.step, {"batch": options.batch}

@@ -8,8 +8,9 @@ with the same key therefore use the same random numbers.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -76,20 +77,12 @@ def evaluate(
   """
   sampling = _sampling(task, samples, rows, temperature, max_tokens)
   test_problems = jax.tree.map(np.asarray, task.test(problems))
-  batch = batch_size(problems, batch, sharding)
   batch_results = []
-  for start in range(0, problems, batch):
-    # In the last batch, copies of the last problem fill up the shape.
-    indices = np.minimum(np.arange(start, start + batch), problems - 1)
-    batch_problems = jax.tree.map(lambda x, i=indices: x[i], test_problems)
-    _, arrays = sample_and_score(
-      task, policy, params, batch_problems, key, sampling, sharding
-    )
-    num_valid = min(batch, problems - start)  # without the copies
-    batch_results.append(
-      {name: array[:num_valid] for name, array in arrays.items()}
-    )
-    update(start + num_valid)
+  for result in score_in_batches(
+    *(task, policy, params, test_problems, batch, key, sampling, sharding)
+  ):
+    batch_results.append(result.arrays)
+    update(result.done)
     between_batches()
   results = {
     name: np.concatenate([arrays[name] for arrays in batch_results])
@@ -102,6 +95,62 @@ def evaluate(
     ids=test_problems.ids,
     **results,
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchResult:
+  """Samples of a batch of problems, and their scores.
+
+  Attributes:
+    problems: the n problems of the batch, as numpy arrays.
+    samples: S samples of each problem, as numpy arrays.
+    arrays: `{name: [n, S]}`, by the fields of `statistics.Evaluation`.
+    done: number of problems in this batch and those before it.
+  """
+
+  problems: Problems
+  samples: generation.Samples
+  arrays: dict[str, np.ndarray]
+  done: int
+
+
+def score_in_batches(
+  task: Task,
+  policy: types.Policy,
+  params: PyTree,
+  problems: Problems,
+  batch: int,
+  key: jax.Array,
+  sampling: generation.Sampling,
+  sharding: jax.sharding.Sharding | None,
+) -> Iterator[BatchResult]:
+  """Samples completions of problems and scores them, batch after batch.
+
+  Args:
+    task, policy, params, batch, key, sharding: same as in `evaluate`.
+    problems: N problems, as numpy arrays.
+    sampling: settings of sampling.
+  """
+  count = len(problems.ids)
+  batch = batch_size(count, batch, sharding)
+  for start in range(0, count, batch):
+    num_valid = min(batch, count - start)
+    # In the last batch, copies of the last problem fill up the shape.
+    rows = np.minimum(np.arange(start, start + batch), count - 1)
+    batch_problems = jax.tree.map(lambda leaf, rows=rows: leaf[rows], problems)
+    samples, arrays = sample_and_score(
+      task, policy, params, batch_problems, key, sampling, sharding
+    )
+
+    def without_copies(tree, num_valid=num_valid):
+      return jax.tree.map(lambda leaf: leaf[:num_valid], tree)
+
+    yield BatchResult(
+      without_copies(batch_problems),
+      without_copies(multihost.fetch(samples)),
+      without_copies(arrays),
+      start + num_valid,
+    )
 
 
 def batch_size(

@@ -10,6 +10,7 @@ from helpers import small_chat, small_jsonl, small_run
 
 from experiments import preferences, tasks
 from experiments.cli import errors
+from experiments.evaluation import evaluator, training_lines
 from experiments.logging import json_files
 from experiments.training import build, loop, training_texts, validate
 from models import hf, transformer
@@ -20,7 +21,7 @@ TASK = tasks.get("countdown", count=2)
 
 def lines_of(verdicts, texts, finished=None):
   """Lines of the first train problem, of samples with these texts."""
-  problems = preferences.distinct_problems(TASK, jax.random.key(0), 1)
+  problems = training_lines.distinct_problems(TASK, jax.random.key(0), 1)
   ids = [TASK.completion_ids(text) for text in texts]
   completions = np.zeros((1, len(ids), TASK.completion_length), np.int32)
   for i, row in enumerate(ids):
@@ -31,7 +32,8 @@ def lines_of(verdicts, texts, finished=None):
     finished=np.array([finished or [True] * len(ids)]),
   )
   judged = {"correct": np.array([verdicts])}
-  (lines,) = preferences.select_lines(TASK, problems, samples, judged, 1)
+  result = evaluator.BatchResult(problems, samples, judged, done=1)
+  (lines,) = training_lines.select(TASK, result)
   prompt = TASK.decode(problems.prompts[0])
   assert all(line["prompt"] == prompt for line in lines if line)
   return [line and line["solution"] for line in lines]
@@ -48,9 +50,9 @@ def test_the_first_right_and_the_first_wrong_sample_are_taken():
 
 
 def test_a_problem_is_drawn_once():
-  problems = preferences.distinct_problems(TASK, jax.random.key(0), 512)
+  problems = training_lines.distinct_problems(TASK, jax.random.key(0), 512)
   assert len(set(problems.ids)) == len(problems.ids) < 512
-  fewer = preferences.distinct_problems(TASK, jax.random.key(0), 4)
+  fewer = training_lines.distinct_problems(TASK, jax.random.key(0), 4)
   np.testing.assert_array_equal(fewer.ids[:4], problems.ids[: len(fewer.ids)])
   test_ids = set(TASK.test(8).ids)
   assert not test_ids & set(problems.ids)
@@ -63,7 +65,7 @@ def test_prompts_of_a_text_task_are_its_questions(tmp_path):
     cache=str(tmp_path / "cache"),
     vocab_size=300,
   )
-  problems = preferences.distinct_problems(task, jax.random.key(0), 1000)
+  problems = training_lines.distinct_problems(task, jax.random.key(0), 1000)
   prompts = task.prompt_texts(problems)
   assert len(set(prompts)) == len(prompts) < small_jsonl.ROWS
   questions = {small_jsonl.row(i)["prompt"] for i in range(small_jsonl.ROWS)}

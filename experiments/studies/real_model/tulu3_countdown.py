@@ -28,7 +28,7 @@ from experiments.cli import arguments, devices, errors
 from experiments.configs import tulu3
 from experiments.evaluation import intervals, statistics
 from experiments.logging import json_files, provenance
-from experiments.training import loop, validate, workdirs
+from experiments.training import loop, preemption, validate, workdirs
 
 RESULTS = epath.Path(__file__).parent / "results"
 STAGES = {
@@ -65,7 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if result_file(seed).exists():
       print(f"seed {seed}: has its result", flush=True)
     else:
-      record = run_seed(seed, options.workdir / f"seed_{seed}")
+      try:
+        record = run_seed(seed, options.workdir / f"seed_{seed}")
+      except preemption.Preempted:  # the run has saved its steps, and said so
+        return preemption.STATUS
       json_files.replace(result_file(seed), json.dumps(record, indent=2) + "\n")
   print(table(read_results()))
   return 0
@@ -155,8 +158,18 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
   """Returns pass@k of each stage as a table in Markdown.
 
   A cell has the mean over seeds with its 95 % Student interval, and below the
-  first stage the difference to the stage before, paired by seed.
+  first stage the difference to the stage before, paired by seed. One seed has
+  no intervals.
   """
+
+  def cell(values: np.ndarray, sign: str = "") -> str:
+    """Returns the mean over seeds, `[seeds]`, and its interval."""
+    text = f"{values.mean():{sign}.3f}"
+    if len(values) == 1:
+      return text
+    low, high = intervals.student_interval(values)
+    return f"{text} [{low:{sign}.3f}, {high:{sign}.3f}]"
+
   # [seeds, stages, ks]
   values = np.array(
     [
@@ -165,24 +178,17 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
     ]
   )
   differences = np.diff(values, axis=1, prepend=values[:, :1])
-  low, high = intervals.student_interval(values)
-  low_difference, high_difference = intervals.student_interval(differences)
+  seeds = f"{len(records)} seed{'' if len(records) == 1 else 's'}"
   rows = [
-    f"| {len(records)} seeds | " + " | ".join(f"pass@{k}" for k in KS) + " |",
+    " | ".join([f"| {seeds}", *(f"pass@{k}" for k in KS)]) + " |",
     "|---" * (len(KS) + 1) + "|",
   ]
   for i, label in enumerate(STAGES.values()):
-    cells = []
-    for j in range(len(KS)):
-      mean = values[:, i, j].mean()
-      cell = f"{mean:.3f} [{low[i, j]:.3f}, {high[i, j]:.3f}]"
-      if i:
-        change = differences[:, i, j].mean()
-        cell += (
-          f"; {change:+.3f} [{low_difference[i, j]:+.3f}, "
-          f"{high_difference[i, j]:+.3f}]"
-        )
-      cells.append(cell)
+    cells = [
+      cell(values[:, i, j])
+      + (f"; {cell(differences[:, i, j], '+')}" if i else "")
+      for j in range(len(KS))
+    ]
     rows.append(f"| {label} | " + " | ".join(cells) + " |")
   return "\n".join(rows)
 

@@ -233,12 +233,14 @@ def _read_samples(workdir: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
 def _to_json(evaluation: statistics.Evaluation) -> dict[str, Any]:
   """Returns the fields of an evaluation as JSON values.
 
-  Within a problem, equal answers get equal small numbers; -1 is no answer.
+  Within a problem, the distinct answers are numbered from 0; -1 is no answer.
   """
   values = dataclasses.asdict(evaluation)
   values["answer_ids"] = np.stack(
     [
-      np.where(ids < 0, -1, np.unique(ids, return_inverse=True)[1])
+      # `maximum` makes all missing answers -1, which is then put first.
+      np.unique(np.append(np.maximum(ids, -1), -1), return_inverse=True)[1][:-1]
+      - 1
       for ids in evaluation.answer_ids
     ]
   )

@@ -36,6 +36,16 @@ def test_differences_are_paired_by_seed():
   assert "0.500 [0.500, 0.500]; -0.150 [-0.785, +0.485]" in third
 
 
+def test_one_seed_has_no_intervals():
+  rows = (0.2, 0.6, 0.9), (0.3, 0.6, 0.9), (0.4, 0.5, 0.8)
+  head, _, first, second, _ = tulu3_countdown.table([record(0, *rows)]).split(
+    "\n"
+  )
+  assert head == "| 1 seed | pass@1 | pass@8 | pass@64 |"
+  assert first == "| supervised | 0.200 | 0.600 | 0.900 |"
+  assert second.startswith("| then DPO | 0.300; +0.100 | 0.600; +0.000 |")
+
+
 def test_the_page_has_the_table_of_the_results():
   records = tulu3_countdown.read_results()
   assert [record["seed"] for record in records] == [0, 1, 2]
