@@ -4,7 +4,9 @@ from helpers.method_contract import Row
 
 ROWS = {
   "bon_mean": Row({"k": 2, "beta": 0.1}),
+  "from_value": Row({}, ("correct",)),
   "max_at_k": Row({"k": 2}),
+  "max_at_k_min_form": Row({"k": 2}, ("step_scores",)),
   "max_at_k_off_policy": Row({"k": 2}),
   "pass_at_k": Row({"k": 2}),
   "pass_at_k_adaptive": Row({"k": 2}),

@@ -1,0 +1,45 @@
+"""The policy gradient of any function of the success rate.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
+
+from collections.abc import Sequence
+
+from rl.losses.aggregates import prompt_mean_token_sum
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
+from rl.method import Method
+from rl.transforms import chain, success_rate_advantages, verdicts
+
+
+def from_value(
+  series: Sequence[float] = (0.0, -1.0, -1 / 2, -1 / 3, -1 / 4),
+  baseline: str = "centered",
+  clip: float = 0.2,
+) -> Method:
+  """Ascends E over prompts of f(p) = sum_j series[j] (1 - p)^j.
+
+  p is the success rate of the prompt, the probability of a right sample, and
+  A_i [P, S] the unbiased weight of sample i, `success_rate_advantages` of
+  `rl.success_rates`. The series (1, -1) is the mean accuracy, (1, 0, 0, 0, -1)
+  is pass@4, and the default is log p truncated after the fourth term.
+  `rl.success_rates.power_series` computes the series of any other f. A group of
+  n samples trains on the terms up to degree n - 1 if centered, and up to n if
+  not. Graded scores are not used: a sample is right or wrong. The loss is
+  PPO-clip, summed over the tokens of all samples of a group and averaged over
+  prompts; the expected gradient of the first update of a rollout is exact.
+  Source: this project; the special cases pass@k and log p are those of
+  `max_at_k` and `maxrl`.
+
+  Args:
+    series: coefficients of f in powers of 1 - p, from degree 0.
+    baseline: one of `rl.success_rates.BASELINES`.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+  """
+  advantage = success_rate_advantages(tuple(series), baseline=baseline)
+  return Method(
+    advantage=chain(verdicts(), advantage),
+    loss=policy_gradient(
+      ppo_clip(clip, clip), aggregate=prompt_mean_token_sum()
+    ),
+  )
