@@ -32,10 +32,8 @@ class Plan:
     microbatches: number of slices of a minibatch whose gradients are summed.
       More slices need less memory; the sum differs by rounding alone.
     temperature: sampling temperature of the rollout. The policy that is
-      optimised is the distribution at this temperature. Top-k, top-p and min-p
-      are not taken into account: if the sampler uses them, the rollout is
-      off-policy. The metric `policy/sampler_log_prob_diff_mean` shows by how
-      much.
+      optimised is the distribution at this temperature. If the sampler
+      truncates it, the rollout has the kept tokens (`rl.types.Tokens.kept`).
     chunk: number of positions of a prompt's samples whose logits are computed
       at a time; None lets `rl.scoring.read` choose.
     max_mean_ratio: an update is skipped if the mean importance ratio of its

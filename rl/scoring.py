@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import minibatches, types
+from rl import bit_sets, minibatches, types
 
 Array = jax.Array
 # Sources whose needs no pass computes -> end of the error if one is missing.
@@ -55,6 +55,9 @@ ALONE = "alone"
 _MAX_HEAD_OUTPUT = 2**27
 # Smallest chunk, in positions per prompt, even if it exceeds the limit above.
 _MIN_CHUNK = 16
+# Logit of tokens that are not kept. It is finite, so that products with their
+# probability 0 are 0.
+_REMOVED = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,6 +223,12 @@ def read(
 ) -> dict[str, Array]:
   """Runs one forward pass and evaluates probes on it.
 
+  If the text was sampled from a truncated distribution, and has the kept tokens
+  (`Tokens.kept`), logits of all other tokens are removed. All policies are then
+  renormalised over the tokens that the behavior policy kept: the ratio of two
+  policies is that of the distributions that a token is sampled from, and an
+  objective is that of the truncated policy.
+
   Args:
     policy: the model.
     params: its parameters.
@@ -256,7 +265,7 @@ def read(
       f"{sorted(available)}"
     )
 
-  def evaluate(heads, hidden, completions, reads):
+  def evaluate(heads, hidden, completions, kept, reads):
     """Evaluates the probes at positions `[P, S, T]` or `[P, chunk]`."""
     axes = completions.shape
     flat = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
@@ -264,6 +273,14 @@ def read(
     outputs = {h: heads[h](flat) if h in heads else flat for h in needed_heads}
     logit_heads = {p.head for p in probes if p.logits}
     scaled = {head: outputs[head] / temperature for head in logit_heads}
+    if kept is not None:
+      kept = kept.reshape(-1, kept.shape[-1])  # [N, W]
+      scaled = {
+        head: jnp.where(
+          bit_sets.unpack(kept, logits.shape[-1]), logits, _REMOVED
+        )
+        for head, logits in scaled.items()
+      }
     result = {}
     for probe in probes:
       read_values = [
@@ -276,11 +293,11 @@ def read(
       result[probe.name] = probe.fn(output, ids, *read_values)
     return jax.tree.map(lambda x: x.reshape(axes + x.shape[1:]), result)
 
-  def evaluate_locally(heads, hidden, completions, reads, mask):
+  def evaluate_locally(heads, hidden, completions, kept, reads, mask):
     """Evaluates the probes at the positions that a device holds."""
     P, S, T = mask.shape
     fn = functools.partial(evaluate, heads)
-    inputs = (hidden, completions, reads)
+    inputs = (hidden, completions, kept, reads)
     if chunk is None:
       vector = jax.ShapeDtypeStruct(hidden.shape[-1:], hidden.dtype)  # [D]
       widths = [
@@ -302,7 +319,8 @@ def read(
   # devices' prompts together would gather the parameters of the heads, and sum
   # their gradients over devices, once per chunk.
   return scored.local(evaluate_locally)(
-    scored.heads, scored.hidden, tokens.completions, reads, tokens.mask
+    *(scored.heads, scored.hidden, tokens.completions, tokens.kept),
+    *(reads, tokens.mask),
   )
 
 
@@ -410,7 +428,8 @@ def _alone(tokens: types.Tokens) -> types.Tokens:
   L = tokens.prompts.shape[-1]
   first = L - tokens.prompt_mask.sum(-1, keepdims=True)  # index; L if no token
   bos = jnp.take_along_axis(tokens.prompts, jnp.minimum(first, L - 1), -1)
-  return tokens.replace(prompts=bos, prompt_mask=first < L)
+  # After another prompt, other tokens would have been kept.
+  return tokens.replace(prompts=bos, prompt_mask=first < L, kept=None)
 
 
 def passes(

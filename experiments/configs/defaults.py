@@ -98,9 +98,9 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       # T, largest number of tokens of a completion; 0: that of the task.
       "max_tokens": 0,
       "temperature": 1.0,  # must be above 0
-      # Truncations of the distribution that is sampled from. With them, samples
-      # come from another distribution than the policy's, which training does
-      # not correct.
+      # Truncations of the distribution that is sampled from. With them, the
+      # objective is that of the truncated policy: log-probs, ratios and the KL
+      # are renormalised over the tokens that the sampler kept at a position.
       "top_k": 0,  # only the k most likely tokens; 0: all tokens
       # Only the most likely tokens whose probabilities sum to this value.
       "top_p": 1.0,

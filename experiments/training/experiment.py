@@ -392,6 +392,7 @@ class Experiment:
       self.config.rollout.prompts,
       self.method,
       types.join(state.params, state.frozen),
+      self.model.vocab_size,
     )
 
   def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:

@@ -37,7 +37,7 @@ from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import multihost
 from experiments.training.training_texts import TrainingTexts
 from rewards.process import continuations
-from rl import learners, types
+from rl import bit_sets, learners, types
 from rl.method import Method
 from rl.sampling import generation, samplers
 from rl.step import Rollouts, State
@@ -250,27 +250,34 @@ def abstract_rollout(
   prompts: int,
   method: Method | None = None,
   params: types.PyTree = None,
+  vocab_size: int = 0,
 ) -> Rollouts:
   """Returns the shapes of a rollout of a task, without tracing the decoder.
 
   Args:
     task, policy, sampling, prompts, method: same as in `make_rollout_fn`.
     params: shapes of the policy's parameters, for samplers that read them.
+    vocab_size: V, of which truncated samples have the kept tokens.
   """
 
-  def padding_samples(shape: tuple[int, ...]) -> generation.Samples:
+  def padding_samples(
+    shape: tuple[int, ...], has_kept: bool = False
+  ) -> generation.Samples:
     """Returns samples `[P, S, T]`, each of which is one padding token."""
+    words = bit_sets.num_words(vocab_size)
     return generation.Samples(
       completions=np.full(shape, task.pad_id, np.int32),
       lengths=np.ones(shape[:2], np.int32),
       log_probs=np.zeros(shape, np.float32),
       finished=np.ones(shape[:2], bool),
+      kept=np.zeros((*shape, words), np.uint32) if has_kept else None,
     )
 
   def generate(params, prompts, prompt_mask, keys, sampling, first, active):
     del params, prompt_mask, keys, first, active
     shape = len(prompts), sampling.samples, sampling.max_tokens
-    return jax.tree.map(jnp.asarray, padding_samples(shape))
+    samples = padding_samples(shape, sampling.gives_kept)
+    return jax.tree.map(jnp.asarray, samples)
 
   key = jax.random.key(0)
   host_problems = None if task.jittable else task.train(key, 0, prompts)
@@ -360,6 +367,7 @@ def assemble(
       completions=samples.completions,
       lengths=samples.lengths,
       mask=positions < samples.lengths[..., None],
+      kept=samples.kept,
     ),
     sample_mask=(
       jnp.ones(samples.lengths.shape, bool)
@@ -482,6 +490,7 @@ def _assemble_extension(
       completions=samples.completions,
       lengths=lengths,
       mask=mask,
+      kept=samples.kept,
     ),
     sample_mask=is_scored & rollout.sample_mask.reshape(-1, 1),
     behavior_log_probs=samples.log_probs,

@@ -26,7 +26,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from rl import types
+from rl import bit_sets, types
 
 Array = jax.Array
 # Smallest T for which the cache grows from quarter to quarter. For shorter
@@ -60,6 +60,8 @@ class Sampling:
     rows: number of samples of a prompt that are decoded at the same time; 0
       means all. The samples do not depend on it. Fewer rows are faster if the
       lengths of the samples differ much.
+    returns_kept: whether the samples have the kept tokens, if the distribution
+      is truncated. They are V / 8 bytes per token of a completion.
   """
 
   samples: int
@@ -71,6 +73,7 @@ class Sampling:
   top_p: float = 1.0
   min_p: float = 0.0
   rows: int = 0
+  returns_kept: bool = False
 
   def __post_init__(self) -> None:
     object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
@@ -90,6 +93,12 @@ class Sampling:
         "1. For the most likely token alone, set temperature=0"
       )
 
+  @property
+  def gives_kept(self) -> bool:
+    """Whether samples have the kept tokens (`Samples.kept`)."""
+    truncates = self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+    return self.returns_kept and truncates and self.temperature > 0
+
 
 @flax.struct.dataclass
 class Samples:
@@ -102,12 +111,15 @@ class Samples:
       sampled from, after temperature and truncations; 0 on padding.
     finished: `[P, S]` bool, False if the length limit ended the sample; True if
       EOS did, or the sample is not active.
+    kept: `[P, S, T, W]` uint32, the tokens that could have been sampled
+      (`rl.types.Tokens.kept`); None if all could, or they were not asked for.
   """
 
   completions: Array
   lengths: Array
   log_probs: Array
   finished: Array
+  kept: Array | None = None
 
 
 def prompt_keys(key: Array, step: Array | int, prompt_ids: Array) -> Array:
@@ -166,7 +178,9 @@ def generate(
   served = policy.serve(params)
   logits = jnp.broadcast_to(logits[:, None], (P, S, logits.shape[-1]))
   numbers = jnp.broadcast_to(jnp.arange(S, dtype=jnp.int32), (P, S))
-  tokens, log_probs = _sample_tokens(logits, keys, first + numbers, 0, sampling)
+  tokens, log_probs, kept = _sample_tokens(
+    logits, keys, first + numbers, 0, sampling
+  )
   is_active = jnp.ones((P, S), bool) if active is None else active
   is_first = (jnp.arange(T) == 0) & is_active[..., None]  # [P, S, T]
   samples = Samples(
@@ -174,6 +188,9 @@ def generate(
     lengths=is_active.astype(jnp.int32),
     log_probs=jnp.where(is_first, log_probs[..., None], 0.0),
     finished=_ends(tokens, sampling) | ~is_active,
+    kept=None
+    if kept is None
+    else jnp.where(is_first[..., None], kept[:, :, None], jnp.uint32(0)),
   )
   if T == 1:
     return samples
@@ -188,7 +205,9 @@ def generate(
     logits, cache = policy.decode(served, state.last, state.t - 1, state.cache)
     has_sample = state.sample < S  # [P, rows]
     numbers = first + state.sample
-    tokens, log_probs = _sample_tokens(logits, keys, numbers, state.t, sampling)
+    tokens, log_probs, kept = _sample_tokens(
+      logits, keys, numbers, state.t, sampling
+    )
     ends = _ends(tokens, sampling)
     index = state.sample, state.t
     samples = Samples(
@@ -196,6 +215,7 @@ def generate(
       lengths=_put(state.samples.lengths, index[:1], state.t + 1),
       log_probs=_put(state.samples.log_probs, index, log_probs),
       finished=_put(state.samples.finished, index[:1], ends),
+      kept=None if kept is None else _put(state.samples.kept, index, kept),
     )
     is_free = ~has_sample | ends | (state.t + 1 == T)
     # The free rows of a prompt take the next samples of its queue, in order.
@@ -296,7 +316,7 @@ def cache_capacities(length: int) -> tuple[int, ...]:
 
 def _sample_tokens(
   logits: Array, keys: Array, samples: Array, t: Array | int, sampling: Sampling
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array | None]:
   """Samples the token at position t of some samples of each prompt.
 
   Args:
@@ -307,7 +327,8 @@ def _sample_tokens(
     sampling: settings of sampling.
 
   Returns:
-    The tokens and their log-probs, `[P, rows]`.
+    The tokens and their log-probs, `[P, rows]`, and the kept tokens
+    `[P, rows, W]`; None if `sampling` does not ask for them.
   """
   fold = jax.random.fold_in
 
@@ -318,7 +339,11 @@ def _sample_tokens(
   uniforms = uniform_of_rows(keys, samples, jnp.broadcast_to(t, samples.shape))
   flat = logits.reshape(-1, logits.shape[-1])  # [P * rows, V]
   tokens, log_probs = sample_token(flat, uniforms.reshape(-1), sampling)
-  return tokens.reshape(samples.shape), log_probs.reshape(samples.shape)
+  kept = None
+  if sampling.gives_kept:
+    is_kept = truncate(flat, sampling) > -jnp.inf
+    kept = bit_sets.pack(is_kept).reshape(*samples.shape, -1)
+  return tokens.reshape(samples.shape), log_probs.reshape(samples.shape), kept
 
 
 def _ends(tokens: Array, sampling: Sampling) -> Array:
