@@ -33,7 +33,7 @@ class Plan:
       More slices need less memory; the sum differs by rounding alone.
     temperature: sampling temperature of the rollout. The policy that is
       optimised is the distribution at this temperature. If the sampler
-      truncates it, the rollout has the kept tokens (`rl.types.Tokens.kept`).
+      truncates it, the rollout has the support (`rl.types.Tokens.support`).
     chunk: number of positions of a prompt's samples whose logits are computed
       at a time; None lets `rl.scoring.read` choose.
     max_mean_ratio: an update is skipped if the mean importance ratio of its

@@ -55,8 +55,8 @@ ALONE = "alone"
 _MAX_HEAD_OUTPUT = 2**27
 # Smallest chunk, in positions per prompt, even if it exceeds the limit above.
 _MIN_CHUNK = 16
-# Logit of tokens that are not kept. It is finite, so that products with their
-# probability 0 are 0.
+# Logit of tokens outside of the support. It is finite, so that its product with
+# the probability 0 is 0.
 _REMOVED = -1e9
 
 
@@ -223,11 +223,11 @@ def read(
 ) -> dict[str, Array]:
   """Runs one forward pass and evaluates probes on it.
 
-  If the text was sampled from a truncated distribution, and has the kept tokens
-  (`Tokens.kept`), logits of all other tokens are removed. All policies are then
-  renormalised over the tokens that the behavior policy kept: the ratio of two
-  policies is that of the distributions that a token is sampled from, and an
-  objective is that of the truncated policy.
+  If the text was sampled from a truncated distribution and has its support
+  (`Tokens.support`), the logits of all other tokens are removed. All policies
+  are then renormalised over the support of the behavior policy: ratios are
+  those of the distributions that tokens are sampled from, and an objective is
+  that of the truncated policy.
 
   Args:
     policy: the model.
@@ -265,7 +265,7 @@ def read(
       f"{sorted(available)}"
     )
 
-  def evaluate(heads, hidden, completions, kept, reads):
+  def evaluate(heads, hidden, completions, support, reads):
     """Evaluates the probes at positions `[P, S, T]` or `[P, chunk]`."""
     axes = completions.shape
     flat = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
@@ -273,11 +273,11 @@ def read(
     outputs = {h: heads[h](flat) if h in heads else flat for h in needed_heads}
     logit_heads = {p.head for p in probes if p.logits}
     scaled = {head: outputs[head] / temperature for head in logit_heads}
-    if kept is not None:
-      kept = kept.reshape(-1, kept.shape[-1])  # [N, W]
+    if support is not None:
+      support = support.reshape(-1, support.shape[-1])  # [N, W]
       scaled = {
         head: jnp.where(
-          bit_sets.unpack(kept, logits.shape[-1]), logits, _REMOVED
+          bit_sets.unpack(support, logits.shape[-1]), logits, _REMOVED
         )
         for head, logits in scaled.items()
       }
@@ -293,11 +293,11 @@ def read(
       result[probe.name] = probe.fn(output, ids, *read_values)
     return jax.tree.map(lambda x: x.reshape(axes + x.shape[1:]), result)
 
-  def evaluate_locally(heads, hidden, completions, kept, reads, mask):
+  def evaluate_locally(heads, hidden, completions, support, reads, mask):
     """Evaluates the probes at the positions that a device holds."""
     P, S, T = mask.shape
     fn = functools.partial(evaluate, heads)
-    inputs = (hidden, completions, kept, reads)
+    inputs = (hidden, completions, support, reads)
     if chunk is None:
       vector = jax.ShapeDtypeStruct(hidden.shape[-1:], hidden.dtype)  # [D]
       widths = [
@@ -319,7 +319,7 @@ def read(
   # devices' prompts together would gather the parameters of the heads, and sum
   # their gradients over devices, once per chunk.
   return scored.local(evaluate_locally)(
-    *(scored.heads, scored.hidden, tokens.completions, tokens.kept),
+    *(scored.heads, scored.hidden, tokens.completions, tokens.support),
     *(reads, tokens.mask),
   )
 
@@ -428,8 +428,8 @@ def _alone(tokens: types.Tokens) -> types.Tokens:
   L = tokens.prompts.shape[-1]
   first = L - tokens.prompt_mask.sum(-1, keepdims=True)  # index; L if no token
   bos = jnp.take_along_axis(tokens.prompts, jnp.minimum(first, L - 1), -1)
-  # After another prompt, other tokens would have been kept.
-  return tokens.replace(prompts=bos, prompt_mask=first < L, kept=None)
+  # After another prompt the support would be another one.
+  return tokens.replace(prompts=bos, prompt_mask=first < L, support=None)
 
 
 def passes(

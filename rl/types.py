@@ -61,10 +61,10 @@ class Tokens:
     mask: `[P, S, T]` bool, True for the *scored* tokens: those that the policy
       chose, and that it is trained on. EOS is scored; padding and the tokens of
       a tool or user are not.
-    kept: `[P, S, T, W]` uint32, the *kept* tokens of each position, for samples
-      of a truncated distribution (top-k, top-p or min-p): bit i of word w is
-      set if token 32 w + i could have been sampled. Probes then read the
-      distribution that is renormalised over these tokens. None: all tokens.
+    support: `[P, S, T, W]` uint32, the tokens that could have been sampled at
+      each position, for samples of a truncated distribution (top-k, top-p or
+      min-p), as `rl.bit_sets` packs them. Probes then read the distribution
+      that is renormalised over the support. None: all tokens.
     room: number of tokens of a prompt and its completions for which a *packed*
       forward pass has room, on average over the prompts of a device. Such a
       pass does not compute padding. 0: a *padded* pass, which does.
@@ -75,7 +75,7 @@ class Tokens:
   completions: Array
   lengths: Array
   mask: Array
-  kept: Array | None = None
+  support: Array | None = None
   room: int = flax.struct.field(pytree_node=False, default=0)
 
 

@@ -128,7 +128,7 @@ def make_sampling(
     top_p=config.rollout.top_p,
     min_p=config.rollout.min_p,
     rows=config.rollout.rows,
-    returns_kept=True,
+    returns_support=True,
   )
 
 

@@ -257,11 +257,11 @@ def abstract_rollout(
   Args:
     task, policy, sampling, prompts, method: same as in `make_rollout_fn`.
     params: shapes of the policy's parameters, for samplers that read them.
-    vocab_size: V, of which truncated samples have the kept tokens.
+    vocab_size: V, of which the support of truncated samples is a subset.
   """
 
   def padding_samples(
-    shape: tuple[int, ...], has_kept: bool = False
+    shape: tuple[int, ...], has_support: bool = False
   ) -> generation.Samples:
     """Returns samples `[P, S, T]`, each of which is one padding token."""
     words = bit_sets.num_words(vocab_size)
@@ -270,13 +270,13 @@ def abstract_rollout(
       lengths=np.ones(shape[:2], np.int32),
       log_probs=np.zeros(shape, np.float32),
       finished=np.ones(shape[:2], bool),
-      kept=np.zeros((*shape, words), np.uint32) if has_kept else None,
+      support=np.zeros((*shape, words), np.uint32) if has_support else None,
     )
 
   def generate(params, prompts, prompt_mask, keys, sampling, first, active):
     del params, prompt_mask, keys, first, active
     shape = len(prompts), sampling.samples, sampling.max_tokens
-    samples = padding_samples(shape, sampling.gives_kept)
+    samples = padding_samples(shape, sampling.gives_support)
     return jax.tree.map(jnp.asarray, samples)
 
   key = jax.random.key(0)
@@ -367,7 +367,7 @@ def assemble(
       completions=samples.completions,
       lengths=samples.lengths,
       mask=positions < samples.lengths[..., None],
-      kept=samples.kept,
+      support=samples.support,
     ),
     sample_mask=(
       jnp.ones(samples.lengths.shape, bool)
@@ -490,7 +490,7 @@ def _assemble_extension(
       completions=samples.completions,
       lengths=lengths,
       mask=mask,
-      kept=samples.kept,
+      support=samples.support,
     ),
     sample_mask=is_scored & rollout.sample_mask.reshape(-1, 1),
     behavior_log_probs=samples.log_probs,

@@ -60,8 +60,8 @@ class Sampling:
     rows: number of samples of a prompt that are decoded at the same time; 0
       means all. The samples do not depend on it. Fewer rows are faster if the
       lengths of the samples differ much.
-    returns_kept: whether the samples have the kept tokens, if the distribution
-      is truncated. They are V / 8 bytes per token of a completion.
+    returns_support: whether the samples have the support of a truncated
+      distribution, which takes V / 8 bytes per token of a completion.
   """
 
   samples: int
@@ -73,7 +73,7 @@ class Sampling:
   top_p: float = 1.0
   min_p: float = 0.0
   rows: int = 0
-  returns_kept: bool = False
+  returns_support: bool = False
 
   def __post_init__(self) -> None:
     object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
@@ -94,10 +94,10 @@ class Sampling:
       )
 
   @property
-  def gives_kept(self) -> bool:
-    """Whether samples have the kept tokens (`Samples.kept`)."""
+  def gives_support(self) -> bool:
+    """Whether the samples have their support."""
     truncates = self.top_k > 0 or self.top_p < 1 or self.min_p > 0
-    return self.returns_kept and truncates and self.temperature > 0
+    return self.returns_support and truncates and self.temperature > 0
 
 
 @flax.struct.dataclass
@@ -111,15 +111,15 @@ class Samples:
       sampled from, after temperature and truncations; 0 on padding.
     finished: `[P, S]` bool, False if the length limit ended the sample; True if
       EOS did, or the sample is not active.
-    kept: `[P, S, T, W]` uint32, the tokens that could have been sampled
-      (`rl.types.Tokens.kept`); None if all could, or they were not asked for.
+    support: `[P, S, T, W]` uint32, the tokens that could have been sampled
+      (`rl.types.Tokens.support`); None unless `Sampling.gives_support`.
   """
 
   completions: Array
   lengths: Array
   log_probs: Array
   finished: Array
-  kept: Array | None = None
+  support: Array | None = None
 
 
 def prompt_keys(key: Array, step: Array | int, prompt_ids: Array) -> Array:
@@ -178,7 +178,7 @@ def generate(
   served = policy.serve(params)
   logits = jnp.broadcast_to(logits[:, None], (P, S, logits.shape[-1]))
   numbers = jnp.broadcast_to(jnp.arange(S, dtype=jnp.int32), (P, S))
-  tokens, log_probs, kept = _sample_tokens(
+  tokens, log_probs, support = _sample_tokens(
     logits, keys, first + numbers, 0, sampling
   )
   is_active = jnp.ones((P, S), bool) if active is None else active
@@ -188,9 +188,9 @@ def generate(
     lengths=is_active.astype(jnp.int32),
     log_probs=jnp.where(is_first, log_probs[..., None], 0.0),
     finished=_ends(tokens, sampling) | ~is_active,
-    kept=None
-    if kept is None
-    else jnp.where(is_first[..., None], kept[:, :, None], jnp.uint32(0)),
+    support=None
+    if support is None
+    else jnp.where(is_first[..., None], support[:, :, None], jnp.uint32(0)),
   )
   if T == 1:
     return samples
@@ -205,7 +205,7 @@ def generate(
     logits, cache = policy.decode(served, state.last, state.t - 1, state.cache)
     has_sample = state.sample < S  # [P, rows]
     numbers = first + state.sample
-    tokens, log_probs, kept = _sample_tokens(
+    tokens, log_probs, support = _sample_tokens(
       logits, keys, numbers, state.t, sampling
     )
     ends = _ends(tokens, sampling)
@@ -215,7 +215,9 @@ def generate(
       lengths=_put(state.samples.lengths, index[:1], state.t + 1),
       log_probs=_put(state.samples.log_probs, index, log_probs),
       finished=_put(state.samples.finished, index[:1], ends),
-      kept=None if kept is None else _put(state.samples.kept, index, kept),
+      support=None
+      if support is None
+      else _put(state.samples.support, index, support),
     )
     is_free = ~has_sample | ends | (state.t + 1 == T)
     # The free rows of a prompt take the next samples of its queue, in order.
@@ -327,8 +329,8 @@ def _sample_tokens(
     sampling: settings of sampling.
 
   Returns:
-    The tokens and their log-probs, `[P, rows]`, and the kept tokens
-    `[P, rows, W]`; None if `sampling` does not ask for them.
+    The tokens and their log-probs, `[P, rows]`, and their support
+    `[P, rows, W]`; None if `sampling` does not ask for it.
   """
   fold = jax.random.fold_in
 
@@ -339,11 +341,15 @@ def _sample_tokens(
   uniforms = uniform_of_rows(keys, samples, jnp.broadcast_to(t, samples.shape))
   flat = logits.reshape(-1, logits.shape[-1])  # [P * rows, V]
   tokens, log_probs = sample_token(flat, uniforms.reshape(-1), sampling)
-  kept = None
-  if sampling.gives_kept:
-    is_kept = truncate(flat, sampling) > -jnp.inf
-    kept = bit_sets.pack(is_kept).reshape(*samples.shape, -1)
-  return tokens.reshape(samples.shape), log_probs.reshape(samples.shape), kept
+  support = None
+  if sampling.gives_support:
+    in_support = truncate(flat, sampling) > -jnp.inf
+    support = bit_sets.pack(in_support).reshape(*samples.shape, -1)
+  return (
+    tokens.reshape(samples.shape),
+    log_probs.reshape(samples.shape),
+    support,
+  )
 
 
 def _ends(tokens: Array, sampling: Sampling) -> Array:

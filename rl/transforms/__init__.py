@@ -54,7 +54,6 @@ from rl.transforms.library import (
   scores,
   step_ends,
   step_scores,
-  success_rate_advantages,
   sum_steps,
   sum_tokens,
   update_moving_average,

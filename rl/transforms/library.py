@@ -13,15 +13,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import (
-  advantages,
-  credit,
-  masked,
-  objectives,
-  scoring,
-  success_rates,
-  types,
-)
+from rl import advantages, credit, masked, objectives, scoring, types
 from rl.sampling import random_keys
 from rl.transforms.base import Transform, lift, transform
 
@@ -137,9 +129,6 @@ center = lift(advantages.center, valid=_sample_mask)
 leave_one_out = lift(advantages.leave_one_out, valid=_sample_mask)
 group_normalize = lift(advantages.group_normalize, valid=_sample_mask)
 max_at_k_weights = lift(objectives.max_at_k_weights, valid=_sample_mask)
-success_rate_advantages = lift(
-  success_rates.success_rate_advantages, valid=_sample_mask
-)
 
 
 @transform(takes="sample")

@@ -9,7 +9,13 @@ from rl.losses.aggregates import prompt_mean_token_sum
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.transforms import chain, success_rate_advantages, verdicts
+from rl.methods.sets import success_rates
+from rl.transforms import chain, lift, verdicts
+
+success_rate_advantages = lift(
+  success_rates.success_rate_advantages,
+  valid=lambda rollout: rollout.sample_mask,
+)
 
 
 def from_value(
@@ -21,19 +27,20 @@ def from_value(
 
   p is the success rate of the prompt, the probability of a right sample, and
   A_i [P, S] the unbiased weight of sample i, `success_rate_advantages` of
-  `rl.success_rates`. The series (1, -1) is the mean accuracy, (1, 0, 0, 0, -1)
-  is pass@4, and the default is log p truncated after the fourth term.
-  `rl.success_rates.power_series` computes the series of any other f. A group of
-  n samples trains on the terms up to degree n - 1 if centered, and up to n if
-  not. Graded scores are not used: a sample is right or wrong. The loss is
-  PPO-clip, summed over the tokens of all samples of a group and averaged over
-  prompts; the expected gradient of the first update of a rollout is exact.
+  `rl.methods.sets.success_rates`. The series (1, -1) is the mean accuracy,
+  (1, 0, 0, 0, -1) is pass@4, and the default is log p truncated after the
+  fourth term. `power_series` of the same module computes the series of any
+  other f. A group of n samples trains on the terms up to degree n - 1 if
+  centered, and up to n if not. Graded scores are not used: a sample is right
+  or wrong. The loss is PPO-clip, summed over the tokens of all samples of a
+  group and averaged over prompts; the expected gradient of the first update of
+  a rollout is exact.
   Source: this project; the special cases pass@k and log p are those of
   `max_at_k` and `maxrl`.
 
   Args:
     series: coefficients of f in powers of 1 - p, from degree 0.
-    baseline: one of `rl.success_rates.BASELINES`.
+    baseline: one of `rl.methods.sets.success_rates.BASELINES`.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   advantage = success_rate_advantages(tuple(series), baseline=baseline)

@@ -25,7 +25,7 @@ def ratios_to_sampler(e, state, rollout):
 
 
 def test_the_ratio_of_a_rollout_is_one():
-  """Without the kept tokens it is the probability of the tokens that are."""
+  """Without the support it is the probability of the support."""
   e = small_run.experiment(rollout__top_p=0.8, rollout__top_k=16)
   state = e.init()
   rollout, _ = dispatch.compile_rollout_fn(e)(state)
@@ -33,9 +33,9 @@ def test_the_ratio_of_a_rollout_is_one():
   np.testing.assert_allclose(
     ratios_to_sampler(e, state, rollout), 1.0, atol=1e-4
   )
-  tokens = rollout.tokens.replace(kept=None)
+  tokens = rollout.tokens.replace(support=None)
   naive = ratios_to_sampler(e, state, rollout.replace(tokens=tokens))
-  # An untrained policy is nearly uniform: 80 % of the tokens or 16 are kept.
+  # An untrained policy is nearly uniform: 80 % of the tokens, or 16.
   assert 0.5 < naive.mean() < 0.9
 
 

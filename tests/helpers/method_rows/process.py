@@ -8,6 +8,7 @@ ROWS = {
   "igpo": Row({}, ("step_scores",)),
   "min_form": Row({"verifiable": 0.5}, STEPS),
   "oprl": Row(),
+  "papo": Row({}, STEPS),
   "prime": Row({"low": 0.0, "high": 1.0}, ("correct",)),
   "progress": Row({}, ("step_scores", "scores")),
   "pure_openrlhf": Row({"verifiable": 0.5}, STEPS),

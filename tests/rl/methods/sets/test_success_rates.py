@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rl import advantages, objectives, success_rates
+from rl import advantages, objectives
+from rl.methods.sets import success_rates
 
 success_rates = compiled.functions(success_rates)
 

@@ -1,4 +1,4 @@
-"""Truncated sampling: the kept tokens, and probes renormalised over them."""
+"""Truncated sampling: the support, and probes renormalised over it."""
 
 import dataclasses
 import functools
@@ -35,7 +35,7 @@ SAMPLING = generation.Sampling(
   temperature=1.3,
   top_k=12,
   top_p=0.8,
-  returns_kept=True,
+  returns_support=True,
 )
 PROMPTS = np.arange(4 * P).reshape(P, 4)
 PROMPT_MASK = np.ones((P, 4), bool)
@@ -57,14 +57,14 @@ def generate(params, sampling):
   )
 
 
-def text(samples, kept):
+def text(samples, support):
   return types.Tokens(
     prompts=PROMPTS,
     prompt_mask=PROMPT_MASK,
     completions=samples.completions,
     lengths=samples.lengths,
     mask=jnp.arange(T) < samples.lengths[..., None],
-    kept=kept,
+    support=support,
   )
 
 
@@ -91,34 +91,38 @@ def sampled():
 
 def test_samples_have_the_tokens_that_could_have_been_sampled(sampled):
   params, samples = sampled
-  plain = generate(params, dataclasses.replace(SAMPLING, returns_kept=False))
-  assert plain.kept is None
+  without = generate(
+    params, dataclasses.replace(SAMPLING, returns_support=False)
+  )
+  assert without.support is None
   for name in ("completions", "lengths", "log_probs", "finished"):
-    np.testing.assert_array_equal(getattr(plain, name), getattr(samples, name))
+    np.testing.assert_array_equal(
+      getattr(without, name), getattr(samples, name)
+    )
   tokens = text(samples, None)
   mask = np.asarray(tokens.mask)
-  kept = np.asarray(bit_sets.unpack(samples.kept, CONFIG.vocab_size))
-  assert not kept[~mask].any()
-  assert np.take_along_axis(kept, samples.completions[..., None], -1)[
+  support = np.asarray(bit_sets.unpack(samples.support, CONFIG.vocab_size))
+  assert not support[~mask].any()
+  assert np.take_along_axis(support, samples.completions[..., None], -1)[
     mask
   ].all()
   logits = np.asarray(logits_of(params, tokens))[mask]
   truncated = generation.truncate(jnp.asarray(logits), SAMPLING)
-  np.testing.assert_array_equal(kept[mask], truncated > -np.inf)
-  counts = kept[mask].sum(-1)
+  np.testing.assert_array_equal(support[mask], truncated > -np.inf)
+  counts = support[mask].sum(-1)
   assert counts.min() < counts.max() <= 12
 
 
 def test_rows_that_take_the_next_sample_keep_its_tokens(sampled):
   params, samples = sampled
   refilled = generate(params, dataclasses.replace(SAMPLING, rows=1))
-  np.testing.assert_array_equal(refilled.kept, samples.kept)
+  np.testing.assert_array_equal(refilled.support, samples.support)
 
 
 @pytest.mark.parametrize("form", ["padded", "packed", "chunks"])
 def test_on_policy_the_log_probs_are_those_of_the_sampler(sampled, form):
   params, samples = sampled
-  tokens = text(samples, samples.kept)
+  tokens = text(samples, samples.support)
   mask = np.asarray(tokens.mask)
   if form == "packed":
     tokens = tokens.replace(room=forward_pass.count_positions(tokens))
@@ -127,8 +131,10 @@ def test_on_policy_the_log_probs_are_those_of_the_sampler(sampled, form):
     values["log_probs"][mask], samples.log_probs[mask], atol=1e-5
   )
   logits = np.asarray(logits_of(params, text(samples, None)))[mask]
-  kept = np.asarray(bit_sets.unpack(samples.kept, CONFIG.vocab_size))[mask]
-  scaled = np.where(kept, logits / SAMPLING.temperature, -np.inf)
+  support = np.asarray(bit_sets.unpack(samples.support, CONFIG.vocab_size))[
+    mask
+  ]
+  scaled = np.where(support, logits / SAMPLING.temperature, -np.inf)
   p = np.exp(scaled - scaled.max(-1, keepdims=True))
   p /= p.sum(-1, keepdims=True)
   entropy = -(p * np.log(np.where(p > 0, p, 1))).sum(-1)
@@ -139,37 +145,37 @@ def test_on_policy_the_log_probs_are_those_of_the_sampler(sampled, form):
   assert ratio.mean() < 0.95
 
 
-# By enumeration, a policy of one token among five of which three are kept.
+# By enumeration: a policy of one token among five. Three are the support.
 
 LOGITS = np.array([0.5, -1.0, 0.1, -0.4, 0.3])
 OTHER_LOGITS = np.array([0.1, -0.2, 0.6, -0.5, -0.1])
-KEPT = np.array([True, False, True, False, True])
+SUPPORT = np.array([True, False, True, False, True])
 REWARDS = np.array([0.2, 0.9, 1.0, 0.4, -0.5])
 
 
 def truncated_softmax(logits):
-  weights = np.where(KEPT, np.exp(logits), 0.0)
+  weights = np.where(SUPPORT, np.exp(logits), 0.0)
   return weights / weights.sum()
 
 
 def expected(fn, n):
   """Mean of fn(samples of n tokens) over the truncated distribution."""
-  tuples = np.array(list(itertools.product(np.flatnonzero(KEPT), repeat=n)))
+  tuples = np.array(list(itertools.product(np.flatnonzero(SUPPORT), repeat=n)))
   p = truncated_softmax(LOGITS)[tuples].prod(-1)
   return np.tensordot(p, np.asarray(fn(jnp.asarray(tuples))), 1)
 
 
-def on_tokens(actions, keeps):
+def on_tokens(actions, has_support):
   """A rollout of one prompt with these samples of one token, `[n]`."""
   n = actions.shape[-1]
   base = tabular_policy.rollout(p=1, s=n, t=1, k=1, ragged=False)
-  words = jnp.broadcast_to(bit_sets.pack(jnp.asarray(KEPT)), (1, n, 1, 1))
+  words = jnp.broadcast_to(bit_sets.pack(jnp.asarray(SUPPORT)), (1, n, 1, 1))
   log_probs = jnp.log(jnp.asarray(truncated_softmax(LOGITS), jnp.float32))
   return base.replace(
     tokens=base.tokens.replace(
       completions=actions[None, :, None],
       mask=jnp.ones((1, n, 1), bool),
-      kept=words if keeps else None,
+      support=words if has_support else None,
     ),
     scores=jnp.asarray(REWARDS, jnp.float32)[actions][None],
     behavior_log_probs=log_probs[actions][None, :, None],
@@ -185,14 +191,14 @@ ONE_TOKEN = dataclasses.replace(tabular_policy.policy, score=score_logits)
 
 
 def test_the_gradient_is_that_of_the_truncated_policy():
-  """max@2 of two samples; without the kept tokens it is another gradient."""
+  """max@2 of two samples; without the support it is another gradient."""
   m = methods.get("max_at_k", k=2)
 
-  def mean_gradient(keeps):
+  def mean_gradient(has_support):
     @jax.jit
     @jax.vmap
     def gradient(actions):
-      rollout = on_tokens(actions, keeps)
+      rollout = on_tokens(actions, has_support)
       params = {"logits": jnp.asarray(LOGITS, jnp.float32)}
       batch, weights, _ = prepare.prepare(m, rollout, m.init())
       actual, _ = prepare.gradient(m, ONE_TOKEN, params, batch, weights, Plan())
@@ -201,25 +207,25 @@ def test_the_gradient_is_that_of_the_truncated_policy():
     return expected(gradient, 2)
 
   def best_of_two(logits):
-    p = jnp.where(KEPT, jnp.exp(logits), 0.0)
+    p = jnp.where(SUPPORT, jnp.exp(logits), 0.0)
     p /= p.sum()
     best = np.maximum(REWARDS[:, None], REWARDS)
     return p @ best @ p
 
   exact = jax.grad(best_of_two)(jnp.asarray(LOGITS))
-  np.testing.assert_allclose(mean_gradient(keeps=True), exact, atol=1e-6)
-  assert np.abs(mean_gradient(keeps=False) - exact).max() > 0.05
+  np.testing.assert_allclose(mean_gradient(has_support=True), exact, atol=1e-6)
+  assert np.abs(mean_gradient(has_support=False) - exact).max() > 0.05
 
 
 def test_the_mean_ratio_to_the_sampler_is_one():
-  """Off-policy, after an update; naively it is the mass of the kept tokens."""
+  """Off-policy, after an update; naively it is the mass of the support."""
   params = {"logits": jnp.asarray(OTHER_LOGITS, jnp.float32)}
 
-  def mean_ratio(keeps):
+  def mean_ratio(has_support):
     @jax.jit
     @jax.vmap
     def ratio(actions):
-      rollout = on_tokens(actions, keeps)
+      rollout = on_tokens(actions, has_support)
       values = scoring.read(
         *(ONE_TOKEN, params, rollout.tokens, {scoring.log_probs}),
         types.Named(),
@@ -229,8 +235,8 @@ def test_the_mean_ratio_to_the_sampler_is_one():
 
     return expected(ratio, 1)
 
-  np.testing.assert_allclose(mean_ratio(keeps=True), 1.0, atol=1e-6)
+  np.testing.assert_allclose(mean_ratio(has_support=True), 1.0, atol=1e-6)
   softmax = np.exp(OTHER_LOGITS) / np.exp(OTHER_LOGITS).sum()
   np.testing.assert_allclose(
-    mean_ratio(keeps=False), softmax[KEPT].sum(), atol=1e-6
+    mean_ratio(has_support=False), softmax[SUPPORT].sum(), atol=1e-6
   )
