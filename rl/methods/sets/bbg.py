@@ -53,7 +53,7 @@ def gate_by_slope(
   right = masked.count(valid & (rollout.correct == 1))
   slope = expected_slope(right, n, k)
   gate = jnp.where(slope >= threshold * (n + 1), slope, 0.0)
-  return signal * gate[..., None]
+  return jnp.where(valid, signal * gate[..., None], 0.0)
 
 
 def bbg(k: int = 16, threshold: float = 0.01, clip: float = 0.2) -> Method:
