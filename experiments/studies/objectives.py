@@ -1,0 +1,218 @@
+"""Bias and variance of the objectives of a group, by enumeration.
+
+  python -m experiments.studies.objectives [--samples 8] [--k 4]
+    [--picture docs/objectives.png]
+
+prints the table of `rl/README.md`, and draws its picture. A prompt has the
+success rate p. A group of n samples has c right ones with the probability of a
+binomial distribution, and the samples y_i of the group get the advantages A_i.
+The estimate of the slope d objective / dp is
+
+  g = sum_i w A_i d log Pr(y_i) / dp,   d log Pr / dp = 1/p or -1/(1 - p)
+
+for a right or a wrong sample, with the weight w of a sample in the loss. As the
+policy gradient is g grad p, up to the score functions within right and within
+wrong samples, E[g] says with which weight a prompt is trained, E[g] - f'(p) is
+the bias for an objective f, and the standard deviation of g compares baselines
+of one objective.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+
+import matplotlib
+import matplotlib.figure
+import numpy as np
+
+from experiments.cli import arguments, errors
+from experiments.evaluation import advantages_by_count
+from rl import methods
+from rl.method import Method
+
+# Success rates of the columns of the table.
+RATES = (0.02, 0.1, 0.3, 0.5, 0.9)
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+  """A method with the objective whose gradient it estimates.
+
+  Attributes:
+    label: name in the table.
+    method: the method.
+    formula: f(p) as text; "" if no objective is stated.
+    slope: `p -> f'(p)`; None if no objective is stated.
+  """
+
+  label: str
+  method: Method
+  formula: str = ""
+  slope: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+def objectives(n: int, k: int) -> list[Objective]:
+  """Returns the objectives for groups of n samples and sets of k."""
+
+  def pass_at_k_slope(p: np.ndarray) -> np.ndarray:
+    return k * (1 - p) ** (k - 1)
+
+  def log_slope(terms: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda p: (1 - (1 - p) ** terms) / p
+
+  pass_at_k = f"1 - (1 - p)^{k}"
+  set_objectives = [
+    Objective(
+      f"`max_at_k`, {baseline}",
+      methods.get("max_at_k", k=k, baseline=baseline),
+      pass_at_k,
+      pass_at_k_slope,
+    )
+    for baseline in ("none", "leave_one_out", "leave_one_out_minus_one")
+  ]
+  spread = math.exp(2.0) - 1  # of `rs_grpo` with its default beta = 2
+  series = (0.0, *(-1 / j for j in range(1, k + 1)))
+  return [
+    Objective("`rloo`", methods.get("rloo"), "p", np.ones_like),
+    Objective(
+      "`grpo`",
+      methods.get("grpo", beta=0.0),
+      "2 arcsin sqrt(p)",
+      lambda p: 1 / np.sqrt(p * (1 - p)),
+    ),
+    *set_objectives,
+    Objective(
+      "`max_at_k`, centered, is `maxpo`",
+      methods.get("maxpo", k=k),
+      pass_at_k,
+      pass_at_k_slope,
+    ),
+    Objective(
+      "`pass_at_k`",
+      methods.get("pass_at_k", k=k),
+      f"2/{k} arcsin sqrt(1 - (1 - p)^{k})",
+      lambda p: (1 - p) ** (k / 2 - 1) / np.sqrt(1 - (1 - p) ** k),
+    ),
+    Objective(
+      "`maxrl`",
+      methods.get("maxrl"),
+      f"log p to order {n - 1}",
+      log_slope(n - 1),
+    ),
+    Objective(
+      f"`from_value`, log p to order {k}",
+      methods.get("from_value", series=series),
+      f"log p to order {k}",
+      log_slope(k),
+    ),
+    Objective(
+      "`rs_grpo`",
+      methods.get("rs_grpo"),
+      "1/2 log(1 + p (e^2 - 1))",
+      lambda p: spread / 2 / (1 + p * spread),
+    ),
+    Objective("`entropic`", methods.get("entropic", penalty=0.0)),
+    Objective("`bbg`", methods.get("bbg", k=k)),
+  ]
+
+
+def moments(
+  method: Method, n: int, rates: Sequence[float]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Computes mean and standard deviation of g, `[rates]` each.
+
+  Args:
+    method: a method whose advantages depend on verdicts alone.
+    n: samples of a group.
+    rates: success rates p.
+  """
+  by_count = advantages_by_count.compute(method, n)
+  (term,) = method.loss.terms
+  # Weight in the loss of a sample of one token, in a batch of one prompt.
+  weight = float(
+    np.asarray(term.aggregate.fn(np.ones((1, n, 1), bool)))[0, 0, 0]
+  )
+  c = np.arange(n + 1)
+  p = np.asarray(rates)[:, None]
+  probability = (
+    np.array([math.comb(n, i) for i in c]) * p**c * (1 - p) ** (n - c)
+  )
+  right = np.where(c > 0, c * np.nan_to_num(by_count.right), 0.0)
+  wrong = np.where(c < n, (n - c) * np.nan_to_num(by_count.wrong), 0.0)
+  g = weight * (right / p - wrong / (1 - p))  # [rates, n + 1]
+  mean = (probability * g).sum(-1)
+  variance = (probability * (g - mean[:, None]) ** 2).sum(-1)
+  return mean, np.sqrt(variance)
+
+
+def table(n: int, k: int) -> str:
+  """Returns the table in Markdown."""
+  header = ["method", "objective f(p)", *(f"p = {p:g}" for p in RATES)]
+  lines = [header, ["---"] * len(header)]
+  for objective in objectives(n, k):
+    mean, std = moments(objective.method, n, RATES)
+    cells = [f"{m:.2f} ± {s:.2f}" for m, s in zip(mean, std, strict=True)]
+    if objective.slope is not None:
+      bias = mean - objective.slope(np.array(RATES))
+      cells = [
+        cell if abs(b) < 1e-3 else f"{cell} ({b:+.2f})"
+        for cell, b in zip(cells, bias, strict=True)
+      ]
+    lines.append([objective.label, objective.formula or "none stated", *cells])
+  return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def draw(n: int, k: int, path: pathlib.Path) -> None:
+  """Draws E[g] and the standard deviation of g over p."""
+  rates = np.linspace(0.01, 0.99, 99)
+  figure = matplotlib.figure.Figure(figsize=(9.6, 4.2), layout="constrained")
+  left, right = figure.subplots(1, 2)
+  for i, objective in enumerate(objectives(n, k)):
+    mean, std = moments(objective.method, n, rates)
+    color = matplotlib.colormaps["Paired"](i)
+    label = objective.label.replace("`", "")
+    left.plot(rates, mean, label=label, color=color, linewidth=1.4)
+    right.plot(rates, std, color=color, linewidth=1.4)
+    if objective.slope is not None:
+      left.plot(rates, objective.slope(rates), ":", color=color, linewidth=1)
+  left.set_ylabel("E[g]; dotted: f'(p)")
+  right.set_ylabel("standard deviation of g")
+  for axes in (left, right):
+    axes.set_xlabel("success rate p")
+    axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+  left.set_ylim(0.02, 20)
+  right.set_ylim(0.05, 50)
+  figure.legend(loc="outside right center", fontsize=7, frameon=False)
+  figure.savefig(path, dpi=150)
+
+
+@errors.one_line_errors
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command; returns its exit status."""
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.studies.objectives",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument(
+    "--samples", type=int, default=8, help="samples of a group; default: 8"
+  )
+  parser.add_argument("--k", type=int, default=4, help="set size; default: 4")
+  parser.add_argument("--picture", type=pathlib.Path, help="image file")
+  options = parser.parse_args(argv)
+  with errors.usage_errors():
+    arguments.check_counts(options, "samples", "k", minimum=2)
+    print(table(options.samples, options.k))
+    if options.picture:
+      draw(options.samples, options.k, options.picture)
+  return 0
+
+
+if __name__ == "__main__":
+  sys.exit(main())
