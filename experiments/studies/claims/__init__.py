@@ -23,6 +23,8 @@ NAMES = (
   "coverage",
   "flipped_rewards",
   "random_rewards",
+  "stale_max_at_k",
+  "best_worst_step",
 )
 
 

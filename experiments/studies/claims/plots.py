@@ -93,17 +93,21 @@ def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   axes.legend(frameon=False, labelcolor=picture.INK)
 
 
-def against_k(axes, ks, curves, label) -> None:
-  """Plots curves `{arm: [seeds, len(ks)]}` with 95 % bands over seeds."""
+def against_rate(axes, rates, curves, label) -> None:
+  """Plots curves `{arm: [seeds, len(rates)]}` against the learning rate."""
+  _curves(axes, rates, curves, label)
+  axes.set_xscale("log")
+  axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
+  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+  axes.set_xlabel("learning rate", color=picture.INK)
+
+
+def _curves(axes, xs, curves, label) -> None:
+  """Plots curves `{arm: [seeds, len(xs)]}` with 95 % bands over seeds."""
   for (name, values), color in zip(curves.items(), _colors(), strict=False):
     mean, low, high = _interval(values)
-    axes.fill_between(ks, low, high, color=color, alpha=0.16, linewidth=0)
-    axes.plot(ks, mean, "o-", color=color, linewidth=2, ms=3.5, label=name)
-  axes.set_xscale("log", base=2)
-  axes.set_xticks(ks)
-  axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
-  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-  axes.set_xlabel("k (samples per problem)", color=picture.INK)
+    axes.fill_between(xs, low, high, color=color, alpha=0.16, linewidth=0)
+    axes.plot(xs, mean, "o-", color=color, linewidth=2, ms=3.5, label=name)
   axes.set_title(
     f"{label} on held-out problems, 95 % bands over seeds",
     color=picture.INK,
@@ -112,6 +116,16 @@ def against_k(axes, ks, curves, label) -> None:
   )
   picture.dress(axes)
   axes.legend(frameon=False, labelcolor=picture.INK)
+
+
+def against_k(axes, ks, curves, label) -> None:
+  """Plots curves `{arm: [seeds, len(ks)]}` against k."""
+  _curves(axes, ks, curves, label)
+  axes.set_xscale("log", base=2)
+  axes.set_xticks(ks)
+  axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+  axes.set_xlabel("k (samples per problem)", color=picture.INK)
 
 
 def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:

@@ -1,0 +1,86 @@
+"""Trains max@k with stale samples at rates at which importance ratios move."""
+
+import numpy as np
+
+from experiments.studies.claims import plots, settings
+from experiments.studies.claims.claim import Claim, Comparison, Outcomes
+
+K = 8  # k of max@k, in training and in the test
+EPOCHS = 4  # updates on each batch
+RATES = (1.5e-4, 6e-4, 2.4e-3)  # the first is that of `max_at_k_training`
+ORDERS = {"exact": "exact", "first order": "first", "uncorrected": "zeroth"}
+
+
+def stale_max_at_k() -> Claim:
+  """Compares orders of the off-policy weights of max@8 at three rates.
+
+  Each batch is used for `EPOCHS` updates. At the first rate the importance
+  ratios of samples stay near 1, so that all orders are nearly equal.
+  """
+  base = settings.countdown_base()
+
+  def arm(order: str, rate: float):
+    return settings.trained(
+      base,
+      settings.CLOSENESS,
+      f"max_at_k_off_policy(k={K}, order='{ORDERS[order]}')",
+      steps=settings.STEPS // EPOCHS,
+      plan__epochs=EPOCHS,
+      optimizer__learning_rate=rate,
+    )
+
+  return Claim(
+    name="stale_max_at_k",
+    statement=(
+      "With several updates per batch, and learning rates at which importance "
+      "ratios move, exact off-policy weights of max@k train better than their "
+      "first-order expansion, and that better than uncorrected weights."
+    ),
+    source=(
+      "The Best of N Worlds (off-policy max@k to first order); the exact "
+      "off-policy form is ours"
+    ),
+    setting=(
+      f"closeness; {settings.STEPS} updates of max@{K}, {EPOCHS} on each "
+      f"batch, at rates of {', '.join(f'{rate:g}' for rate in RATES)}"
+    ),
+    arms={
+      "base": settings.untrained(base, settings.CLOSENESS),
+      **{
+        _name(order, rate): arm(order, rate)
+        for rate in RATES
+        for order in ORDERS
+      },
+    },
+    test=_test,
+    draw=_draw,
+  )
+
+
+def _name(order: str, rate: float) -> str:
+  return f"{order}, {rate:g}"
+
+
+def _test(outcomes: Outcomes) -> list[Comparison]:
+  best = {name: outcome.max_at(K) for name, outcome in outcomes.items()}
+  pairs = (("exact", "first order"), ("first order", "uncorrected"))
+  return [
+    Comparison(
+      f"best of {K}, rate {rate:g}: {better} - {worse}",
+      best[_name(better, rate)] - best[_name(worse, rate)],
+      # Where ratios stay near 1, nothing is claimed.
+      "reported" if rate == RATES[0] else "above",
+    )
+    for rate in RATES
+    for better, worse in pairs
+  ]
+
+
+def _draw(axes, outcomes: Outcomes) -> None:
+  curves = {
+    order: np.stack(
+      [outcomes[_name(order, rate)].max_at(K) for rate in RATES], axis=-1
+    )
+    for order in ORDERS
+  }
+  plots.against_rate(axes, RATES, curves, f"best of {K}")
