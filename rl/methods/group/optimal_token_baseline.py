@@ -18,10 +18,9 @@ from rl.transforms import broadcast, chain, scores, transform
 
 
 def _sum_squared_probs(logits: jax.Array, tokens: jax.Array) -> jax.Array:
-  """Returns sum_v pi_v^2 of logits `[N, V]`, without another array [N, V]."""
+  """Returns sum_v pi_v^2 of logits `[N, V]`, `[N]`."""
   del tokens
-  squares = jax.nn.logsumexp(2 * logits, -1)
-  return jnp.exp(squares - 2 * jax.nn.logsumexp(logits, -1))
+  return jnp.sum(jax.nn.softmax(logits) ** 2, -1)
 
 
 # Sum over the vocabulary of the squared probabilities of the next token.

@@ -53,8 +53,8 @@ def vespo(
   over samples, without a KL.
   Deviation: the released code also bounds the log-ratio of each token by 20.
   TRL averages over the tokens of all samples.
-  Source: VESPO: Variational Sequence-Level Soft Policy Optimization for Stable
-  Off-Policy LLM Training, 2026.
+  Source: Shen et al. 2026, VESPO: Variational Sequence-Level Soft Policy
+  Optimization for Stable Off-Policy LLM Training.
 
   Args:
     positive: (c1, c2) of samples with A >= 0. c1 >= 1 bounds weight / rho.

@@ -40,7 +40,7 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
   top_minus_second       verl  grpo_passk             x samples: mean over
                                                       prompts here
   dpo, semi_online_dpo   TRL   DPO, sigmoid           =, with label_smoothing
-  kl k1, k2, k3, k3+     verl  kl_penalty             =; theirs clamps k3 at 10
+  kl k1, k1+, ..., k3+   verl  kl_penalty             =; theirs clamps k3 at 10
   ppo_clip cap           verl  clip_ratio_c           =, cap = 3
                          TRL   delta                  =, cap = 4
   aggregates             both  agg_loss, loss_type    =, but for the above
