@@ -203,20 +203,17 @@ def term(
 # trained, with gradient, and under those at the start of the training step.
 _POLICY_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
-_DENOMINATORS = ("old", "behavior")
+# Policy in the denominator of a ratio -> the needs for its log-probs.
+_DENOMINATORS = {"old": frozenset({_OLD_LOG_PROBS}), "behavior": frozenset()}
 
 
-def _check_denominator(denominator: str) -> None:
-  """Raises a ValueError unless the name is that of a ratio's denominator."""
+def _denominator_needs(denominator: str) -> frozenset[scoring.Need]:
+  """Returns the needs of a denominator, or raises a ValueError."""
   if denominator not in _DENOMINATORS:
     raise ValueError(
       registry.describe_unknown("denominator", denominator, _DENOMINATORS)
     )
-
-
-def _denominator_needs(denominator: str) -> set[scoring.Need]:
-  """Returns the needs of `_denominator_log_probs`."""
-  return {_OLD_LOG_PROBS} if denominator == "old" else set()
+  return _DENOMINATORS[denominator]
 
 
 def _denominator_log_probs(denominator: str, rollout: types.Rollout) -> Array:
@@ -251,14 +248,14 @@ def policy_gradient(
   Raises:
     ValueError: if `denominator` has another value.
   """
-  _check_denominator(denominator)
+  denominator_needs = _denominator_needs(denominator)
   needs = {_POLICY_LOG_PROBS} | surrogate.needs
   name = f"policy_gradient({surrogate})"
   if surrogate.uses_ratio:
     name = (
       f"policy_gradient({surrogate}, {ratio.__name__} ratio to {denominator})"
     )
-    needs |= _denominator_needs(denominator)
+    needs |= denominator_needs
 
   def fn(advantages, policy, rollout):
     metrics, log_ratio = {}, None
@@ -337,13 +334,13 @@ def kl(
     raise ValueError(
       registry.describe_unknown("KL estimator", estimator, KL_ESTIMATORS)
     )
-  _check_denominator(denominator)
+  denominator_needs = _denominator_needs(denominator)
   need = scoring.Need(reference, scoring.log_probs)
   needs = {_POLICY_LOG_PROBS, need}
   name = f"kl({estimator}, {reference})"
   if ratio is not None:
     name = f"{name[:-1]}, {ratio.__name__} ratio to {denominator})"
-    needs |= _denominator_needs(denominator)
+    needs |= denominator_needs
   metric = "policy/kl" if reference == "ref" else f"policy/kl_{reference}"
 
   def fn(_, policy, rollout):

@@ -376,3 +376,33 @@ def test_k3_plus_is_worth_k3_and_descends_the_reverse_kl():
   close(jax.grad(sampled)(logits), jax.grad(reverse)(logits))
   log_p = jax.nn.log_softmax(logits)
   close(value("k3+", log_p), value("k3", log_p))
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+def test_times_the_ratio_an_estimator_has_the_gradient_of_the_reverse_kl(
+  estimator,
+):
+  """Tokens are sampled from another policy; every outcome is enumerated."""
+  log_mu = jnp.log(jnp.array([0.1, 0.3, 0.6]))
+  ref = jnp.log(jnp.array([0.2, 0.5, 0.3]))
+  need = scoring.Need("ref", scoring.log_probs)
+  rollout = tabular_policy.rollout(p=1, s=1, t=3, ragged=False)
+  tokens = rollout.tokens.replace(mask=jnp.ones((1, 1, 3), bool))
+  rollout = rollout.replace(
+    tokens=tokens,
+    behavior_log_probs=log_mu[None, None],
+    extras=types.Named({str(need): ref[None, None]}),
+  )
+  term = terms.kl(estimator, ratio=ratios.token, denominator="behavior")
+
+  def expectation(logits):
+    named = types.Named({"log_probs": jax.nn.log_softmax(logits)[None, None]})
+    return jnp.sum(jnp.exp(log_mu) * term.fn(None, named, rollout)[0])
+
+  def reverse(logits):
+    log_p = jax.nn.log_softmax(logits)
+    return jnp.exp(log_p) @ (log_p - ref)
+
+  logits = jnp.array([0.4, -0.3, 0.1])
+  close(expectation(logits), reverse(logits))
+  close(jax.grad(expectation)(logits), jax.grad(reverse)(logits))

@@ -1,5 +1,6 @@
 """Worked example of the optimal token baseline."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -117,3 +118,22 @@ def test_the_sum_of_squared_probabilities():
   first = (p**2).sum() / p.sum() ** 2
   np.testing.assert_allclose(actual, [first, 0.5], rtol=1e-6)
   assert optimal_token_baseline.sum_squared_probs.logits
+
+
+def test_the_weight_of_a_token_is_the_squared_norm_of_its_gradient():
+  """Of the gradient of log pi in the logits; the other sample has s = 1/2."""
+  logits = jnp.array([1.0, -2.0, 0.5])
+  log_pi, gradient = jax.value_and_grad(lambda z: jax.nn.log_softmax(z)[2])(
+    logits
+  )
+  squares = optimal_token_baseline.sum_squared_probs.fn(logits[None], None)
+  norm = float(gradient @ gradient)
+  # A second sample of probability 1/2 of two tokens has s = 1/2.
+  a = apply(
+    [1, 0],
+    [1, 1],
+    np.array([[[log_pi], [np.log(0.5)]]]),
+    np.array([[[squares[0]], [0.5]]]),
+  )
+  baseline = norm / (norm + 0.5)
+  np.testing.assert_allclose(a[0, :, 0], [1 - baseline, -baseline], rtol=1e-5)
