@@ -9,13 +9,13 @@ from rl import methods, types
 from rl.losses import surrogates
 from rl.methods.surrogates import gmpo, off_policy_mask
 
-LENGTHS = np.array([2, 3, 2, 1, 2, 2])
+LENGTHS = np.array([3, 3, 2, 1, 2, 2])
 MASK = np.arange(3) < LENGTHS[:, None]
 MASK[5] = False
 # Ratios to the old policy, below, in and above the clip range.
 RATIOS = np.array(
   [
-    [1.3, 0.7, 9],
+    [1.3, 0.7, 0.9],
     [1.4, 0.75, 1.1],
     [0.9, 1.25, 9],
     [0.6, 9, 9],
@@ -28,7 +28,7 @@ OLD = np.array([0.3, 0.2, 0.4, 0.5, 0.1, 0.1])[:, None] * np.ones((6, 3))
 # have become likelier. The means of samples 1, 2 and 3 are 0.51, 0.49, 0.5001.
 DISTANCE = np.array(
   [
-    [3, 1, 9],
+    [3, 1, 2],
     [2, -0.5, 0.03],
     [0, 0.98, 9],
     [0.5001, 9, 9],
@@ -78,7 +78,7 @@ def arguments():
   """Arguments of a surrogate: A < 0 in two samples, of which one is masked."""
   log_probs = jnp.full((1, 3, 2), -2.0)
   rollout = worked_example.rollout(
-    [0, 0, 0], [2, 1, 2], behavior_log_probs=[[[-1, -2], [-1.7, 9], [9, 9]]]
+    [0, 0, 0], [1, 2, 2], behavior_log_probs=[[[-1.5, 9], [-1, -2.4], [9, 9]]]
   )
   a = jnp.array([[[-1.0, -1], [-1, -1], [1, 1]]])
   log_ratio = jnp.log(jnp.array([[[1.5, 1.5], [0.9, 1], [1.1, 1.1]]]))
@@ -90,19 +90,19 @@ def arguments():
   [
     (
       surrogates.ppo_clip(),
-      [[[0, 0], [-0.9, -1], [1.1, 1.1]]],
+      [[[0, -1.5], [-0.9, -1], [1.1, 1.1]]],
     ),
-    (surrogates.reinforce(), [[[0, 0], [2, 2], [-2, -2]]]),
-    (gmpo.geometric_mean(0.4), [[0, -0.9, 1.1]]),
+    (surrogates.reinforce(), [[[0, 2], [2, 2], [-2, -2]]]),
+    (gmpo.geometric_mean(0.4), [[0, -np.sqrt(0.9), 1.1]]),
   ],
   ids=str,
 )
 def test_any_surrogate_can_be_masked(surrogate, values):
-  """Means of 0.5 and 0.3 for delta = 0.4."""
+  """Means of 0.5, of a single token, and of 0.3 for delta = 0.4."""
   wrapped = off_policy_mask.mask_off_policy_samples(surrogate, 0.4)
   actual, metrics = wrapped.fn(*arguments())
   np.testing.assert_allclose(actual, values, rtol=1e-5)
-  masked = [[[True, True], [False, False], [False, False]]]
+  masked = [[[True, False], [False, False], [False, False]]]
   np.testing.assert_array_equal(metrics["policy/off_policy_frac"], masked)
   if surrogate.name.startswith("ppo_clip"):
     assert "policy/clip_frac_low" in metrics
