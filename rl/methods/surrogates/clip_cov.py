@@ -17,12 +17,12 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 # A need, which is an array that a forward pass computes: log-probs [P, S, T] of
 # the old policy (at the start of the training step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
-# A need: [P, S, T], the tokens that are drawn once per rollout.
-_DRAWN = scoring.provided("prepared", "drawn")
+# A need: [P, S, T], the tokens that are selected once per rollout.
+_SELECTED = scoring.provided("prepared", "selected")
 
 
 @transform(takes="token", needs={_OLD_LOG_PROBS})
-def draw_by_covariance(
+def select_by_covariance(
   signal: jax.Array,
   rollout: types.Rollout,
   *,
@@ -30,11 +30,11 @@ def draw_by_covariance(
   low: float,
   high: float,
 ) -> jax.Array:
-  """Draws tokens with cov in (low, high) at random, `[P, S, T]` bool.
+  """Selects tokens with cov in (low, high) at random, `[P, S, T]` bool.
 
-  cov is that of `token_covariance`, and the signal is the advantage. The number
-  of drawn tokens is `fraction` times the number of all tokens, rounded down, at
-  least one; all tokens in (low, high) if there are fewer.
+  cov is that of `token_covariance`, and the signal is the advantage. Their
+  number is `fraction` times the number of all tokens, rounded down, at least
+  one; all tokens in (low, high) if there are fewer.
   """
   mask = rollout.valid("token")
   covariance = token_covariance(signal, rollout.extras[_OLD_LOG_PROBS], mask)
@@ -46,7 +46,7 @@ def draw_by_covariance(
   return lowest(random_numbers, in_range, count)
 
 
-@surrogate(needs={_DRAWN})
+@surrogate(needs={_SELECTED})
 def ppo_clip_of_others(
   log_ratio: jax.Array,
   advantages: jax.Array,
@@ -55,16 +55,16 @@ def ppo_clip_of_others(
   *,
   clip: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """`ppo_clip(clip, clip)`, with A = 0 at the tokens in "prepared/drawn".
+  """`ppo_clip(clip, clip)`, with A = 0 at the tokens in "prepared/selected".
 
   Logs the share of these tokens as `policy/clip_frac_cov`.
   """
-  drawn = rollout.extras[_DRAWN]
-  advantages = jnp.where(drawn, 0.0, advantages)
+  selected = rollout.extras[_SELECTED]
+  advantages = jnp.where(selected, 0.0, advantages)
   values, metrics = ppo_clip(clip, clip).fn(
     log_ratio, advantages, policy, rollout
   )
-  return values, metrics | {"policy/clip_frac_cov": drawn}
+  return values, metrics | {"policy/clip_frac_cov": selected}
 
 
 def clip_cov(
@@ -96,9 +96,9 @@ def clip_cov(
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())
-  drawn = chain(advantage, draw_by_covariance(fraction, low, high))
+  selected = chain(advantage, select_by_covariance(fraction, low, high))
   return Method(
     advantage=advantage,
-    prepared=(("drawn", drawn),),
+    prepared=(("selected", selected),),
     loss=policy_gradient(ppo_clip_of_others(clip)),
   )

@@ -93,7 +93,7 @@ def dppo(
   trained and under the behavior policy, as the sampler reported it; rho = pi /
   mu, sg stops the gradient, and A_i = R_i - mean R, with R_i the score of
   sample i and mean R the mean of its group. PPO bounds rho alone, which stops
-  unlikely tokens early and likely ones late; D = |rho - 1| would be its rule.
+  unlikely tokens early and likely ones late: its rule has D = |rho - 1|.
   Tokens with M = 0 count in the loss, which is the sum over tokens / (samples x
   horizon), without a KL.
   Left out: the divergences over the 20 most likely tokens of mu.
@@ -104,8 +104,8 @@ def dppo(
     divergence: "tv" or "kl", the divergence D of a token.
     threshold: largest D; None takes the paper's, 0.2 for "tv" and 0.05 nats for
       "kl".
-    cap: largest weight of a token. The paper has 5 in its large runs and no cap
-      in its study of stability.
+    cap: largest weight of a token; infinity is no cap. The paper has 5 in its
+      large runs and no cap in its study of stability.
     horizon: constant that divides the sum over tokens; None takes T. Another
       value multiplies the loss by a constant.
 

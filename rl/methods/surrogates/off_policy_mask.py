@@ -65,8 +65,8 @@ def off_policy_mask(
   to the policy at the start of the run (`rl.losses.terms.kl`), and is not
   masked. The loss is averaged over the tokens of each sample, then over
   samples, masked ones included.
-  Deviation: in the report, rho is the ratio to mu as well; here and in TRL the
-  distance of mu to the old policy is in M alone.
+  Deviation: the ratio of the report has mu in the denominator as well; here and
+  in TRL the distance of mu to the old policy is in M alone.
   Open: the report does not state delta, clip and beta. 0.5 is where the
   documentation of TRL suggests to start; clip and beta are guesses.
   Left out: the routing of experts of the rollout. The report's truncated

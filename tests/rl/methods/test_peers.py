@@ -50,7 +50,8 @@ nothing (both: what rounding leaves), rows without a token are not counted (TRL
 and geo_mean: they are), and denominators are those of the whole minibatch
 (TRL's bnpo: of a microbatch). Not here: `pf_ppo`, whose draws verl takes from
 the batch and not from the group. What their float32 makes of their definitions
-is in `test_released_faults.py`.
+is in `test_released_faults.py`. Methods whose numbers come from the peers' own
+functions are in `test_peer_values.py`.
 """
 
 import dataclasses

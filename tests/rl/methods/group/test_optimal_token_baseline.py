@@ -121,7 +121,7 @@ def test_the_sum_of_squared_probabilities():
 
 
 def test_the_weight_of_a_token_is_the_squared_norm_of_its_gradient():
-  """Of the gradient of log pi in the logits; the other sample has s = 1/2."""
+  """The gradient is in the logits; the other sample has s = 1/2."""
   logits = jnp.array([1.0, -2.0, 0.5])
   log_pi, gradient = jax.value_and_grad(lambda z: jax.nn.log_softmax(z)[2])(
     logits

@@ -33,8 +33,8 @@ def test_the_number_of_tokens_without_a_gradient_is_rounded_down():
     rollout = worked_example.rollout(
       [1, 0], [tokens // 2] * 2, extras={"old/log_probs": log_probs}
     )
-    drawn = worked_example.apply(dict(m.prepared)["drawn"], rollout)
-    assert drawn.sum() == count
+    selected = worked_example.apply(dict(m.prepared)["selected"], rollout)
+    assert selected.sum() == count
     a = worked_example.advantages(m, rollout)
     np.testing.assert_allclose(np.abs(a), np.sqrt(0.5), rtol=1e-5)
 
@@ -46,7 +46,7 @@ def test_covariances_at_the_bounds_are_not_drawn():
     [1, 0], [3, 3], extras={"old/log_probs": log_probs}
   )
   signal = jnp.array([[[1.0] * 3, [-1] * 3]])
-  t = clip_cov.draw_by_covariance(fraction=1.0, low=1.0, high=3.0)
+  t = clip_cov.select_by_covariance(fraction=1.0, low=1.0, high=3.0)
   actual, _ = t.apply(signal, rollout, ())
   np.testing.assert_array_equal(actual, [[[0, 1, 0], [0, 1, 0]]])
   # A is +-sqrt(1/2): covariances 0.9, 1.9 and 9 of each sample, by default
@@ -56,14 +56,14 @@ def test_covariances_at_the_bounds_are_not_drawn():
     [1, 0], [3, 3], extras={"old/log_probs": log_probs}
   )
   m = methods.get("clip_cov", fraction=1.0)
-  drawn = worked_example.apply(dict(m.prepared)["drawn"], rollout)
-  np.testing.assert_array_equal(drawn, [[[False, True, False]] * 2])
+  selected = worked_example.apply(dict(m.prepared)["selected"], rollout)
+  np.testing.assert_array_equal(selected, [[[False, True, False]] * 2])
 
 
 def test_drawn_tokens_have_no_advantage_and_are_counted():
   """Ratios beyond 1.5 are clipped where the token was not drawn."""
-  drawn = jnp.array([True, False, True, False])
-  rollout = worked_example.rollout([0], extras={"prepared/drawn": drawn})
+  selected = jnp.array([True, False, True, False])
+  rollout = worked_example.rollout([0], extras={"prepared/selected": selected})
   values, metrics = clip_cov.ppo_clip_of_others(0.5).fn(
     jnp.log(jnp.array([2.0, 2, 0.25, 0.75])),
     jnp.array([1.0, 1, -1, -1]),
@@ -71,7 +71,7 @@ def test_drawn_tokens_have_no_advantage_and_are_counted():
     rollout,
   )
   np.testing.assert_allclose(values, [0, 1.5, 0, -0.75])
-  np.testing.assert_array_equal(metrics["policy/clip_frac_cov"], drawn)
+  np.testing.assert_array_equal(metrics["policy/clip_frac_cov"], selected)
   high = [False, True, False, False]
   np.testing.assert_array_equal(metrics["policy/clip_frac_high"], high)
   assert not metrics["policy/clip_frac_low"].any()
