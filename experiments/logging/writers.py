@@ -52,7 +52,7 @@ LAYOUT = {
       [r"^optim/grad_norm$", r"^optim/skipped$"],
     ],
     "sampler against trainer": ["Multiline", [r"^policy/(sampler|ratio)"]],
-    "KL": ["Multiline", [r"^policy/kl", r"^kl"]],
+    "KL": ["Multiline", [r"^policy/(ppo_)?kl", r"^kl"]],
     "length": ["Multiline", [r"^length/(mean|max)$"]],
     "cut off": ["Multiline", [r"^length/truncated_frac$"]],
   },

@@ -10,7 +10,8 @@ Each function is `(log_probs, reference, mask) -> log_ratio`, with arrays
 Below, log rho_t = log pi(y_t) - log pi_ref(y_t). The ratio of a sequence is
 returned at each token of the sequence, where it has the gradient of that
 token's log-prob alone: `sg(value) + log_probs - sg(log_probs)`, with
-`sg = jax.lax.stop_gradient`.
+`sg = jax.lax.stop_gradient`. Only `shared_sequence_mean` has the gradients of
+all tokens of the sequence.
 """
 
 from __future__ import annotations
@@ -42,6 +43,20 @@ def sequence_mean(log_probs: Array, reference: Array, mask: Array) -> Array:
   """
   mean = masked.mean(log_probs - reference, mask, keepdims=True)  # [P, S, 1]
   return _with_gradient_of(log_probs, mean)
+
+
+def shared_sequence_mean(
+  log_probs: Array, reference: Array, mask: Array
+) -> Array:
+  """Computes the value of `sequence_mean`, with the gradient of the mean.
+
+  The gradient of the sum over tokens of ratio times value is that of
+  `sequence_mean` if the values of a sample are all equal, as an advantage is.
+  For values that differ from token to token, such as a KL, it is that of this
+  function: each value moves the log-probs of all tokens of its sample.
+  """
+  mean = masked.mean(log_probs - reference, mask, keepdims=True)  # [P, S, 1]
+  return jnp.broadcast_to(mean, mask.shape)
 
 
 def sequence(log_probs: Array, reference: Array, mask: Array) -> Array:

@@ -130,7 +130,8 @@ def ppo_clip(
   rho < 1 - low, and where rho > cap.
 
   Logs `policy/clip_frac_low` and `policy/clip_frac_high`, the share of tokens
-  in the first two of these cases.
+  in the first two of these cases. With a cap, also logs
+  `policy/clip_frac_cap`, the share of tokens with A < 0 and rho > cap.
 
   Source: Schulman et al. 2017; Ye et al. 2020 (dual clip); Prime Intellect
   2025, INTELLECT-2 (two-sided clip).
@@ -154,11 +155,12 @@ def ppo_clip(
       raise ValueError(
         f"ppo_clip: {name} = {width} must be at least 0; a usual value is 0.2"
       )
-  rho = ratio(log_ratio)
+  rho, metrics = ratio(log_ratio), {}
   if cap is not None:
+    metrics["policy/clip_frac_cap"] = (rho > cap) & (advantages < 0)
     rho = jnp.minimum(rho, cap)
   clipped = jnp.clip(rho, 1 - low, 1 + high)
-  return jnp.minimum(advantages * rho, advantages * clipped), {
+  return jnp.minimum(advantages * rho, advantages * clipped), metrics | {
     "policy/clip_frac_low": (rho < 1 - low) & (advantages < 0),
     "policy/clip_frac_high": (rho > 1 + high) & (advantages > 0),
   }

@@ -25,7 +25,7 @@ from rl.losses import aggregates, ratios, surrogates
 from rl.transforms import LevelError, Transform
 
 Array = jax.Array
-KL_ESTIMATORS = ("k1", "k2", "k3", "k3+")
+KL_ESTIMATORS = ("k1", "k1+", "k2", "k3", "k3+")
 _SIGNAL_LEVELS = ("none", "prompt", "sample", "token")
 # The default aggregate of a term, by the level of its values.
 _DEFAULT_AGGREGATES = {
@@ -203,6 +203,24 @@ def term(
 # trained, with gradient, and under those at the start of the training step.
 _POLICY_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
+# Policy in the denominator of a ratio -> the needs for its log-probs.
+_DENOMINATORS = {"old": frozenset({_OLD_LOG_PROBS}), "behavior": frozenset()}
+
+
+def _denominator_needs(denominator: str) -> frozenset[scoring.Need]:
+  """Returns the needs of a denominator, or raises a ValueError."""
+  if denominator not in _DENOMINATORS:
+    raise ValueError(
+      registry.describe_unknown("denominator", denominator, _DENOMINATORS)
+    )
+  return _DENOMINATORS[denominator]
+
+
+def _denominator_log_probs(denominator: str, rollout: types.Rollout) -> Array:
+  """Returns the log-probs of the policy in the denominator, `[P, S, T]`."""
+  if denominator == "old":
+    return rollout.extras[_OLD_LOG_PROBS]
+  return rollout.behavior_log_probs
 
 
 def policy_gradient(
@@ -213,9 +231,10 @@ def policy_gradient(
 ) -> Term:
   """Builds the term - aggregate(surrogate(log_ratio, advantages)).
 
-  If the surrogate reads a ratio, the term logs `policy/ratio_mean` and
-  `policy/ratio_max`. They are the ratios of single tokens, even if `ratio` is a
-  ratio of sequences.
+  If the surrogate reads a ratio, the term logs `policy/ratio_mean`,
+  `policy/ratio_max` and `policy/ppo_kl`. They are of the ratios rho of single
+  tokens, even if `ratio` is a ratio of sequences. `policy/ppo_kl` is the mean
+  of - log rho, which estimates KL(denominator || policy) and may be negative.
 
   Args:
     surrogate: the objective per token or sample, which is maximised.
@@ -229,27 +248,26 @@ def policy_gradient(
   Raises:
     ValueError: if `denominator` has another value.
   """
-  if denominator not in ("old", "behavior"):
-    raise ValueError(
-      registry.describe_unknown("denominator", denominator, ("old", "behavior"))
-    )
+  denominator_needs = _denominator_needs(denominator)
   needs = {_POLICY_LOG_PROBS} | surrogate.needs
   name = f"policy_gradient({surrogate})"
   if surrogate.uses_ratio:
     name = (
       f"policy_gradient({surrogate}, {ratio.__name__} ratio to {denominator})"
     )
-    needs |= {_OLD_LOG_PROBS} if denominator == "old" else set()
+    needs |= denominator_needs
 
   def fn(advantages, policy, rollout):
     metrics, log_ratio = {}, None
     if surrogate.uses_ratio:
-      reference = rollout.behavior_log_probs
-      if denominator == "old":
-        reference = rollout.extras[_OLD_LOG_PROBS]
+      reference = _denominator_log_probs(denominator, rollout)
       log_ratio = ratio(policy[scoring.log_probs], reference, rollout.mask)
       rho = surrogates.ratio(policy[scoring.log_probs] - reference)
-      metrics = {"policy/ratio_mean": rho, "policy/ratio_max": rho}
+      metrics = {
+        "policy/ratio_mean": rho,
+        "policy/ratio_max": rho,
+        "policy/ppo_kl": reference - policy[scoring.log_probs],
+      }
     result = surrogate.fn(log_ratio, advantages, policy, rollout)
     values, more = result if isinstance(result, tuple) else (result, {})
     return -values, metrics | more
@@ -271,6 +289,8 @@ def kl(
   estimator: str = "k2",
   reference: str = "ref",
   aggregate: aggregates.Aggregate | None = None,
+  ratio: Callable[[Array, Array, Array], Array] | None = None,
+  denominator: str = "old",
 ) -> Term:
   """Builds a penalty on d = log pi - log pi_ref at the sampled tokens.
 
@@ -278,48 +298,77 @@ def kl(
   sampled from pi, the expected *gradient* of each estimator is
 
     k1 = d               zero, so use k1 in the reward and not as a loss
+    k1+                  that of k2; the value of k1+ is that of k1
     k2 = d^2 / 2         exactly that of the reverse KL(pi || pi_ref)
     k3 = e^-d - 1 + d    that of the *forward* KL(pi_ref || pi), although the
                          value of k3 estimates the reverse KL
     k3+                  that of k2; the value of k3+ is that of k3
 
+  If the tokens were sampled from another policy, the estimator can be
+  multiplied by the ratio rho of pi to that policy, which is differentiated too.
+  With the ratio of tokens, the expected value and gradient of rho k1 and of
+  rho k3 are those of the reverse KL of the next token; the gradient of rho k3
+  at a token is rho d, that of k2 times rho.
+
   Logs the mean of k3 as `policy/kl`, or as `policy/kl_NAME` for a parameter set
   NAME other than "ref". k3 is at least 0 at every token, and this
   implementation does not clamp it. verl clamps k3 at 10, which removes the
-  gradient where the policy is furthest from the reference.
+  gradient where the policy is furthest from the reference. The metric is
+  without the ratio.
 
-  Source: Schulman 2020, Approximating KL Divergence.
+  Source: Schulman 2020, Approximating KL Divergence; DeepSeek-AI 2025,
+  DeepSeek-V3.2 (the ratio of tokens).
 
   Args:
     estimator: one of `KL_ESTIMATORS`.
     reference: name of the parameter set of the reference policy.
     aggregate: rule for the aggregation weights; None means `token_mean`.
+    ratio: function from log-probs to log-ratios, `ratios.token` or
+      `ratios.shared_sequence_mean`; None multiplies by no ratio.
+    denominator: policy in the denominator of the ratio; see `policy_gradient`.
 
   Raises:
-    ValueError: if the estimator is unknown.
+    ValueError: if the estimator or the denominator is unknown.
   """
   if estimator not in KL_ESTIMATORS:
     raise ValueError(
       registry.describe_unknown("KL estimator", estimator, KL_ESTIMATORS)
     )
+  denominator_needs = _denominator_needs(denominator)
   need = scoring.Need(reference, scoring.log_probs)
+  needs = {_POLICY_LOG_PROBS, need}
+  name = f"kl({estimator}, {reference})"
+  if ratio is not None:
+    name = f"{name[:-1]}, {ratio.__name__} ratio to {denominator})"
+    needs |= denominator_needs
   metric = "policy/kl" if reference == "ref" else f"policy/kl_{reference}"
 
   def fn(_, policy, rollout):
-    d = policy[scoring.log_probs] - rollout.extras[need]
-    k3 = jnp.expm1(-d) + d
+    log_probs = policy[scoring.log_probs]
+    d = log_probs - rollout.extras[need]
     k2 = d**2 / 2
-    k3_plus = k2 + jax.lax.stop_gradient(k3 - k2)
-    value = {"k1": d, "k2": k2, "k3": k3, "k3+": k3_plus}[estimator]
-    return value, {metric: k3}
+    values = {"k1": d, "k2": k2, "k3": jnp.expm1(-d) + d}
+    value = values[estimator.removesuffix("+")]
+    if estimator.endswith("+"):  # the gradient of k2
+      value = k2 + jax.lax.stop_gradient(value - k2)
+    if ratio is not None:
+      denominator_log_probs = _denominator_log_probs(denominator, rollout)
+      rho = surrogates.ratio(
+        ratio(log_probs, denominator_log_probs, rollout.mask)
+      )
+      # A ratio of sequences sums the gradients of its tokens: an infinity at a
+      # token that is not in the loss would make all of them NaN.
+      value = rho * jnp.where(rollout.mask, value, 0.0)
+    return value, {metric: values["k3"]}
 
   return Term(
-    name=f"kl({estimator}, {reference})",
+    name=name,
     fn=fn,
     takes="none",
     gives="token",
     aggregate=aggregate or aggregates.token_mean(),
-    needs=frozenset({_POLICY_LOG_PROBS, need}),
+    needs=frozenset(needs),
+    denominator="" if ratio is None else denominator,
   )
 
 

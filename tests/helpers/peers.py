@@ -385,7 +385,7 @@ def verl_kl_cov(a, fraction, coefficient):
 
 
 def verl_kl(kind, mean="token-mean"):
-  """The penalty; k3+ has the value of k3 and the slope of k2."""
+  """The penalty; "k1+" and "k3+" have the slope of k2."""
 
   def values(point):
     d = point.log_probs - BATCH.ref_log_probs
@@ -393,9 +393,9 @@ def verl_kl(kind, mean="token-mean"):
     return {"k1": d, "k2": d**2 / 2, "k3": k3.clip(-10, 10)}
 
   def peer(now, in_use):
-    if kind == "k3+":
+    if kind.endswith("+"):
       at = values(in_use)
-      x = values(now)["k2"] - at["k2"] + at["k3"]
+      x = values(now)["k2"] - at["k2"] + at[kind.removesuffix("+")]
     else:
       x = values(now)[kind]
     return VERL_MEANS[mean](x, BATCH.mask)

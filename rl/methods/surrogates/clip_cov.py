@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import scoring, types
-from rl.losses.surrogates import ppo_clip
+from rl.losses.surrogates import ppo_clip, surrogate
 from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.selection import lowest, token_covariance
@@ -17,10 +17,12 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 # A need, which is an array that a forward pass computes: log-probs [P, S, T] of
 # the old policy (at the start of the training step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
+# A need: [P, S, T], the tokens that are selected once per rollout.
+_SELECTED = scoring.provided("prepared", "selected")
 
 
 @transform(takes="token", needs={_OLD_LOG_PROBS})
-def drop_by_covariance(
+def select_by_covariance(
   signal: jax.Array,
   rollout: types.Rollout,
   *,
@@ -28,11 +30,11 @@ def drop_by_covariance(
   low: float,
   high: float,
 ) -> jax.Array:
-  """Returns the signal with 0 at randomly drawn tokens with cov in (low, high).
+  """Selects tokens with cov in (low, high) at random, `[P, S, T]` bool.
 
-  cov is that of `token_covariance`. The number of drawn tokens is `fraction`
-  times the number of all tokens, rounded down, at least one; all tokens in
-  (low, high) if there are fewer.
+  cov is that of `token_covariance`, and the signal is the advantage. Their
+  number is `fraction` times the number of all tokens, rounded down, at least
+  one; all tokens in (low, high) if there are fewer.
   """
   mask = rollout.valid("token")
   covariance = token_covariance(signal, rollout.extras[_OLD_LOG_PROBS], mask)
@@ -41,7 +43,28 @@ def drop_by_covariance(
   keys = random_keys.keys(rollout.keys, "clip_cov")
   random_numbers = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
   count = jnp.maximum(jnp.floor(fraction * mask.sum()), 1.0)
-  return jnp.where(lowest(random_numbers, in_range, count), 0.0, signal)
+  return lowest(random_numbers, in_range, count)
+
+
+@surrogate(needs={_SELECTED})
+def ppo_clip_of_others(
+  log_ratio: jax.Array,
+  advantages: jax.Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+  *,
+  clip: float,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  """`ppo_clip(clip, clip)`, with A = 0 at the tokens in "prepared/selected".
+
+  Logs the share of these tokens as `policy/clip_frac_cov`.
+  """
+  selected = rollout.extras[_SELECTED]
+  advantages = jnp.where(selected, 0.0, advantages)
+  values, metrics = ppo_clip(clip, clip).fn(
+    log_ratio, advantages, policy, rollout
+  )
+  return values, metrics | {"policy/clip_frac_cov": selected}
 
 
 def clip_cov(
@@ -72,12 +95,10 @@ def clip_cov(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
+  advantage = chain(scores(), group_normalize(ddof), broadcast())
+  selected = chain(advantage, select_by_covariance(fraction, low, high))
   return Method(
-    advantage=chain(
-      scores(),
-      group_normalize(ddof),
-      broadcast(),
-      drop_by_covariance(fraction, low, high),
-    ),
-    loss=policy_gradient(ppo_clip(clip, clip)),
+    advantage=advantage,
+    prepared=(("selected", selected),),
+    loss=policy_gradient(ppo_clip_of_others(clip)),
   )

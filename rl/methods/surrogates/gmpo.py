@@ -21,13 +21,15 @@ def geometric_mean(
   rollout: types.Rollout,
   *,
   clip: float,
-) -> jax.Array:
+) -> tuple[jax.Array, dict[str, jax.Array]]:
   """A exp(mean_t l_t): l = min(log rho, clip) if A > 0, else max(., -clip).
 
   The mean is over the scored tokens of a sample, "." stands for log rho, and A
   [P, S] is the mean of the advantages over these tokens. Importance weights of
   tokens would have to be inside the geometric mean: see
-  `rl.losses.importance.add_importance_weights`.
+  `rl.losses.importance.add_importance_weights`. Logs `policy/clip_frac_low` and
+  `policy/clip_frac_high`, the shares of tokens with A < 0 that are clipped from
+  below, and with A > 0 that are clipped from above.
   """
   del policy
   mask = rollout.mask
@@ -37,7 +39,10 @@ def geometric_mean(
     jnp.maximum(log_ratio, -clip),
   )
   rho = surrogates.ratio(masked.mean(clipped, mask))  # [P, S]
-  return masked.mean(advantages, mask) * rho
+  return masked.mean(advantages, mask) * rho, {
+    "policy/clip_frac_low": (log_ratio < -clip) & (advantages < 0),
+    "policy/clip_frac_high": (log_ratio > clip) & (advantages > 0),
+  }
 
 
 def gmpo(clip: float = 0.4, ddof: int = 1) -> Method:

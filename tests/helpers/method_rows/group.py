@@ -13,6 +13,7 @@ ROWS = {
   "lite_ppo": Row(),
   "one_shot": Row(breaks={"no_signal": "the entropy bonus needs no reward"}),
   "opo": Row(),
+  "optimal_token_baseline": Row(),
   "qae": Row(),
   "reinforce": Row(),
   "reinforce_pp": Row({"beta": 0.1}),

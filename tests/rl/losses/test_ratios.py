@@ -35,3 +35,17 @@ def test_a_ratio_has_at_each_token_the_slope_of_its_log_prob(ratio, expected):
   weights = jnp.arange(1.0, 13).reshape(2, 2, 3)
   slope = jax.grad(lambda x: jnp.sum(weights * ratio(x, REFERENCE, MASK)))
   np.testing.assert_allclose(slope(LOG_PROBS), weights)
+
+
+def test_the_shared_mean_moves_all_tokens_of_its_sample():
+  value = ratios.shared_sequence_mean(LOG_PROBS, REFERENCE, MASK)
+  expected = ratios.sequence_mean(LOG_PROBS, REFERENCE, MASK)
+  np.testing.assert_allclose(value, expected, atol=1e-5)
+  weights = jnp.arange(1.0, 13).reshape(2, 2, 3)
+
+  def total(x):
+    return jnp.sum(weights * ratios.shared_sequence_mean(x, REFERENCE, MASK))
+
+  # (1 + 2 + 3) / 2 at two tokens, (4 + 5 + 6) / 2 at two, none, and 33 / 3.
+  slopes = [[[3, 3, 0], [7.5, 0, 7.5]], [[0, 0, 0], [11, 11, 11]]]
+  np.testing.assert_allclose(jax.grad(total)(LOG_PROBS), slopes, rtol=1e-6)

@@ -21,12 +21,15 @@ from helpers.surrogate_slopes import (
 from rl import methods, scoring, types
 from rl.losses import aggregates, ratios, surrogates, terms
 from rl.methods.surrogates import (
+  dppo,
   flex_clip,
   gmpo,
   kimi,
+  off_policy_mask,
   sapo,
   simko,
   stable_reinforce,
+  vespo,
   weights,
 )
 from rl.transforms import only, right_verdict
@@ -52,6 +55,17 @@ SURROGATES = {
     {"prepared": FIXED},
   ),
   "stable_reinforce": (stable_reinforce.pre_clip(0.2, 1e3), {}),
+  "dppo": (dppo.divergence_mask("tv", 0.1, 5.0), {}),
+  "dppo, kl": (dppo.divergence_mask("kl", 0.05, 5.0), {}),
+  "vespo": (
+    vespo.gamma_weighted((2.0, 3.0), (3.0, 2.0)),
+    {"ratio": ratios.sequence},
+  ),
+  "off_policy_mask": (
+    # The rollouts of these tests have random log-probs of the behavior policy.
+    off_policy_mask.mask_off_policy_samples(surrogates.ppo_clip(), 1e3),
+    {},
+  ),
   "simko": (simko.simko_clip(3, 0.01, 1.1, 0.8, 0.2), {}),
 }
 # Where the method is that the gradient goes elsewhere.
@@ -160,6 +174,16 @@ def test_the_share_of_clipped_tokens_leaves_out_those_at_the_bounds():
   _, metrics = surrogates.ppo_clip().fn(jnp.log(rho), a, None, None)
   assert metrics["policy/clip_frac_low"].tolist() == [True] + [False] * 3
   assert metrics["policy/clip_frac_high"].tolist() == [False] * 3 + [True]
+
+
+def test_the_share_of_tokens_that_the_dual_clip_bounds():
+  """A ratio at the cap, and one with A > 0, are not counted."""
+  rho, a = jnp.array([2.0, 4.0, 4.0, 4.0]), jnp.array([-1.0, -1.0, 1.0, 0.0])
+  _, metrics = surrogates.ppo_clip(cap=2.0).fn(jnp.log(rho), a, None, None)
+  expected = [False, True, False, False]
+  assert metrics["policy/clip_frac_cap"].tolist() == expected
+  _, metrics = surrogates.ppo_clip().fn(jnp.log(rho), a, None, None)
+  assert "policy/clip_frac_cap" not in metrics
 
 
 def test_a_clip_range_of_width_0_has_the_value_of_the_old_policy_at_most():
@@ -296,7 +320,7 @@ def test_gmpo_cuts_a_token_on_the_side_that_its_advantage_pushes():
   )
   surrogate = gmpo.geometric_mean(0.4)
   value, slope = jax.vmap(
-    jax.value_and_grad(lambda x, i: surrogate.fn(x, a, None, rollout)[0, i]),
+    jax.value_and_grad(lambda x, i: surrogate.fn(x, a, None, rollout)[0][0, i]),
     (None, 0),
   )(log_ratio, jnp.arange(2))
   want = [2 * np.exp((0.4 - 1 + 0.1) / 3), -3 * np.exp((1 - 0.4 + 0.1) / 3)]
@@ -352,3 +376,33 @@ def test_k3_plus_is_worth_k3_and_descends_the_reverse_kl():
   close(jax.grad(sampled)(logits), jax.grad(reverse)(logits))
   log_p = jax.nn.log_softmax(logits)
   close(value("k3+", log_p), value("k3", log_p))
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+def test_times_the_ratio_an_estimator_has_the_gradient_of_the_reverse_kl(
+  estimator,
+):
+  """Tokens are sampled from another policy; every outcome is enumerated."""
+  log_mu = jnp.log(jnp.array([0.1, 0.3, 0.6]))
+  ref = jnp.log(jnp.array([0.2, 0.5, 0.3]))
+  need = scoring.Need("ref", scoring.log_probs)
+  rollout = tabular_policy.rollout(p=1, s=1, t=3, ragged=False)
+  tokens = rollout.tokens.replace(mask=jnp.ones((1, 1, 3), bool))
+  rollout = rollout.replace(
+    tokens=tokens,
+    behavior_log_probs=log_mu[None, None],
+    extras=types.Named({str(need): ref[None, None]}),
+  )
+  term = terms.kl(estimator, ratio=ratios.token, denominator="behavior")
+
+  def expectation(logits):
+    named = types.Named({"log_probs": jax.nn.log_softmax(logits)[None, None]})
+    return jnp.sum(jnp.exp(log_mu) * term.fn(None, named, rollout)[0])
+
+  def reverse(logits):
+    log_p = jax.nn.log_softmax(logits)
+    return jnp.exp(log_p) @ (log_p - ref)
+
+  logits = jnp.array([0.4, -0.3, 0.1])
+  close(expectation(logits), reverse(logits))
+  close(jax.grad(expectation)(logits), jax.grad(reverse)(logits))

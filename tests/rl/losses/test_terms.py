@@ -47,6 +47,7 @@ def test_the_negative_surrogate_is_minimised():
   close(values, -np.minimum(a * rho, a * rho.clip(0.8, 1.3)), rtol=1e-5)
   close(metrics["policy/ratio_mean"], rho, rtol=1e-5)
   close(metrics["policy/ratio_max"], rho, rtol=1e-5)
+  close(metrics["policy/ppo_kl"], -TO_OLD, rtol=1e-5)
   low = [[[0, 0, 0], [1, 0, 0]]]
   high = [[[1, 0, 0], [0, 0, 0]]]
   np.testing.assert_array_equal(metrics["policy/clip_frac_low"], low)
@@ -72,6 +73,7 @@ def test_the_denominator_may_be_the_behavior_policy():
   close(values, -np.asarray(ADVANTAGES) * means, rtol=1e-5)
   # The logged ratios are those of tokens.
   close(metrics["policy/ratio_max"], np.exp(TO_BEHAVIOR), rtol=1e-5)
+  close(metrics["policy/ppo_kl"], -TO_BEHAVIOR, rtol=1e-5)
   assert term.needs == {POLICY}
   assert term.denominator == "behavior"
   assert str(term.aggregate) == "token_sum"
@@ -105,7 +107,11 @@ def test_needs_and_levels_of_a_surrogate_are_those_of_its_term():
   close(values, -3 * (TO_OLD * np.asarray(ADVANTAGES)).sum(-1), rtol=1e-4)
   # A metric of the surrogate replaces that of the term.
   assert metrics["policy/ratio_max"] is ROLLOUT.scores
-  assert set(metrics) == {"policy/ratio_mean", "policy/ratio_max"}
+  assert set(metrics) == {
+    "policy/ratio_mean",
+    "policy/ratio_max",
+    "policy/ppo_kl",
+  }
   assert (term.gives, str(term.aggregate)) == ("sample", "sample_mean")
   assert (term.needs, term.token_mean) == ({POLICY, OLD, need}, "geometric")
 
@@ -113,8 +119,9 @@ def test_needs_and_levels_of_a_surrogate_are_those_of_its_term():
 def test_the_estimators_of_the_kl():
   d = np.array([[[0.5, -1, 0], [2, 0.1, 0]]])
   k3 = np.exp(-d) - 1 + d
-  values = {"k1": d, "k2": d**2 / 2, "k3": k3, "k3+": k3}
-  slopes = {"k1": d**0, "k2": d, "k3": 1 - np.exp(-d), "k3+": d}
+  values = {"k1": d, "k1+": d, "k2": d**2 / 2, "k3": k3, "k3+": k3}
+  slopes = {"k1": d**0, "k1+": d, "k2": d, "k3": 1 - np.exp(-d), "k3+": d}
+  assert set(values) == set(terms.KL_ESTIMATORS)
   for estimator, expected in values.items():
     term = terms.kl(estimator)
     result, metrics = _evaluate(term, None)
@@ -133,6 +140,59 @@ def test_the_estimators_of_the_kl():
   assert not values.any()
   assert list(metrics) == ["policy/kl_ema"]
   assert (str(other), str(other.aggregate)) == ("kl(k1, ema)", "token_sum")
+
+
+def test_an_estimator_times_the_ratio_to_the_sampling_policy():
+  """rho is differentiated too; the metric is without it."""
+  d = np.array([[[0.5, -1, 0], [2, 0.1, 0]]])
+  k3, mask = np.exp(-d) - 1 + d, np.array([[[1, 1, 1], [1, 1, 0]]])
+  tokens, n = mask.sum(-1, keepdims=True), mask.sum()
+  for denominator, log_rho in (("old", TO_OLD), ("behavior", TO_BEHAVIOR)):
+    mean = (log_rho * mask).sum(-1, keepdims=True) / tokens
+    shared = np.broadcast_to(mean, mask.shape)
+    for ratio, log_ratio in (
+      (ratios.token, log_rho),
+      (ratios.shared_sequence_mean, shared),
+    ):
+      term = terms.kl("k3", ratio=ratio, denominator=denominator)
+      values, metrics = _evaluate(term, None)
+      rho_k3 = np.exp(log_ratio) * k3 * mask
+      close(values, rho_k3, rtol=1e-5, atol=1e-6)
+      close(metrics["policy/kl"], k3, atol=1e-5)
+
+      def total(log_probs, term=term):
+        named = types.Named({"log_probs": log_probs})
+        return term.fn(None, named, ROLLOUT)[0].sum() / n
+
+      # The slope of k3 times rho, and that of rho times k3.
+      through_ratio = rho_k3
+      if ratio is ratios.shared_sequence_mean:
+        through_ratio = rho_k3.sum(-1, keepdims=True) / tokens * mask
+      slope = np.exp(log_ratio) * (1 - np.exp(-d)) * mask + through_ratio
+      close(jax.grad(total)(LOG_PROBS), slope / n, rtol=1e-4, atol=1e-6)
+      if ratio is ratios.token:
+        close(slope, np.exp(log_rho) * d * mask, atol=1e-12)
+      assert term.denominator == denominator
+      old = {OLD} if denominator == "old" else set()
+      ref = scoring.Need("ref", scoring.log_probs)
+      assert term.needs == {POLICY, ref} | old
+      assert str(term).endswith(f"{ratio.__name__} ratio to {denominator})")
+  assert terms.kl().denominator == ""
+  with pytest.raises(ValueError, match="unknown denominator 'ref'"):
+    terms.kl(denominator="ref")
+
+
+def test_an_infinite_estimate_outside_of_the_loss_does_not_reach_the_ratio():
+  mask = jnp.array([[[True, True, False]] * 2])
+  rollout = ROLLOUT.replace(tokens=ROLLOUT.tokens.replace(mask=mask))
+  log_probs = jnp.where(mask, LOG_PROBS, -500.0)
+  term = terms.kl("k3", ratio=ratios.shared_sequence_mean)
+
+  def total(log_probs):
+    values, _ = term.fn(None, types.Named({"log_probs": log_probs}), rollout)
+    return jnp.where(mask, values, 0.0).sum()
+
+  assert np.isfinite(jax.grad(total)(log_probs)[mask]).all()
 
 
 def test_entropy_and_negative_log_likelihood():

@@ -40,7 +40,7 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
   top_minus_second       verl  grpo_passk             x samples: mean over
                                                       prompts here
   dpo, semi_online_dpo   TRL   DPO, sigmoid           =, with label_smoothing
-  kl k1, k2, k3, k3+     verl  kl_penalty             =; theirs clamps k3 at 10
+  kl k1, k1+, ..., k3+   verl  kl_penalty             =; theirs clamps k3 at 10
   ppo_clip cap           verl  clip_ratio_c           =, cap = 3
                          TRL   delta                  =, cap = 4
   aggregates             both  agg_loss, loss_type    =, but for the above
@@ -50,7 +50,8 @@ nothing (both: what rounding leaves), rows without a token are not counted (TRL
 and geo_mean: they are), and denominators are those of the whole minibatch
 (TRL's bnpo: of a microbatch). Not here: `pf_ppo`, whose draws verl takes from
 the batch and not from the group. What their float32 makes of their definitions
-is in `test_released_faults.py`.
+is in `test_released_faults.py`. Methods whose numbers come from the peers' own
+functions are in `test_peer_values.py`.
 """
 
 import dataclasses

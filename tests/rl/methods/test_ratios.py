@@ -128,6 +128,7 @@ def test_the_ratio_that_is_logged_is_of_tokens_whatever_the_objective_makes():
     state, rollout
   )
   close(actual["policy/ratio_mean"], np.exp(1.5))
+  close(actual["policy/ppo_kl"], -1.5)
   assert actual["optim/skipped"] == 0
 
 

@@ -33,26 +33,45 @@ def test_the_number_of_tokens_without_a_gradient_is_rounded_down():
     rollout = worked_example.rollout(
       [1, 0], [tokens // 2] * 2, extras={"old/log_probs": log_probs}
     )
+    selected = worked_example.apply(dict(m.prepared)["selected"], rollout)
+    assert selected.sum() == count
     a = worked_example.advantages(m, rollout)
-    assert (a == 0).sum() == count
-    np.testing.assert_allclose(np.abs(a[a != 0]), np.sqrt(0.5), rtol=1e-5)
+    np.testing.assert_allclose(np.abs(a), np.sqrt(0.5), rtol=1e-5)
 
 
-def test_covariances_at_the_bounds_keep_their_gradient():
+def test_covariances_at_the_bounds_are_not_drawn():
   """Covariances 1, 2, 3 and 3, 2, 1; only those of 2 are within (1, 3)."""
   log_probs = np.array([[[1.0, 2, 3], [-3, -2, -1]]])
   rollout = worked_example.rollout(
     [1, 0], [3, 3], extras={"old/log_probs": log_probs}
   )
   signal = jnp.array([[[1.0] * 3, [-1] * 3]])
-  t = clip_cov.drop_by_covariance(fraction=1.0, low=1.0, high=3.0)
+  t = clip_cov.select_by_covariance(fraction=1.0, low=1.0, high=3.0)
   actual, _ = t.apply(signal, rollout, ())
-  np.testing.assert_array_equal(actual, [[[1, 0, 1], [-1, 0, -1]]])
+  np.testing.assert_array_equal(actual, [[[0, 1, 0], [0, 1, 0]]])
   # A is +-sqrt(1/2): covariances 0.9, 1.9 and 9 of each sample, by default
   # within (1, 5).
   log_probs = np.array([[[0.9, 1.9, 9], [-0.9, -1.9, -9]]]) * np.sqrt(2)
   rollout = worked_example.rollout(
     [1, 0], [3, 3], extras={"old/log_probs": log_probs}
   )
-  a = worked_example.advantages(methods.get("clip_cov", fraction=1.0), rollout)
-  np.testing.assert_array_equal(a == 0, [[[False, True, False]] * 2])
+  m = methods.get("clip_cov", fraction=1.0)
+  selected = worked_example.apply(dict(m.prepared)["selected"], rollout)
+  np.testing.assert_array_equal(selected, [[[False, True, False]] * 2])
+
+
+def test_drawn_tokens_have_no_advantage_and_are_counted():
+  """Ratios beyond 1.5 are clipped where the token was not drawn."""
+  selected = jnp.array([True, False, True, False])
+  rollout = worked_example.rollout([0], extras={"prepared/selected": selected})
+  values, metrics = clip_cov.ppo_clip_of_others(0.5).fn(
+    jnp.log(jnp.array([2.0, 2, 0.25, 0.75])),
+    jnp.array([1.0, 1, -1, -1]),
+    None,
+    rollout,
+  )
+  np.testing.assert_allclose(values, [0, 1.5, 0, -0.75])
+  np.testing.assert_array_equal(metrics["policy/clip_frac_cov"], selected)
+  high = [False, True, False, False]
+  np.testing.assert_array_equal(metrics["policy/clip_frac_high"], high)
+  assert not metrics["policy/clip_frac_low"].any()

@@ -40,6 +40,25 @@ def test_tokens_of_unequal_advantages():
   rollout = worked_example.rollout([0], [4])
   log_ratio = jnp.array([[[0.7, -0.6, 0.7, -0.6]]])
   advantages = jnp.array([[[0.5, 0.5, 0, 0]]])
-  actual = gmpo.geometric_mean(0.4).fn(log_ratio, advantages, None, rollout)
+  actual, metrics = gmpo.geometric_mean(0.4).fn(
+    log_ratio, advantages, None, rollout
+  )
   expected = 0.25 * np.exp((0.4 - 0.6 + 0.7 - 0.4) / 4)
   np.testing.assert_allclose(actual, [[expected]], rtol=1e-6)
+  # Tokens with A = 0 are not counted.
+  np.testing.assert_array_equal(
+    metrics["policy/clip_frac_high"], [[[True, False, False, False]]]
+  )
+  assert not metrics["policy/clip_frac_low"].any()
+
+
+def test_the_shares_of_clipped_tokens():
+  """Log-ratios at the bound 0.5, and beyond it, for both signs of A."""
+  log_ratio = jnp.array([[[0.5, 0.75, -0.5, -0.75]] * 2])
+  advantages = jnp.array([[[1.0] * 4, [-1] * 4]])
+  rollout = worked_example.rollout([0, 0], [4, 4])
+  _, metrics = gmpo.geometric_mean(0.5).fn(log_ratio, advantages, None, rollout)
+  high = [[[False, True, False, False], [False] * 4]]
+  low = [[[False] * 4, [False, False, False, True]]]
+  np.testing.assert_array_equal(metrics["policy/clip_frac_high"], high)
+  np.testing.assert_array_equal(metrics["policy/clip_frac_low"], low)
