@@ -35,8 +35,9 @@ def from_value(
   or wrong. The loss is PPO-clip, summed over the tokens of all samples of a
   group and averaged over prompts; the expected gradient of the first update of
   a rollout is exact.
-  Source: this project; the special cases pass@k and log p are those of
-  `max_at_k` and `maxrl`.
+  Source: Advantage Shaping as Surrogate Reward Maximization, arXiv 2510.23049,
+  of which only the abstract was available: a function of the success rate gives
+  an advantage. The unbiased estimate for any series is from this project.
 
   Args:
     series: coefficients of f in powers of 1 - p, from degree 0.

@@ -110,8 +110,9 @@ def max_at_k_min_form(k: int = 4, clip: float = 0.2) -> Method:
   For k = 1, W(x) = x / n for n samples, and the first step has no baseline. The
   loss is PPO-clip, summed over the tokens of all samples of a group and
   averaged over prompts.
-  Source: this project; the set's objective is that of Walder & Karkhanis 2025,
-  the minimum over steps that of Cheng et al. 2025, Stop Summation (PURE).
+  Source: Walder & Karkhanis 2025, Pass@K Policy Optimization (the best of a
+  set); Cheng et al. 2025, Stop Summation, PURE (the minimum over steps). The
+  combination is from this project.
 
   Args:
     k: size of the set whose best worst step is maximised.
