@@ -4,9 +4,9 @@
     [--demonstrations FILE] [--problems N] [--samples S] [--temperature T]
     [--batch P] [--max_tokens M] [--seed N]
 
-The command samples S completions of each of N train problems of the run's task
-from its latest checkpoint, and judges them as the task does. It writes a line
-for each problem that has a right and a wrong sample, which
+The command draws N train problems of the run's task, samples S completions of
+each from the run's latest checkpoint, and judges them as the task does. It
+writes a line for each problem that has a right and a wrong sample, which
 `--config.preferences=FILE` reads:
 
   {"prompt": "1 1 7 8 = d1 d9", "chosen": "...", "rejected": "..."}
@@ -23,7 +23,8 @@ is used.
 
   python -m experiments.preferences --policy FOLDER --task gsm8k ...
 
-does the same with the model in a local folder with Hugging Face files.
+does the same with the model in a local folder with Hugging Face files, or with
+one of `experiments.pretrained` by its name.
 """
 
 from __future__ import annotations
@@ -122,7 +123,11 @@ def _parser() -> argparse.ArgumentParser:
     type=int,
     help="training step of the checkpoint; default: the latest checkpoint",
   )
-  add("--policy", help="Hugging Face folder to sample from, instead of a run")
+  add(
+    "--policy",
+    help="Hugging Face folder to sample from, instead of a run, or the name of "
+    f"a downloaded model: {', '.join(pretrained.MODELS)}",
+  )
   add(
     "--task",
     help='task for --policy: a name, or a call such as "countdown(count=4)"',
@@ -137,7 +142,8 @@ def _parser() -> argparse.ArgumentParser:
     "--problems",
     type=int,
     default=DEFAULT_PROBLEMS,
-    help="number of train problems; default: %(default)s",
+    help="number of train problems to draw, of which repeated ones count once; "
+    "default: %(default)s",
   )
   add(
     "--samples",

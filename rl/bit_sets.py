@@ -1,6 +1,6 @@
-"""Sets of tokens as bits of words, 32 tokens per word.
+"""Packs masks over the vocabulary into 32-bit integers.
 
-Axes: V vocabulary, W = V / 32 words, rounded up.
+Axes: V vocabulary, W = V / 32 integers, rounded up.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _BITS = 32
 
 
 def num_words(vocab_size: int) -> int:
-  """Returns W."""
+  """Returns W, the number of integers of a mask."""
   return -(-vocab_size // _BITS)
 
 
 def pack(members: Array) -> Array:
   """Packs `[..., V]` bool into `[..., W]` uint32.
 
-  Bit i of word w is set if token 32 w + i is a member.
+  Bit i of integer w is set if token 32 w + i is a member.
   """
   padding = [(0, 0)] * (members.ndim - 1) + [(0, -members.shape[-1] % _BITS)]
   bits = jnp.pad(members, padding).reshape(*members.shape[:-1], -1, _BITS)

@@ -224,10 +224,11 @@ def read(
   """Runs one forward pass and evaluates probes on it.
 
   If the text was sampled from a truncated distribution and has its support
-  (`Tokens.support`), the logits of all other tokens are removed. All policies
-  are then renormalised over the support of the behavior policy: ratios are
-  those of the distributions that tokens are sampled from, and an objective is
-  that of the truncated policy.
+  (`Tokens.support`), the logits of all other tokens are removed: every policy
+  is renormalised over the tokens that the sampler kept. The ratio to the
+  sampler is then 1 on-policy, and its mean is 1 off-policy. The objective is
+  that of the policy restricted to these tokens, which for an updated policy is
+  not quite its own truncated distribution.
 
   Args:
     policy: the model.
@@ -428,7 +429,7 @@ def _alone(tokens: types.Tokens) -> types.Tokens:
   L = tokens.prompts.shape[-1]
   first = L - tokens.prompt_mask.sum(-1, keepdims=True)  # index; L if no token
   bos = jnp.take_along_axis(tokens.prompts, jnp.minimum(first, L - 1), -1)
-  # After another prompt the support would be another one.
+  # The support is that after the whole prompt.
   return tokens.replace(prompts=bos, prompt_mask=first < L, support=None)
 
 

@@ -63,8 +63,9 @@ class Tokens:
       a tool or user are not.
     support: `[P, S, T, W]` uint32, the tokens that could have been sampled at
       each position, for samples of a truncated distribution (top-k, top-p or
-      min-p), as `rl.bit_sets` packs them. Probes then read the distribution
-      that is renormalised over the support. None: all tokens.
+      min-p): a mask over the vocabulary, packed into W = V / 32 integers by
+      `rl.bit_sets`. Probes then read the distribution that is renormalised over
+      the support. None: all tokens.
     room: number of tokens of a prompt and its completions for which a *packed*
       forward pass has room, on average over the prompts of a device. Such a
       pass does not compute padding. 0: a *padded* pass, which does.

@@ -100,7 +100,8 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       "temperature": 1.0,  # must be above 0
       # Truncations of the distribution that is sampled from. With them, the
       # objective is that of the truncated policy: log-probs, ratios and the KL
-      # are renormalised over the tokens that the sampler kept at a position.
+      # are renormalised over the tokens that the sampler kept at a position,
+      # whose masks take V / 8 bytes per token of the rollout.
       "top_k": 0,  # only the k most likely tokens; 0: all tokens
       # Only the most likely tokens whose probabilities sum to this value.
       "top_p": 1.0,

@@ -90,8 +90,8 @@ def distinct_problems(task: Task, key: jax.Array, count: int) -> Problems:
   Args:
     task: the task.
     key: PRNG key that selects the problems.
-    count: number of problems that are drawn. A task with fewer train problems
-      returns all of them.
+    count: number of problems that are drawn. A problem that is drawn again is
+      not repeated, so that fewer may be returned.
   """
   problems = jax.tree.map(np.asarray, task.train(key, 0, count))
   _, first = np.unique(problems.ids, return_index=True)

@@ -3,18 +3,20 @@
   python -m experiments.studies.objectives [--samples 8] [--k 4]
     [--picture docs/objectives.png]
 
-prints the table of `rl/README.md`, and draws its picture. A prompt has the
-success rate p. A group of n samples has c right ones with the probability of a
-binomial distribution, and the samples y_i of the group get the advantages A_i.
-The estimate of the slope d objective / dp is
+prints the table of `rl/README.md`, and draws its picture. Scores are verdicts.
+A prompt has the success rate p; a group of n samples of one length has c right
+ones, with the probability of a binomial distribution. With the advantages A_i,
+the weight w of a sample in the loss, and d log Pr(y_i) / dp = 1/p for a right
+sample y_i and -1/(1 - p) for a wrong one,
 
-  g = sum_i w A_i d log Pr(y_i) / dp,   d log Pr / dp = 1/p or -1/(1 - p)
+  g = sum_i w A_i d log Pr(y_i) / dp
 
-for a right or a wrong sample, with the weight w of a sample in the loss. As the
-policy gradient is g grad p, up to the score functions within right and within
-wrong samples, E[g] says with which weight a prompt is trained, E[g] - f'(p) is
-the bias for an objective f, and the standard deviation of g compares baselines
-of one objective.
+is the group's estimate of the slope of the objective in p. E[g] is the weight
+with which grad p of the prompt is trained. E[g] - f'(p) is the bias, if the
+method states an objective f. The standard deviation of g is the noise from the
+number of right samples. The noise from which right and wrong texts were drawn
+comes on top; it is proportional to the size of the advantages, the root of
+E[sum_i (w A_i)^2].
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ from experiments.evaluation import advantages_by_count
 from rl import methods
 from rl.method import Method
 
-# Success rates of the columns of the table.
+# Success rates of the columns of the table, and those of the columns of sizes.
 RATES = (0.02, 0.1, 0.3, 0.5, 0.9)
+SIZE_RATES = (0.1, 0.5)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,19 +98,19 @@ def objectives(n: int, k: int) -> list[Objective]:
     Objective(
       "`pass_at_k`",
       methods.get("pass_at_k", k=k),
-      f"2/{k} arcsin sqrt(1 - (1 - p)^{k})",
+      f"{2 / k:g} arcsin sqrt(1 - (1 - p)^{k})",
       lambda p: (1 - p) ** (k / 2 - 1) / np.sqrt(1 - (1 - p) ** k),
     ),
     Objective(
       "`maxrl`",
       methods.get("maxrl"),
-      f"log p to order {n - 1}",
+      f"log p to degree {n - 1}",
       log_slope(n - 1),
     ),
     Objective(
-      f"`from_value`, log p to order {k}",
+      f"`from_value`, log p to degree {k}",
       methods.get("from_value", series=series),
-      f"log p to order {k}",
+      f"log p to degree {k}",
       log_slope(k),
     ),
     Objective(
@@ -123,13 +126,16 @@ def objectives(n: int, k: int) -> list[Objective]:
 
 def moments(
   method: Method, n: int, rates: Sequence[float]
-) -> tuple[np.ndarray, np.ndarray]:
-  """Computes mean and standard deviation of g, `[rates]` each.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Computes mean and standard deviation of g, and the size of advantages.
 
   Args:
     method: a method whose advantages depend on verdicts alone.
     n: samples of a group.
     rates: success rates p.
+
+  Returns:
+    mean, std, size: `[rates]` each.
   """
   by_count = advantages_by_count.compute(method, n)
   (term,) = method.loss.terms
@@ -147,15 +153,20 @@ def moments(
   g = weight * (right / p - wrong / (1 - p))  # [rates, n + 1]
   mean = (probability * g).sum(-1)
   variance = (probability * (g - mean[:, None]) ** 2).sum(-1)
-  return mean, np.sqrt(variance)
+  squares = c * np.nan_to_num(by_count.right) ** 2
+  squares += (n - c) * np.nan_to_num(by_count.wrong) ** 2
+  size = weight * np.sqrt((probability * squares).sum(-1))
+  return mean, np.sqrt(variance), size
 
 
 def table(n: int, k: int) -> str:
   """Returns the table in Markdown."""
   header = ["method", "objective f(p)", *(f"p = {p:g}" for p in RATES)]
+  header += [f"size, p = {p:g}" for p in SIZE_RATES]
   lines = [header, ["---"] * len(header)]
   for objective in objectives(n, k):
-    mean, std = moments(objective.method, n, RATES)
+    mean, std, _ = moments(objective.method, n, RATES)
+    _, _, size = moments(objective.method, n, SIZE_RATES)
     cells = [f"{m:.2f} ± {s:.2f}" for m, s in zip(mean, std, strict=True)]
     if objective.slope is not None:
       bias = mean - objective.slope(np.array(RATES))
@@ -163,6 +174,7 @@ def table(n: int, k: int) -> str:
         cell if abs(b) < 1e-3 else f"{cell} ({b:+.2f})"
         for cell, b in zip(cells, bias, strict=True)
       ]
+    cells += [f"{s:.2f}" for s in size]
     lines.append([objective.label, objective.formula or "none stated", *cells])
   return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -173,7 +185,7 @@ def draw(n: int, k: int, path: pathlib.Path) -> None:
   figure = matplotlib.figure.Figure(figsize=(9.6, 4.2), layout="constrained")
   left, right = figure.subplots(1, 2)
   for i, objective in enumerate(objectives(n, k)):
-    mean, std = moments(objective.method, n, rates)
+    mean, std, _ = moments(objective.method, n, rates)
     color = matplotlib.colormaps["Paired"](i)
     label = objective.label.replace("`", "")
     left.plot(rates, mean, label=label, color=color, linewidth=1.4)
@@ -208,6 +220,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = parser.parse_args(argv)
   with errors.usage_errors():
     arguments.check_counts(options, "samples", "k", minimum=2)
+    if options.k >= options.samples:
+      raise ValueError(
+        f"--k {options.k} must be below --samples {options.samples}; the "
+        f"nearest valid value is {options.samples - 1}"
+      )
     print(table(options.samples, options.k))
     if options.picture:
       draw(options.samples, options.k, options.picture)

@@ -60,8 +60,8 @@ class Sampling:
     rows: number of samples of a prompt that are decoded at the same time; 0
       means all. The samples do not depend on it. Fewer rows are faster if the
       lengths of the samples differ much.
-    returns_support: whether the samples have the support of a truncated
-      distribution, which takes V / 8 bytes per token of a completion.
+    returns_support: whether `generate` also returns the support of each token:
+      the tokens that the truncations keep. It takes V / 8 bytes per token.
   """
 
   samples: int
@@ -95,7 +95,7 @@ class Sampling:
 
   @property
   def gives_support(self) -> bool:
-    """Whether the samples have their support."""
+    """Whether samples have a support: it is asked for, and truncated."""
     truncates = self.top_k > 0 or self.top_p < 1 or self.min_p > 0
     return self.returns_support and truncates and self.temperature > 0
 
@@ -111,8 +111,9 @@ class Samples:
       sampled from, after temperature and truncations; 0 on padding.
     finished: `[P, S]` bool, False if the length limit ended the sample; True if
       EOS did, or the sample is not active.
-    support: `[P, S, T, W]` uint32, the tokens that could have been sampled
-      (`rl.types.Tokens.support`); None unless `Sampling.gives_support`.
+    support: `[P, S, T, W]` uint32, the tokens that could have been sampled, in
+      the form of `rl.types.Tokens.support`; None unless
+      `Sampling.gives_support`.
   """
 
   completions: Array

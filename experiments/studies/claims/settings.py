@@ -25,9 +25,11 @@ def countdown_base() -> Arm:
   return Arm(_sized(countdown.base()))
 
 
-def chain_base() -> Arm:
+def chain_base(operations: int = 3) -> Arm:
   """Returns the arm of the base policy for chained arithmetic."""
-  return Arm(_sized(chain.base()))
+  config = _sized(chain.base())
+  config.task = f"chain(operations={operations})"
+  return Arm(config)
 
 
 def trained(start: Arm, task: str, method: str, **changes: Any) -> Arm:

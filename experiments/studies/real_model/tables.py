@@ -128,14 +128,15 @@ def draw(arms: Sequence[str], path: pathlib.Path) -> None:
   """
   figure = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
   axes = figure.subplots()
+  base = base_of(arms[0])
   curves = {
-    name: np.array(
+    "base model" if name == base else name: np.array(
       [
         [evaluation.estimates[f"accuracy/pass@{k}"].mean for k in _KS]
         for evaluation in map(unit.load_evaluation, read(name))
       ]
     )
-    for name in (base_of(arms[0]), *arms)
+    for name in (base, *arms)
   }
   plots.against_k(axes, _KS, curves, "pass@k")
   figure.savefig(path, dpi=150)

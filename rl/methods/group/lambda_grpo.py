@@ -1,4 +1,4 @@
-"""lambda-GRPO: tokens are weighed by how many samples share their prefix.
+"""lambda-GRPO: divides by the number of samples that share a token's prefix.
 
 Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """
@@ -18,7 +18,7 @@ Array = jax.Array
 def count_sharing(
   completions: Array, lengths: Array, sample_mask: Array
 ) -> Array:
-  """Counts the samples of a group that share the prefix of each token.
+  """Counts the samples of a group that agree up to and including each token.
 
   n_it is the number of samples whose first t + 1 tokens are those of sample i,
   sample i included.
@@ -49,16 +49,15 @@ def divide_by_sharing(signal: Array, rollout: types.Rollout) -> Array:
 
 
 def lambda_grpo(clip: float = 0.2) -> Method:
-  """A_it = z(R_i) / n_it, n_it samples having the same prefix up to token t.
+  """A_it = z(R_i) / n_it, where n_it samples agree up to token t, included.
 
   z is the z-score of the score in the group, (R - mean) / (std + 1e-4) with
-  ddof 1. With one update per rollout, the tokens that several samples share
-  have the sum of the advantages of these samples in GRPO: n_it times the
-  advantage of their mean score. That is a process reward of the shared prefix,
-  whose weight grows with the number of samples that share it. The division
-  takes that factor away. A is [P, S, T]. The loss is PPO-clip, averaged over
-  the tokens of all samples; the average divides by the number of tokens, not by
-  the sum of 1 / n_it.
+  ddof 1. In GRPO with one update per rollout, a token that n samples share is
+  pushed by the sum of their advantages: n times that of their mean score, which
+  is a process reward of the shared prefix whose weight grows with n. The
+  division takes that factor away. A is [P, S, T]. The loss is PPO-clip,
+  averaged over the tokens of all samples; the average divides by the number of
+  tokens, not by the sum of 1 / n_it.
   Deviation: without the KL, which is off in the released command; with it, the
   paper divides its terms too.
   Source: GRPO is Secretly a Process Reward Model (lambda-GRPO),

@@ -11,6 +11,7 @@ from rl.transforms import (
   among,
   chain,
   group_normalize,
+  known_verdict,
   right_verdict,
   step_scores,
   verdicts,
@@ -21,11 +22,12 @@ def papo(weight: float = 1.0, clip: float = 0.2) -> Method:
   """A_i = z(r_i) + weight z_right(s_i), the second only for right samples.
 
   z is the z-score in the group, (x - mean) / (std + 1e-6) with ddof 1. r_i is 1
-  for a right sample and 0 for a wrong one. s_i is the process reward of a
-  sample, the mean of its step scores, and z_right is the z-score among the
-  right samples of the group: it ranks them by the quality of their steps, and
-  cannot reward a wrong sample. It is 0 for wrong samples, and in groups with
-  fewer than two right ones. A [P, S] is not normalised again, so that a right
+  for a right sample and 0 for a wrong one; samples with an unknown verdict are
+  left out. s_i is the process reward of a sample, the mean of its step scores,
+  which is 0 without a step. z_right is the z-score among the right samples of
+  the group: it ranks them by the quality of their steps, and cannot reward a
+  wrong sample. It is 0 for wrong samples, and in groups with fewer than two
+  right ones. A [P, S] is not normalised again, so that a right
   sample can have a negative one. The loss is PPO-clip, averaged over the tokens
   of all samples, without a KL.
   Deviation: in the paper the process reward is the grade 0, 0.5 or 1 that a
@@ -37,7 +39,7 @@ def papo(weight: float = 1.0, clip: float = 0.2) -> Method:
     weight: weight of the process advantage.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
-  outcome = chain(verdicts(), group_normalize())
+  outcome = chain(verdicts(), among(known_verdict, group_normalize()))
   process = chain(
     step_scores(), mean_steps(), among(right_verdict, group_normalize())
   )

@@ -30,12 +30,12 @@ def tilt(scores: Array, valid: Array, budget: float) -> Array:
 
   whose left side grows with b to log(n / m), for m samples with the highest
   score. If that is below the budget, b is 1e6 over the range of the scores, so
-  that q is uniform over the m samples.
+  that q is uniform over these m samples.
 
   Args:
     scores: `[..., S]`.
     valid: `[..., S]` bool, samples that exist.
-    budget: in nats.
+    budget: KL of q to the uniform distribution, in nats.
 
   Returns:
     `[..., S]`, between 0 and 1; 0 for samples that do not exist.
@@ -75,7 +75,9 @@ def entropic_advantages(
 ) -> Array:
   """Returns e_i / (mean of e_j over j != i) - 1, with e = `tilt`.
 
-  It is 0 in a group of equal scores or of one sample.
+  It is 0 in a group of equal scores, and in one of at most exp(budget) samples:
+  a single best sample would then have all the weight, and the mean of the
+  others would vanish.
 
   Args:
     signal: `[P, S]` scores.
@@ -87,27 +89,27 @@ def entropic_advantages(
   n = masked.count(valid, keepdims=True)
   others = (e.sum(-1, keepdims=True) - e) / jnp.maximum(n - 1, 1.0)
   constant = masked.is_constant(signal, valid, keepdims=True)
-  is_used = valid & ~constant & (n > 1)
-  return jnp.where(is_used, e / (others + 1e-12) - 1, 0.0)
+  is_used = valid & ~constant & (n > math.exp(budget))
+  return jnp.where(is_used, e / jnp.where(is_used, others, 1.0) - 1, 0.0)
 
 
 def entropic(budget: float = math.log(2), penalty: float = 0.1) -> Method:
   """A_it = e_i / (mean of the others' e) - 1 - penalty log(pi / pi_0)_it.
 
-  e_i = exp(b R_i), and R_i is the score of sample i. The objective is E over
-  prompts of log E[exp(b R)], whose inverse temperature b is chosen for each
-  group: the group reweighted by e has the KL `budget` to the uniform one. So
-  about a factor exp(-budget) of the samples carry the update, whatever the
-  scale of the scores; A does not change if all scores are multiplied by a
-  positive number. The last term is a penalty on the KL to the starting policy
-  pi_0, in the advantage of each token t of the policy pi that was sampled from.
-  The loss is -A log pi, averaged over the tokens of all samples.
-  The temperature has a solution if fewer than n exp(-budget) of the n samples
-  share the highest score; else these samples get equal weights. Two samples are
-  too few: the weight of the others vanishes.
-  Deviation: the released code subtracts the mean of the penalty over the batch,
-  which changes no expected gradient. The reuse of earlier solutions as starting
-  points of prompts is not part of this method.
+  e_i = exp(b R_i), and R_i is the score of sample i. For a fixed b this is the
+  gradient of log E[exp(b R)], up to a bias of order one over the number of
+  samples. b is chosen for each group: the group reweighted by e has the KL
+  `budget` to the uniform one (`tilt`). So about a share exp(-budget) of the
+  samples carries the update, whatever the scale of the scores, and A does not
+  change if all scores are multiplied by a positive number. Each token t also
+  gets the penalty log(pi / pi_0) at that token, with pi the policy that sampled
+  it and pi_0 the policy at the start of the run. The loss is -A log pi,
+  averaged over the tokens of all samples.
+  If n exp(-budget) or more of the n samples share the highest score, they get
+  equal weights. Groups of at most exp(budget) samples are not trained on.
+  Deviation: the released code subtracts the mean of the penalty over the batch.
+  The reuse of earlier solutions as starting points of prompts is not part of
+  this method.
   Source: Learning to Discover at Test Time (TTT-Discover), arXiv 2601.16175.
 
   Args:

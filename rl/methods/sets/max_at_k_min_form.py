@@ -1,4 +1,4 @@
-"""max@k of the worst step, with the credit at the step that lowers it.
+"""max@k of the worst step, with blame for the step that lowers it.
 
 Axes: P prompts, S samples per prompt (a group), K reasoning steps.
 """
@@ -6,7 +6,7 @@ Axes: P prompts, S samples per prompt (a group), K reasoning steps.
 import jax
 import jax.numpy as jnp
 
-from rl import masked, types
+from rl import masked, objectives, types
 from rl.losses.aggregates import prompt_mean_token_sum
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -77,6 +77,7 @@ def gains_of_running_minimum(
     rollout: the rollout.
     k: size of the set.
   """
+  objectives.check_k(k, signal.shape[1])
   valid = rollout.valid("step")
   minima = jax.lax.cummin(
     jnp.where(valid, signal, jnp.inf), axis=signal.ndim - 1
@@ -96,20 +97,21 @@ def gains_of_running_minimum(
 def max_at_k_min_form(k: int = 4, clip: float = 0.2) -> Method:
   """Ascends E over prompts of E[max over k samples of min over steps of s].
 
-    A_t = W(worst step of the sample) - W(worst of the steps before that of t)
+    A_t = W(m_K) - W(m_{j-1}) at a token t of step j > 1, W(m_K) for j = 1
 
-  A [P, S, T], at a token t of any step but the first. W(x) is `gains`: what a
-  sample with score x adds to the best of random k-sets with other samples of
-  its group. In the first step there is no subtrahend. The subtrahend is a
-  function of the tokens before the step and of the other samples, so that it is
-  a baseline: the expected gradient of the first update of a rollout is exactly
-  that of the objective, if the score of a step depends on the tokens up to its
-  end alone. Tokens after the worst step have A = 0, as the return-to-go of
-  min-form credit has; a step that lowers the minimum is blamed, by as much as
-  the set loses. With scores of one step per sample, A is that of `max_at_k`.
-  For k = 1, W(x) = x / n for n samples, and the first step has no baseline. The
-  loss is PPO-clip, summed over the tokens of all samples of a group and
-  averaged over prompts.
+  s_j is the score of step j, m_j the lowest of s_1..s_j, and K the number of
+  steps of the sample. W(x) is `gains`: what a sample with score x adds to the
+  best of random k-sets with other samples of its group. W(m_{j-1}) depends on
+  the tokens before step j and on the other samples, so that it is a baseline:
+  the expected gradient of the first update of a rollout is exactly that of the
+  objective, if every sample has a step and the score of a step depends on the
+  tokens up to its end alone. A [P, S, T] is 0 after the worst step. A step that
+  lowers the minimum has a negative advantage, at most minus the drop of W, as
+  have the steps before it that follow an earlier minimum. If every sample has
+  one step, A is that of `max_at_k`. For k = 1, W(x) = x / n for n samples, and
+  the first step has no baseline. Samples without a step have A = 0 and are not
+  counted in the group. The loss is PPO-clip, summed over the tokens of all
+  samples of a group and averaged over prompts.
   Source: Walder & Karkhanis 2025, Pass@K Policy Optimization (the best of a
   set); Cheng et al. 2025, Stop Summation, PURE (the minimum over steps). The
   combination is from this project.
@@ -119,10 +121,8 @@ def max_at_k_min_form(k: int = 4, clip: float = 0.2) -> Method:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if k is not at least 1.
+    ValueError: when it is traced, if k is not from 1 to the number of samples.
   """
-  if k < 1:
-    raise ValueError(f"k = {k} must be at least 1")
   return Method(
     advantage=chain(
       step_scores(),

@@ -41,19 +41,21 @@ def risk_seeking(
 def rs_grpo(beta: float = 2.0, clip: float = 0.2) -> Method:
   """A_i = (exp(beta R_i) / mean exp(beta R) - 1) / beta: risk-seeking GRPO.
 
-  The objective is E over prompts of (1/beta) log E[exp(beta R)], which lies
-  between the mean score (beta -> 0) and the best score that the policy can
-  sample (beta -> infinity). R_i [P, S] is the score of sample i, and the mean
-  is over its group of n samples, itself included: A sums to 0, and its bias is
-  of order 1/n. With scores of 0 and 1 and beta -> infinity, beta A is the
-  advantage of `maxrl`. The loss is PPO-clip, averaged over the tokens of all
-  samples, without a KL; the advantage is not divided by a standard deviation.
+  The objective is E over prompts of (1/beta) log E[exp(beta R)], which for
+  beta > 0 lies between the mean score (beta -> 0) and the best score that the
+  policy can sample (beta -> infinity). R_i [P, S] is the score of sample i, and
+  the mean is over its group of n samples, itself included: A sums to 0, and its
+  bias is of order 1/n. With scores of 0 and 1 and beta -> infinity, beta A is
+  the advantage of `maxrl`. The loss is PPO-clip, averaged over the tokens of
+  all samples, without a KL; the advantage is not divided by a standard
+  deviation.
   Source: Risk-Sensitive RL for Alleviating Exploration Dilemmas (RS-GRPO),
   arXiv 2509.24261, with the default of its released code.
 
   Args:
-    beta: inverse temperature, in units of 1 / score. Negative values average
-      the risk away; 0 is the mean score.
+    beta: inverse temperature, in units of 1 / score. 0 is the mean score.
+      Negative values are risk-averse: the objective then lies between the worst
+      score and the mean.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(

@@ -9,7 +9,7 @@ given by its coefficients `(a_0, ..., a_d)`:
 
   mean accuracy   p               (1, -1)
   pass@k          1 - q^k         (1, 0, ..., 0, -1), with d = k
-  all k right     p^k             (-1)^j C(k, j)
+  all k right     p^k             (-1)^j C(k, j), with d = k
   log p           -sum_j q^j / j  (0, -1, -1/2, -1/3, ...), without an end
 
 A group of n samples, of which w are wrong, has the unbiased estimate
@@ -17,9 +17,12 @@ A group of n samples, of which w are wrong, has the unbiased estimate
   E[C(w, j) / C(n, j)] = q^j,  j <= n,
 
 and with it every polynomial of degree n or less has one. Terms with j > n have
-none. They are left out, so that the objective is the truncated series, which
-differs from f by sum_{j > n} a_j q^j. The same holds for the gradient. It needs
-an estimate of f' from m other samples, of which v are wrong,
+none. In a group in which fewer samples exist, they are left out, so that the
+objective is the truncated series, which differs from f by sum_{j > n} a_j q^j.
+That is a small change for log p, and may be a large one for coefficients of
+alternating sign. The gradient needs an estimate of f'(p) that is independent of
+the sample that it multiplies. From m further samples, of which v are wrong, it
+is
 
   D(v, m) = -sum_j j a_j C(v, j - 1) / C(m, j - 1).
 
@@ -57,13 +60,13 @@ def power_series(f: Callable, degree: int) -> tuple[float, ...]:
     power_series(np.log, degree=7)              (0, -1, -1/2, ..., -1/7)
 
   The coefficient a_j is the mean of f(1 - z) z^-j over a circle |z| = 0.8
-  (Cauchy's integral). Polynomials are exact up to rounding of about 1e-12.
+  (Cauchy's integral). Up to degree 16 the rounding error is about 1e-12.
 
   Args:
     f: function of an array of complex numbers p, without a singularity within
       a distance of 0.8 from p = 1, such as a polynomial, `np.log`, `np.sqrt`.
-    degree: degree of the last coefficient. The sampled groups should have at
-      least that many samples.
+    degree: degree of the last coefficient; see `success_rate_advantages` for
+      the number of samples that it needs.
   """
   z = _RADIUS * np.exp(2j * np.pi * np.arange(_POINTS) / _POINTS)
   coefficients = np.fft.fft(f(1 - z)) / _POINTS
@@ -110,13 +113,15 @@ def success_rate_advantages(
                              are left out
     leave_one_out_minus_one  A_i = r_i D(w, n - 1) / n: only right samples have
                              a weight. It equals F - F_i, where F_i estimates
-                             f(p) from the group in which sample i were wrong.
-                             Terms with j > n are left out
+                             f(p) from the same group with sample i counted as
+                             wrong. Terms with j > n are left out
 
   With the series of pass@k these are the weights of
   `rl.objectives.max_at_k_weights` with the same baselines, for k < n if
   centered; with that of p, "centered" is `rl.advantages.leave_one_out` over n;
-  with that of log p, "centered" is (r_i - mean r) / (n mean r).
+  with that of log p, "centered" is (r_i - mean r) / (n mean r). Sums of
+  alternating terms lose accuracy in float32: for "all k right", k should be at
+  most 8.
 
   Args:
     correct: `[..., S]`, True or 1 for samples that are right.
@@ -128,10 +133,20 @@ def success_rate_advantages(
     `[..., S]`; 0 for samples that are not valid.
 
   Raises:
-    ValueError: if the baseline is unknown.
+    ValueError: if the baseline is unknown, or the degree of the series exceeds
+      S, or S - 1 if centered. Cut the series if the truncation is wanted.
   """
   if baseline not in BASELINES:
     raise ValueError(registry.describe_unknown("baseline", baseline, BASELINES))
+  S = correct.shape[-1]
+  largest = S - 1 if baseline == "centered" else S
+  if len(series) - 1 > largest:
+    raise ValueError(
+      f"the series has degree {len(series) - 1}, but groups of {S} samples "
+      f"estimate the slope of a polynomial of degree {largest} at most, with "
+      f"the baseline {baseline!r}; sample more, or cut the series after "
+      f"{largest + 1} coefficients"
+    )
   valid = masked.mask_or_ones(correct, valid)
   is_right = jnp.where(valid, correct > 0, False)
   wrong, n = _count_wrong(correct, valid)

@@ -18,7 +18,7 @@ def test_moments_are_those_of_all_groups():
   """All 2^4 groups, with the weights of pass@2 from its own function."""
   n, k, p = 4, 2, 0.3
   m = methods.get("max_at_k", k=k)
-  mean, std = objectives.moments(m, n, [p])
+  mean, std, size = objectives.moments(m, n, [p])
   right = np.array(list(itertools.product((0.0, 1.0), repeat=n)))
   probability = np.where(right == 1, p, 1 - p).prod(-1)
   weights = set_objectives.max_at_k_weights(
@@ -28,13 +28,15 @@ def test_moments_are_those_of_all_groups():
   expected = probability @ g
   np.testing.assert_allclose(mean, expected, rtol=1e-5)
   np.testing.assert_allclose(expected, k * (1 - p) ** (k - 1), rtol=1e-5)
+  squares = (np.asarray(weights) ** 2).sum(-1)
+  np.testing.assert_allclose(size, np.sqrt(probability @ squares), rtol=1e-5)
   np.testing.assert_allclose(
     std, np.sqrt(probability @ (g - expected) ** 2), rtol=1e-5
   )
 
 
 def test_the_mean_over_samples_is_the_weight_of_a_sample():
-  mean, _ = objectives.moments(methods.get("rloo"), 4, [0.2, 0.7])
+  mean, _, _ = objectives.moments(methods.get("rloo"), 4, [0.2, 0.7])
   np.testing.assert_allclose(mean, 1.0, rtol=1e-5)
 
 

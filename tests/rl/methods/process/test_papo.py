@@ -13,7 +13,7 @@ EXISTS = np.array([True, False, True, True, True])
 
 def advantages(verdicts, weight):
   right = EXISTS & (np.array(verdicts) == 1)
-  outcome = clip_example.z_score(right, EXISTS)
+  outcome = clip_example.z_score(right, EXISTS & (np.array(verdicts) >= 0))
   process = clip_example.z_score(MEANS, right) if right.sum() > 1 else 0.0
   return (outcome + weight * process)[None]
 
@@ -26,7 +26,10 @@ def test_right_samples_are_ranked_by_their_steps():
   expected = advantages(process_example.VERDICTS, 1.0)
   # Of two right samples the worse one loses more than it gains by being right.
   np.testing.assert_allclose(
-    expected[0, [0, 3]], 0.8660 + np.array([-1, 1]) / np.sqrt(2), atol=1e-4
+    # Verdicts 1, 0, 1: the mean is 2/3, and the deviation (n - 1) 1/sqrt(3).
+    expected[0, [0, 3]],
+    1 / np.sqrt(3) + np.array([-1, 1]) / np.sqrt(2),
+    atol=1e-4,
   )
   clip_example.check_advantages(m, rollout, expected)
   weights = process_example.MASK / process_example.MASK.sum()

@@ -12,6 +12,7 @@ from helpers import (
   process_example,
   subset_example,
   tabular_policy,
+  worked_example,
 )
 
 from rl import methods, prepare, types
@@ -186,6 +187,8 @@ def test_with_one_step_it_is_max_at_k():
   )
 
 
-def test_k_is_positive():
-  with pytest.raises(ValueError, match="k = 0 must be at least 1"):
-    methods.get("max_at_k_min_form", k=0)
+@pytest.mark.parametrize("k", [0, 6])
+def test_k_is_at_most_the_number_of_samples(k):
+  m = methods.get("max_at_k_min_form", k=k)
+  with pytest.raises(ValueError, match=f"k = {k} must be from 1 to the 5"):
+    worked_example.advantages(m, process_example.rollout())

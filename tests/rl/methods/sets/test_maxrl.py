@@ -27,7 +27,7 @@ def test_it_is_the_gradient_of_a_truncated_log():
   """With n samples the series of log p ends at degree n - 1."""
   rollout = tabular_policy.rollout(ragged=False)
   n = tabular_policy.S
-  series = power_series(np.log, degree=n + 3)
+  series = power_series(np.log, degree=n - 1)
   from_value = methods.get("from_value", series=series)
   np.testing.assert_allclose(
     worked_example.advantages(methods.get("maxrl"), rollout) / n,
