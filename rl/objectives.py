@@ -70,7 +70,7 @@ class _Sorted(NamedTuple):
   weights: Array
 
 
-def check_k(k: int, samples: int) -> None:
+def _check_k(k: int, samples: int) -> None:
   """Checks that k is an int between 1 and S, the samples of a group."""
   if not isinstance(k, int) or isinstance(k, bool):
     raise TypeError(f"k = {k!r} must be a static int")
@@ -160,7 +160,7 @@ def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
   Raises:
     ValueError: if k is not in 1..S.
   """
-  check_k(k, scores.shape[-1])
+  _check_k(k, scores.shape[-1])
   group = _sort(scores.astype(jnp.float32), k, valid)
   return _value(group)[..., 0]
 
@@ -237,7 +237,7 @@ def max_at_k_weights(
     ValueError: if k is not in 1..S, or the baseline is unknown.
   """
   _check_choice("baseline", baseline, BASELINES)
-  check_k(k, scores.shape[-1])
+  _check_k(k, scores.shape[-1])
   group = _sort(scores.astype(jnp.float32), k, valid)
   n = jnp.maximum(group.n, 1.0)
   if baseline == "leave_one_out_minus_one":
@@ -309,7 +309,7 @@ def _sort_ratios(
     The sorted group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) of
     `max_at_k_off_policy_value` for j = 1..S, `[..., S]`.
   """
-  check_k(k, scores.shape[-1])
+  _check_k(k, scores.shape[-1])
   valid = masked.mask_or_ones(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
   ratios = jnp.exp(jnp.where(valid, log_ratios, 0.0))
@@ -496,7 +496,7 @@ def pass_at_k_advantages(
       key.
   """
   _check_choice("form", form, FORMS)
-  check_k(k, scores.shape[-1])
+  _check_k(k, scores.shape[-1])
   scores = scores.astype(jnp.float32)
   if form == "analytic":
     group = _sort(scores, k, valid)
@@ -510,7 +510,7 @@ def pass_at_k_advantages(
     varied = variance > 0
     std = jnp.sqrt(jnp.where(varied, variance, 1.0))
     return _unsort(group, jnp.where(varied, centered / std, 0.0))
-  check_k(k, scores.shape[-1])
+  _check_k(k, scores.shape[-1])
   valid = masked.mask_or_ones(scores, valid)
   if form == "bootstrap":
     if key is None:

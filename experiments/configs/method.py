@@ -61,19 +61,25 @@ CHANGES: dict[str, dict[str, Any]] = {
   # Effective ranks of prefixes every 4 tokens instead of 40: completions are
   # short.
   "erv": {"method": "erv(stride=4)"},
+  "entropic": {"plan.minibatches": 1},  # strictly on-policy
   # Its clip range moves over the whole run.
   "flex_clip": {"method": f"flex_clip(steps={STEPS})"},
   "gpg": {"plan.minibatches": 1},  # one update per rollout, as in the paper
   "igpo": {"task": CHAIN},  # reads step scores
+  "lambda_grpo": {"plan.minibatches": 1},  # one update, as in the paper
   "less": {"steps_per_dispatch": 1},  # looks for shared segments on the host
   # k = 8 (default: 4) of the 16 samples of a group, because the evaluation has
   # pass@8. The same holds for the methods pass_at_k...
   "max_at_k": {"method": "max_at_k(k=8)"},
+  "max_at_k_min_form": {"task": CHAIN},  # reads step scores
   # The default k, written out so that the name of the run shows it.
   "max_at_k_off_policy": {"method": "max_at_k_off_policy(k=4)"},
+  "maxrl": {"plan.minibatches": 1},  # one update per rollout, as in the paper
   "min_form": {"task": CHAIN},  # reads step scores
   "opo": {"plan.minibatches": 1},  # strictly on-policy
+  "optimal_token_baseline": {"plan.minibatches": 1},  # strictly on-policy
   "oprl": {"task": CHAIN},  # gives rewards to steps
+  "papo": {"task": CHAIN},  # reads step scores
   "pass_at_k": {"method": "pass_at_k(k=8)"},
   "pass_at_k_adaptive": {"method": "pass_at_k_adaptive(k=8)"},
   "pass_at_k_combination": {"method": "pass_at_k_combination(k=8)"},

@@ -28,8 +28,8 @@ from rl.transforms import LevelError, chain
 
 
 def test_an_unknown_method_or_setting_names_the_nearest():
-  with pytest.raises(ValueError, match="'maxk'; did you mean 'max_at_k'"):
-    methods.get("maxk")
+  with pytest.raises(ValueError, match="'max_at'; did you mean 'max_at_k'"):
+    methods.get("max_at")
   with pytest.raises(ValueError, match=r"'kk'; did you mean 'k'.*baseline"):
     methods.get("max_at_k", kk=2)
   with pytest.raises(ValueError, match="'K'; did you mean 'k'"):

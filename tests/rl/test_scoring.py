@@ -227,9 +227,9 @@ def test_chunks_are_evaluated_where_the_policy_puts_them():
   places = []
 
   def local(fn):
-    def wrapped(heads, hidden, completions, reads, mask):
+    def wrapped(heads, hidden, completions, support, reads, mask):
       places.append((set(heads), mask.shape))
-      return fn(heads, hidden, completions, reads, mask)
+      return fn(heads, hidden, completions, support, reads, mask)
 
     return wrapped
 

@@ -6,7 +6,7 @@ Axes: P prompts, S samples per prompt (a group), K reasoning steps.
 import jax
 import jax.numpy as jnp
 
-from rl import masked, objectives, types
+from rl import masked, types
 from rl.losses.aggregates import prompt_mean_token_sum
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -77,7 +77,12 @@ def gains_of_running_minimum(
     rollout: the rollout.
     k: size of the set.
   """
-  objectives.check_k(k, signal.shape[1])
+  samples = signal.shape[1]
+  if not 1 <= k <= samples:
+    raise ValueError(
+      f"k = {k} must be from 1 to the {samples} samples of a group; the "
+      f"nearest valid value is {min(max(k, 1), samples)}"
+    )
   valid = rollout.valid("step")
   minima = jax.lax.cummin(
     jnp.where(valid, signal, jnp.inf), axis=signal.ndim - 1
