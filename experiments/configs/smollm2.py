@@ -35,7 +35,8 @@ of the first stage.
 README has the results. The learning rate of RL, 2e-5, was chosen among three on
 seed 0; those of the stages of Tulu 3 are not tuned. On a CPU, a run of RL that
 computed the gradient of 64 samples at once would need 15 GiB, and more with the
-longer lists. With two microbatches it needs less, and the gradient is the same.
+longer lists. With two microbatches it needs less, and the gradient is the same;
+eight devices need `--config.plan.microbatches=1` to split the eight prompts.
 """
 
 from __future__ import annotations

@@ -167,6 +167,7 @@ def small_arms(results, tmp_path, monkeypatch):
     "task": "short_texts(rules=('at_most_25_words',), rules_at_once=(1,), "
     "prompt_length=512)",
     "rollout.prompts": 8,
+    "plan.microbatches": 1,  # eight devices split the prompts
     "rollout.max_tokens": 8,
     "evaluation.problems": 8,
     "evaluation.samples": 2,
