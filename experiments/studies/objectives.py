@@ -36,6 +36,7 @@ from experiments.cli import arguments, errors
 from experiments.evaluation import advantages_by_count
 from rl import methods
 from rl.method import Method
+from rl.methods.sets.success_rates import power_series
 
 # Success rates of the columns of the table, and those of the columns of sizes.
 RATES = (0.02, 0.1, 0.3, 0.5, 0.9)
@@ -79,7 +80,6 @@ def objectives(n: int, k: int) -> list[Objective]:
     for baseline in ("none", "leave_one_out", "leave_one_out_minus_one")
   ]
   spread = math.exp(2.0) - 1  # of `rs_grpo` with its default beta = 2
-  series = (0.0, *(-1 / j for j in range(1, k + 1)))
   return [
     Objective("`rloo`", methods.get("rloo"), "p", np.ones_like),
     Objective(
@@ -109,7 +109,7 @@ def objectives(n: int, k: int) -> list[Objective]:
     ),
     Objective(
       f"`from_value`, log p to degree {k}",
-      methods.get("from_value", series=series),
+      methods.get("from_value", series=power_series(np.log, k)),
       f"log p to degree {k}",
       log_slope(k),
     ),

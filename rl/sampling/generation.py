@@ -95,7 +95,7 @@ class Sampling:
 
   @property
   def gives_support(self) -> bool:
-    """Whether samples have a support: it is asked for, and truncated."""
+    """Whether `generate` returns a support: on request, if it truncates."""
     truncates = self.top_k > 0 or self.top_p < 1 or self.min_p > 0
     return self.returns_support and truncates and self.temperature > 0
 

@@ -74,24 +74,6 @@ def power_series(f: Callable, degree: int) -> tuple[float, ...]:
   return tuple(float(a) for a in scaled.real)
 
 
-def success_rate_value(
-  correct: Array, series: Sequence[float], valid: Array | None = None
-) -> Array:
-  """Estimates f(p) = sum_j a_j q^j without bias, term by term.
-
-  Args:
-    correct: `[..., S]`, True or 1 for samples that are right.
-    series: the coefficients (a_0, ..., a_d). Terms whose degree exceeds the
-      number of valid samples are left out.
-    valid: `[..., S]` bool, samples that exist; None means all.
-
-  Returns:
-    `[...]`.
-  """
-  wrong, n = _count_wrong(correct, valid)
-  return _estimate(jnp.asarray(series, jnp.float32), wrong, n)
-
-
 def success_rate_advantages(
   correct: Array,
   series: Sequence[float],

@@ -1,4 +1,4 @@
-"""max@k of the worst step: by enumeration, by its definition, by hand."""
+"""max@k of the worst step: by enumeration, and by hand."""
 
 import dataclasses
 import itertools
@@ -16,33 +16,7 @@ from helpers import (
 )
 
 from rl import methods, prepare, types
-from rl.methods.sets.max_at_k_min_form import gains
 from rl.minibatches import Plan
-
-
-def by_subsets(x, others, k):
-  """sum over (k-1)-subsets J of max(x - max_J, 0), over C(n, k)."""
-  n = len(others) + 1
-  subsets = list(itertools.combinations(others, k - 1))
-  number = len(list(itertools.combinations(range(n), k)))
-  # The empty set has the maximum 0 if k is 1.
-  total = sum(max(x - max(J), 0) if J else x for J in subsets)
-  return total / number if number else 0.0
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_gains_are_means_over_subsets(k):
-  rng = np.random.default_rng(0)
-  x = np.array([-0.7, 0.0, 0.3, 2.0], np.float32)
-  for count in range(6):
-    others = rng.integers(-2, 3, count) / 2.0  # with ties
-    slots = np.full(6, np.nan, np.float32)
-    at = rng.permutation(6)[:count]
-    slots[at] = others
-    got = jax.jit(gains, static_argnums=3)(x, slots, ~np.isnan(slots), k)
-    expected = [by_subsets(value, others, k) for value in x]
-    np.testing.assert_allclose(got, expected, atol=1e-6)
-
 
 # A policy of two steps of one token each. The second token depends on the
 # first, and so does its score.
