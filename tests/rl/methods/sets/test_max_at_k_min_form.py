@@ -143,6 +143,21 @@ def test_a_set_of_one_sample():
   # The sum over the tokens of one prompt.
   weights = process_example.MASK * (process_example.LENGTHS > 0)[:, None]
   clip_example.check_clip(m, rollout, advantages, weights, 0.1, 0.1)
+  m = methods.get("max_at_k_min_form", k=1)
+  clip_example.check_clip(
+    m, rollout, advantages, weights, 0.2, 0.2, sides="below"
+  )
+
+
+@pytest.mark.worked_example("method:max_at_k_min_form")
+def test_a_set_of_all_four_samples():
+  """The default k = 4: W(x) is what x exceeds the best other worst step by."""
+  rewards = [[0.1, -0.1], [0, 0], [0, 0], [0.4, -0.4, 0], [0.4]]
+  clip_example.check_advantages(
+    methods.get("max_at_k_min_form"),
+    process_example.rollout(),
+    process_example.to_go(process_example.at_step_ends(rewards)),
+  )
 
 
 def test_with_one_step_it_is_max_at_k():
