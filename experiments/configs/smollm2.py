@@ -99,6 +99,7 @@ def _lists(method: str) -> ConfigDict:
   config = _config(LISTS, method, steps=25)
   config.rollout.temperature = 0.7
   config.evaluation.temperature = 0.7
+  config.evaluation.problems = 32  # the samples are long
   return config
 
 
