@@ -51,6 +51,8 @@ CHANGES: dict[str, dict[str, Any]] = {
   # 2 completions of each cut thought and not 4, because their tokens count as
   # sampled tokens.
   "brpo_anytime": {"method": "brpo_anytime(summaries=2)"},
+  # Branches between the steps of a sample: 16 times, as in the paper.
+  "carl": {"task": CHAIN, "rollout.samples": 17},
   "clip_delta": {"task": CHAIN},  # reads step scores
   # A prompt gets at most 24 samples, and 16 on average as in other configs.
   "coba": {"method": "coba(mean_samples=16)", "rollout.samples": 24},

@@ -50,11 +50,14 @@ class Arm:
     tokens: token budget. Each seed trains until it has sampled this number of
       tokens, even if that takes more or fewer than `config.steps` steps (see
       `experiments.studies.multi_seed`). None trains for `config.steps` steps.
+    ahead: whether each rollout is sampled from the parameters before the
+      previous training step.
   """
 
   config: ml_collections.ConfigDict
   start: Arm | None = None
   tokens: int | None = None
+  ahead: bool = False
 
   def __post_init__(self):
     if self.config.get("kind") == "preferences":
@@ -76,7 +79,7 @@ class Arm:
     if (self.config.get("sampling") or {}).get("ahead"):
       raise ValueError(
         "an arm samples on the devices that train it, in the same step; set "
-        "sampling.ahead = 0"
+        "sampling.ahead = 0, and `ahead` of the arm for stale rollouts"
       )
     if self.config.model.lora_rank:
       raise ValueError(
@@ -87,7 +90,8 @@ class Arm:
   def digest(self) -> str:
     """First 12 hex digits of a hash of the arm; the name of its folder.
 
-    The hash covers the config without its seed, the `start` arm and `tokens`.
+    The hash covers the config without its seed, the `start` arm, `tokens` and
+    `ahead`.
     It does not cover the code, whose commit the file of each seed records
     (`Store.provenance`).
     """
@@ -96,6 +100,7 @@ class Arm:
     text = json.dumps(config, sort_keys=True, default=str)
     text += self.start.digest if self.start else ""
     text += "" if self.tokens is None else f" {self.tokens} tokens"
+    text += " one step ahead" if self.ahead else ""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -260,7 +265,7 @@ class Store:
     if arm.start is not None:
       self._complete(arm.start, missing)
     e = validate.check_and_build(arm.config)
-    trainer = multi_seed.make(e, arm.tokens, self._report)
+    trainer = multi_seed.make(e, arm.tokens, self._report, arm.ahead)
     for group in trainer.groups(missing):
       start_time = time.perf_counter()
       starts = [

@@ -67,25 +67,45 @@ class Progress:
     state: training state, of which each leaf has a leading axis `[seeds]` if
       seeds are stacked.
     tokens: `[]` or `[seeds]` int32, number of tokens sampled so far.
+    previous_params: parameters before the last training step, from which a
+      trainer that is one step ahead samples; `()` in any other trainer.
   """
 
   state: step.State
   tokens: Array
+  previous_params: types.PyTree = ()
 
 
-def make(e: Experiment, tokens: int | None = None, report: Report = print):
+def make(
+  e: Experiment,
+  tokens: int | None = None,
+  report: Report = print,
+  ahead: bool = False,
+):
   """Returns a `SideBySide` trainer if the experiment allows it, or `OneByOne`.
 
   Args:
     e: experiment to train. Its seed is replaced by those passed to `train`.
     tokens: token budget of each seed. None trains for `config.steps` steps.
     report: function that prints a line of progress.
+    ahead: whether the rollout of a step is sampled from the parameters before
+      the previous step, as with `config.sampling.ahead`.
+
+  Raises:
+    ValueError: `ahead` is True, and the experiment runs code on the host.
   """
   # One compiled program must contain sampling, reward and update.
   fused = (
     e.task.jittable and e.texts is None and not host_needs.host_needs(e.methods)
   )
-  return (SideBySide if fused else OneByOne)(e, tokens, report)
+  if fused:
+    return SideBySide(e, tokens, report, ahead)
+  if ahead:
+    raise ValueError(
+      f"ahead = True, but {e.task.name} or the method {e.config.method} runs "
+      "code on the host in every step; such a study samples without being ahead"
+    )
+  return OneByOne(e, tokens, report)
 
 
 def device_seconds() -> float:
@@ -217,8 +237,15 @@ class SideBySide(_Trainer):
   of the state, which is sharded over the devices.
   """
 
-  def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
+  def __init__(
+    self,
+    e: Experiment,
+    tokens: int | None,
+    report: Report,
+    ahead: bool = False,
+  ) -> None:
     super().__init__(e, tokens, report)
+    self._ahead = ahead
     self._mesh = Mesh(np.array(jax.devices()), ("seed",))
     self._sharding = NamedSharding(self._mesh, PartitionSpec("seed"))
     self._compiled: Callable | None = None
@@ -305,6 +332,11 @@ class SideBySide(_Trainer):
   def _start(self, numbers, starts) -> tuple[Progress, int]:
     """Returns the stacked initial states, and their number with padding."""
     states = [self._state(*pair) for pair in zip(numbers, starts, strict=True)]
+    if self._ahead:
+      states = [
+        progress.replace(previous_params=progress.state.params)
+        for progress in states
+      ]
     # Pads with copies of the last seed, so that the number of rows is a
     # multiple of the number of devices. The results of the copies are ignored.
     padding = -len(states) % self._mesh.size
@@ -337,10 +369,16 @@ class SideBySide(_Trainer):
     train_step = step.make(e.methods, e.policy, e.txs, e.plan)
 
     def train(progress):
-      rollout = rollout_fn(progress.state)
-      state, values = train_step(progress.state, rollout)
+      state = progress.state
+      previous_params = state.params if self._ahead else ()
+      sampling_params = (
+        progress.previous_params if self._ahead else state.params
+      )
+      rollout = rollout_fn(state.replace(params=sampling_params))
+      state, values = train_step(state, rollout)
       tokens = progress.tokens + sampled_tokens(rollout)
-      return Progress(state, tokens), {**values, **_extra_metrics(e, rollout)}
+      values = {**values, **_extra_metrics(e, rollout)}
+      return Progress(state, tokens, previous_params), values
 
     def train_within_budget(progress):
       shapes = jax.eval_shape(train, progress)[1]

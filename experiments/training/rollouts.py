@@ -99,7 +99,7 @@ def sample_rollout(
     answer_cue: token ids after which a completion states its answer.
   """
 
-  # The functions `sample` and `extend` of `samplers.PromptBatch`.
+  # The functions `sample`, `extend` and `branch` of `samplers.PromptBatch`.
   def sample(params, count, first=0, active=None, temperature=None):
     settings = _with_samples(sampling, count, temperature)
     samples = generate(
@@ -128,6 +128,24 @@ def sample_rollout(
       judged,
     )
 
+  def branch(params, rollout, rows, prefix_lengths, number):
+    settings = _with_samples(sampling, 1)
+    num_samples = rollout.sample_mask.shape[1]
+    rows = jnp.arange(len(rows)) * num_samples + rows
+    prompts, prompt_mask = continuations.prefix_prompts(
+      rollout.tokens, rows, prefix_lengths
+    )
+    # Counts down, so that it meets no number of a sample.
+    branch_keys = jax.vmap(jax.random.fold_in, (0, None))(
+      keys, _NOT_A_SAMPLE - 1 - number
+    )
+    continued = generate(
+      params, prompts, prompt_mask, branch_keys, settings, 0, None
+    )
+    samples = _attach(rollout, rows, prefix_lengths, continued, sampling.pad_id)
+    judged = score(samples.completions, samples.lengths, samples.finished)
+    return assemble(problems, samples, judged, keys, step)
+
   batch = samplers.PromptBatch(
     policy=policy,
     params=params,
@@ -136,6 +154,7 @@ def sample_rollout(
     temperature=sampling.temperature,
     sample=sample,
     extend=extend,
+    branch=branch,
     answer_cue=answer_cue,
   )
   return sampler.run(batch, memory)
@@ -417,6 +436,55 @@ def _prefixes(
     _NOT_A_SAMPLE - 1 - indices % num_samples,
   )
   return prompts, prompt_mask, fold(sample_keys, prefix_lengths.ravel())
+
+
+def _attach(
+  rollout: types.Rollout,
+  rows: Array,
+  prefix_lengths: Array,
+  continued: generation.Samples,
+  pad_id: int,
+) -> generation.Samples:
+  """Joins prefixes and their continuations, with log-probs and support.
+
+  Args:
+    rollout: rollout `[P, S]`.
+    rows: `[N]`, numbers `p S + s` of the samples that have the prefixes.
+    prefix_lengths: `[N]`, number of completion tokens in each prefix.
+    continued: one continuation of each prefix, `[N, 1]`.
+    pad_id: token that fills arrays up.
+
+  Returns:
+    Samples `[N, 1]`.
+  """
+  completions, lengths, finished = continuations.attach(
+    rollout.tokens, rows, prefix_lengths, continued, pad_id
+  )
+  # [N, T]; `lengths` is [N, 1].
+  t = jnp.arange(completions.shape[-1])[None]
+  after = jnp.maximum(t - prefix_lengths[:, None], 0)
+
+  @jax.vmap
+  @jax.vmap
+  def select(in_prefix, is_real, old, new):
+    return jnp.where(is_real, jnp.where(in_prefix, old, new), 0)
+
+  def join(array: Array, added: Array) -> Array:
+    """Joins arrays of tokens, `[P, S, T, ...]` and `[N, 1, T, ...]`."""
+    old = array.reshape(-1, *array.shape[2:])[rows]
+    new = added[jnp.arange(len(rows))[:, None], 0, after]
+    in_prefix = t < prefix_lengths[:, None]
+    return select(in_prefix, t < lengths, old, new)[:, None]
+
+  return generation.Samples(
+    completions=completions,
+    lengths=lengths,
+    log_probs=join(rollout.behavior_log_probs, continued.log_probs),
+    finished=finished,
+    support=None
+    if continued.support is None
+    else join(rollout.tokens.support, continued.support),
+  )
 
 
 def _with_prefixes(

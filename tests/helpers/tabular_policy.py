@@ -72,6 +72,9 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
     correct[-1] = np.arange(s) == 1
   scores = np.where(correct == 1, 1.0, rng.random((p, s)).round(1) / 2)
   step_scores = rng.uniform(-1, 1, (p, s, k))
+  # Odd samples copy the first action of the sample before.
+  creators = np.broadcast_to(np.arange(s)[:, None], (p, s, k)).copy()
+  creators[..., 0] -= np.arange(s) % 2
   log_probs = -rng.uniform(0.1, 3.0, (p, s, t))
   real = mask & sample_mask[..., None]
   real_steps = step_mask & sample_mask[..., None]
@@ -110,6 +113,7 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
           "task/durations": np.float32(
             np.where(real_steps, rng.uniform(0.1, 9, (p, s, k)), garbage)
           ),
+          "sampler/creators": creators,
           "sampler/greedy_scores": np.float32(rng.random(p)),
         }
       ),

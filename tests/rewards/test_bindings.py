@@ -593,7 +593,7 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
       ),
     )
 
-  sampler = PromptBatch(None, {}, {}, 3, 1.0, lambda *args: base, extend)
+  sampler = PromptBatch(None, {}, {}, 3, 1.0, lambda *args: base, extend, None)
   stage = prefix_values.prefix_values(continuations=4, steps=3)
   result = stage.run(sampler, stage.init())
   np.testing.assert_allclose(

@@ -4,6 +4,7 @@
   python -m experiments.studies.real_model run ARM [ARM ...] [--seeds 0 1 2]
     [--workdir runs/real_model]
   python -m experiments.studies.real_model table ARM [ARM ...] [--picture FILE]
+    [--lists-picture FILE]
 
 `variants` evaluates the base model on variants of the tasks, and prints the
 table that is in the README. `run` trains every arm with every seed. A unit, one
@@ -11,7 +12,7 @@ arm with one seed, runs in a process of its own and writes one JSON file to
 `experiments/studies/real_model/results`. A unit that has its file is not run
 again, and a unit that was interrupted resumes from its checkpoint. The arms are
 in `arms.py`. `table` prints the results of arms of one task beside the base
-model, and draws their pass@k.
+model, and draws their pass@k, or how the lists of the arms of lists change.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       print(tables.compare(options.arms))
       if options.picture:
         tables.draw(options.arms, options.picture)
+      if options.lists_picture:
+        tables.draw_lists(options.arms, options.lists_picture)
     return 0
   if options.command == "unit":  # the process of one unit
     devices.configure()
@@ -98,6 +101,11 @@ def _parser() -> argparse.ArgumentParser:
   table.add_argument("arms", nargs="+", help="names of arms")
   table.add_argument(
     "--picture", type=pathlib.Path, help="image file for pass@k"
+  )
+  table.add_argument(
+    "--lists-picture",
+    type=pathlib.Path,
+    help="image file for the share of right lists and the number of lines",
   )
   one = commands.add_parser("unit", help="used by `run`: one arm, one seed")
   one.add_argument("arm", help="name of the arm")

@@ -1,4 +1,4 @@
-"""Tables and the picture of the results, in Markdown for the README.
+"""Tables and pictures of the results, in Markdown for the README.
 
 The column "base" shows values, and a column of an arm the change from them: the
 mean over seeds, with Student's 95 % interval over seeds. All seeds and arms are
@@ -19,6 +19,7 @@ import matplotlib.figure
 import numpy as np
 
 from experiments.evaluation import intervals, statistics
+from experiments.report import picture
 from experiments.studies.claims import plots
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
@@ -33,7 +34,10 @@ _ESTIMATES = {
   "length": "length/mean",
   "truncated": "length/truncated_frac",
 }
-_LAST_STEPS = 5  # last training steps, whose mean entropy is shown
+# Row of the table -> name in the record's "series". The value of the base model
+# is that of the first training step, which samples from it.
+_SERIES = {"entropy, nats": "entropy", "lines": "lines"}
+_LAST_STEPS = 5  # last training steps, whose mean is the value of an arm
 _KS = (1, 2, 4, 8, 16)
 
 
@@ -68,10 +72,14 @@ def compare(arms: Sequence[str]) -> str:
     if not runs:
       raise ValueError(f"the arm {name!r} has no result; run it first")
   base = _values(records[base_arm][0])
-  # The first step of RL samples from the base model.
-  base["entropy, nats"] = float(
-    np.mean([run["series"]["entropy"][0] for run in records[arms[0]]])
-  )
+  for row, name in _SERIES.items():
+    first = [
+      run["series"][name][0]
+      for run in records[arms[0]]
+      if run["series"].get(name)
+    ]
+    if first:
+      base[row] = float(np.mean(first))
   values = {name: list(map(_values, records[name])) for name in arms}
   seeds = {name: [run["seed"] for run in records[name]] for name in arms}
   # For an arm with one seed, its changes with intervals over problems.
@@ -142,14 +150,42 @@ def draw(arms: Sequence[str], path: pathlib.Path) -> None:
   figure.savefig(path, dpi=150)
 
 
+def draw_lists(arms: Sequence[str], path: pathlib.Path) -> None:
+  """Draws the share of right lists and the number of lines by training step.
+
+  A thin line is a seed, and a thick line the mean over the seeds of an arm.
+
+  Args:
+    arms: names of arms that have results.
+    path: file of the picture.
+  """
+  figure = matplotlib.figure.Figure(figsize=(9.6, 4.0), layout="constrained")
+  panels = {"pass@1": "share of right lists", "lines": "lines of a list"}
+  for axes, (name, title) in zip(
+    figure.subplots(1, 2), panels.items(), strict=True
+  ):
+    for arm, color in zip(arms, picture.COLORS[1:], strict=False):
+      seeds = np.array([record["series"][name] for record in read(arm)])
+      steps = np.arange(1, seeds.shape[1] + 1)
+      axes.plot(steps, seeds.T, color=color, alpha=0.3, linewidth=0.8)
+      axes.plot(steps, seeds.mean(0), color=color, linewidth=2, label=arm)
+    axes.set_title(title, color=picture.INK, fontsize=10, loc="left")
+    axes.set_xlabel("step", color=picture.INK)
+    axes.set_ylim(bottom=0)
+    picture.dress(axes)
+  axes.legend(frameon=False, labelcolor=picture.INK)
+  figure.savefig(path, dpi=150)
+
+
 def _values(record: dict[str, Any]) -> dict[str, float]:
   """Returns the numbers of a record by the rows of the table."""
   estimates = unit.load_evaluation(record).estimates
   values = {row: estimates[name].mean for row, name in _ESTIMATES.items()}
   values["log-prob of a page, nats per token"] = record["page_log_prob"]
-  entropy = record["series"]["entropy"][-_LAST_STEPS:]
-  if entropy:  # the arms of base models have no training steps
-    values["entropy, nats"] = float(np.mean(entropy))
+  for row, name in _SERIES.items():
+    last = record["series"].get(name, [])[-_LAST_STEPS:]
+    if last:  # base models have no training steps, and texts have no lines
+      values[row] = float(np.mean(last))
   return values
 
 

@@ -27,12 +27,13 @@ def off_policy_max_at_k(
   k: int,
   order: str,
   bound: float,
-) -> jax.Array:
+) -> tuple[jax.Array, dict[str, jax.Array]]:
   """-sum_i sg[A_i] log rho_i, one value per prompt, rho_i of a whole sample.
 
   The sum is over the samples i of a group; the signal holds their scores. A
   sample has no gradient if A_i > 0 and log rho_i > `bound`, or if A_i <= 0 and
-  log rho_i < -`bound`.
+  log rho_i < -`bound`. The mean of |log rho_i| is logged as
+  `policy/sample_log_ratio`.
   """
   difference = policy[scoring.log_probs] - rollout.behavior_log_probs
   log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)  # [P, S]
@@ -42,7 +43,8 @@ def off_policy_max_at_k(
     signal, jnp.clip(stopped, -bound, bound), k, rollout.sample_mask, order
   )
   has_gradient = jnp.where(advantages > 0, stopped <= bound, stopped >= -bound)
-  return -jnp.sum(jnp.where(has_gradient, advantages, 0.0) * log_ratios, -1)
+  value = -jnp.sum(jnp.where(has_gradient, advantages, 0.0) * log_ratios, -1)
+  return value, {"policy/sample_log_ratio": jnp.abs(stopped)}
 
 
 def max_at_k_off_policy(

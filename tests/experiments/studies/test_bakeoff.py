@@ -177,6 +177,10 @@ def test_a_lost_seed_alone_is_trained_again(folder, done):
   np.testing.assert_array_equal(again.steps, first.steps)
 
 
+# Difference between the trainer, at the start of a step, and the sampler.
+STALENESS = "policy/sampler_log_prob_diff_mean"
+
+
 @pytest.fixture(scope="module")
 def experiment():
   setting = method_setting.make_setting(TASK, STEPS)
@@ -246,6 +250,35 @@ def test_training_with_host_code_gives_the_same_metrics(experiment):
   for name in ("reward/mean", "length/mean", "policy/surprise"):
     np.testing.assert_allclose(one.series[name], side.series[name], rtol=1e-5)
   assert set(one.series) == set(side.series)
+
+
+def test_a_trainer_one_step_ahead_samples_from_the_parameters_before(
+  experiment,
+):
+  """Steps 1 and 2 are sampled from the first parameters, step 3 is not."""
+
+  def train(ahead, **changes):
+    config = experiment.config.copy_and_resolve_references()
+    config.update_from_flattened_dict({"steps": 3, **changes})
+    trainer = multi_seed.make(
+      build.build(config), None, lambda line: None, ahead
+    )
+    (seed,) = trainer.train([0], [None])
+    return seed.series["reward/mean"], seed.series[STALENESS]
+
+  rewards, staleness = train(True, **{"optimizer.learning_rate": 0.1})
+  still, _ = train(False, **{"optimizer.learning_rate": 0.0})
+  np.testing.assert_array_equal(rewards[:2], still[:2])
+  assert rewards[2] != still[2]
+  assert staleness[0] < 1e-5 < 1e-2 < staleness[1]
+
+
+def test_host_code_cannot_be_one_step_ahead(experiment):
+  asks = build.build(
+    method_setting.make_setting(TASK, STEPS).arm("less", 1).config
+  )
+  with pytest.raises(ValueError, match=r"ahead = True, but .* on the host"):
+    multi_seed.make(asks, ahead=True)
 
 
 def test_all_tokens_of_a_step_count():

@@ -31,11 +31,11 @@ def make_evaluation(correct):
   )
 
 
-def write(folder, arm, seed, correct, entropy=(3.0, 2.0), page=-3.0):
+def write(folder, arm, seed, correct, entropy=(3.0, 2.0), page=-3.0, **series):
   record = {
     "seed": seed,
     "page_log_prob": page,
-    "series": {"entropy": list(entropy)},
+    "series": {"entropy": list(entropy), **series},
     "evaluation": unit._to_json(make_evaluation(correct)),
   }
   (folder / f"{arm}_{seed}.json").write_text(json.dumps(record))
@@ -110,6 +110,21 @@ def test_the_picture_is_written(results, tmp_path):
     write(results, "grpo", seed, [6 + seed, 8])
   tables.draw(["grpo"], tmp_path / "picture.png")
   assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_the_lists_have_lines_and_a_picture(results, tmp_path):
+  write(results, "lists_base", 0, [4, 4], entropy=())
+  for seed in range(2):
+    series = {"lines": [4.0, 5.0 + seed, 7.0], "pass@1": [0.1, 0.2, 0.1]}
+    write(results, "lists_sum_form", seed, [2, 2], **series)
+  rows = read_rows(tables.compare(["lists_sum_form"]))
+  # The means of the three steps are 16 / 3 and 17 / 3; the first step has 4.
+  assert rows["lines"][0] == "4"
+  assert rows["lines"][1].startswith("+1.500 ")
+  file = tmp_path / "lists.png"
+  arguments = ["table", "lists_sum_form", "--lists-picture", str(file)]
+  assert command.main(arguments) == 0
+  assert file.stat().st_size > 10_000
 
 
 def test_arms_change_only_what_they_say(tmp_path):

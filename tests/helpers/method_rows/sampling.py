@@ -7,6 +7,9 @@ ROWS = {
   "aryabhata": Row(),
   "brorl": Row(),
   "brpo_anytime": Row({}, ("scores", "step_scores")),
+  "carl": Row(
+    breaks={"permutation": "the branches of a tree name samples by number"}
+  ),
   "coba": Row(),
   "dars": Row(),
   "diver": Row({}, VERDICTS_TOO),

@@ -87,6 +87,7 @@ def batch_of(completions, lengths, task):
     *(None, {}, {}, 1, 1.0),
     lambda *arguments: rollout,
     extend,
+    None,
     task.answer_cue,
   )
   return batch, seen
@@ -121,7 +122,7 @@ def test_a_task_without_a_cue_is_refused():
   task = tasks.get("chain", operations=2)
   batch, _ = batch_of([[EOS] * task.completion_length], [1], task)
   batch = samplers.PromptBatch(
-    *(None, {}, {}, 1, 1.0), batch.sample, batch.extend
+    *(None, {}, {}, 1, 1.0), batch.sample, batch.extend, None
   )
   with pytest.raises(ValueError, match="no answer cue; use forced=False"):
     prefix_values.prefix_values(forced=True).run(batch, ())
@@ -192,6 +193,7 @@ def fake_batch(rollout, results, cue=()):
     *(None, "own", {"ref": "reference"}, rollout.scores.shape[1], 1.0),
     lambda *arguments: rollout,
     extend,
+    None,
     cue,
   )
   return batch, requests

@@ -24,7 +24,7 @@ def test_reference_scores_are_those_of_the_reference_policy():
     return rollout.replace(scores=scores, sample_mask=exists)
 
   batch = samplers.PromptBatch(
-    *(None, "policy", {"ref": "base"}, 4, 1.0, sample, None)
+    *(None, "policy", {"ref": "base"}, 4, 1.0, sample, None, None)
   )
   sampler = reference_scores.reference_scores(count=3)
   result = sampler.run(batch, ())

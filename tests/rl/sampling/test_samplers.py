@@ -331,7 +331,9 @@ def _batch(samples, calls):
       rollout = rollout.replace(sample_mask=jnp.array([[True], [False]]))
     return rollout
 
-  return samplers.PromptBatch(None, "params", {}, samples, 1.0, sample, None)
+  return samplers.PromptBatch(
+    *(None, "params", {}, samples, 1.0, sample, None, None)
+  )
 
 
 def test_once_samples_all_completions_in_one_pass():
