@@ -1,4 +1,4 @@
-"""Confidence intervals of means: bootstrap intervals and Student intervals."""
+"""Confidence intervals and tests of means: bootstrap and Student."""
 
 from __future__ import annotations
 
@@ -33,6 +33,53 @@ def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   half_width = standard_error * special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)
   mean = np.mean(values, axis=0)
   return mean - half_width, mean + half_width
+
+
+def student_p_value(values: np.ndarray, null: float) -> float:
+  """Returns the two-sided p-value of Student's t test that the mean is `null`.
+
+  It is at most 0.05 if `student_interval` does not contain `null`. If all
+  values are equal, it is 1 for values of `null`, and else 0.
+
+  Args:
+    values: `[n]`, n independent values, such as one per seed; n is at least 2.
+    null: mean under the hypothesis.
+  """
+  # Imported here for the same reason as in `student_interval`.
+  from scipy import special
+
+  n = len(values)
+  distance = abs(float(np.mean(values)) - null)
+  standard_error = float(np.std(values, ddof=1)) / np.sqrt(n)
+  if standard_error == 0:
+    return float(distance == 0)
+  return float(2 * special.stdtr(n - 1, -distance / standard_error))
+
+
+def discoveries(
+  p_values: np.ndarray, rate: float = 1 - CONFIDENCE
+) -> np.ndarray:
+  """Returns which of m hypotheses the method of Benjamini and Hochberg rejects.
+
+  They are the hypotheses with the i smallest p-values, for the largest i for
+  which the i-th of these is at most rate * i / m. If the tests are independent
+  or positively dependent, the expected share of wrong rejections among all
+  rejections is at most `rate`. Source: Benjamini and Hochberg 1995.
+
+  Args:
+    p_values: `[m]`.
+    rate: false discovery rate.
+
+  Returns:
+    `[m]` bool.
+  """
+  p_values = np.asarray(p_values, float)
+  m = len(p_values)
+  if not m:
+    return np.zeros(0, bool)
+  ordered = np.sort(p_values)
+  passes = np.flatnonzero(ordered <= rate * np.arange(1, m + 1) / m)
+  return p_values <= (ordered[passes[-1]] if len(passes) else -1.0)
 
 
 @functools.partial(jax.jit, static_argnames=("level", "resamples"))

@@ -10,6 +10,7 @@ because the table compares each method with GRPO only and ranks none.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 import itertools
 import json
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from experiments.evaluation.intervals import CONFIDENCE, student_interval
+from experiments.evaluation import intervals
 from experiments.logging import json_files
 from experiments.report import shell
 from experiments.studies import multi_seed
@@ -59,7 +60,7 @@ class Estimate:
   def interval(self) -> tuple[float, float]:
     if len(self.values) < 2:
       return float("nan"), float("nan")
-    low, high = student_interval(self.values)
+    low, high = intervals.student_interval(self.values)
     return float(low), float(high)
 
   @property
@@ -219,6 +220,38 @@ class Table:
     rows = (self.base, self.reference, *self.rows)
     return sorted(frozenset().union(*(member.provenance for member in rows)))
 
+  @functools.cached_property
+  def discoveries(self) -> frozenset[tuple[str, str]]:
+    """Names of methods and columns whose difference is not chance.
+
+    The tests of one column, one for each method, are corrected for their number
+    (`intervals.discoveries`).
+    """
+    discoveries = set()
+    for column in self.columns:
+      estimates = {
+        row.name: self.compared(row)[column]
+        for row in self.rows
+        if column in row.values
+      }
+      # A single value has no test, and a column may have no value.
+      estimates = {
+        name: estimate
+        for name, estimate in estimates.items()
+        if len(estimate.values) > 1 and not np.isnan(estimate.values).any()
+      }
+      p_values = [
+        intervals.student_p_value(estimate.values, estimate.null)
+        for estimate in estimates.values()
+      ]
+      is_discovery = intervals.discoveries(np.array(p_values))
+      discoveries |= {
+        (name, column)
+        for name, discovered in zip(estimates, is_discovery, strict=True)
+        if discovered
+      }
+    return frozenset(discoveries)
+
   @property
   def columns(self) -> list[str]:
     return list(self.reference.values)
@@ -264,9 +297,7 @@ class Table:
       for estimate in self.compared(row).values()
       if len(estimate.values) > 1  # a single value has no interval
     ]
-    # Number of intervals that exclude `null` by chance if nothing differs.
-    num_by_chance = (1 - CONFIDENCE) * len(estimates)
-    num_bold = sum(estimate.differs for estimate in estimates)
+    num_outside = sum(estimate.differs for estimate in estimates)
     return (
       f"Differences to {self.reference.name} are paired by seed and have "
       "Student's 95 % intervals over seeds of training; held-out problems are "
@@ -276,11 +307,14 @@ class Table:
       "step is the seconds of one device for a step (on a CPU, processor "
       "seconds), without compilation, divided by those of "
       f"{self.reference.name}; seeds that were trained at the same time share "
-      "one measurement and count once. Bold: the interval does not contain "
-      "zero (for the cost, one). If nothing differed, about "
-      f"{num_by_chance:.0f} of these {len(estimates)} intervals would be bold "
-      f"by chance; {num_bold} are. Methods are in alphabetical order and not "
-      f"ranked: each is compared with {self.reference.name} only. "
+      "one measurement and count once. Bold: the difference is not chance, by "
+      "Student's t test, corrected for the number of methods (Benjamini and "
+      "Hochberg): of the bold differences of a column at most 5 % are expected "
+      f"to be chance. {len(self.discoveries)} of the {len(estimates)} "
+      f"differences are bold; without the correction {num_outside} intervals "
+      "do not contain zero (for the cost, one). Methods are in alphabetical "
+      "order and not ranked: each is compared with "
+      f"{self.reference.name} only. "
       f'"{FLAT}": the interval of pass@1 minus that of the base policy is not '
       "above zero. A method without an importance ratio makes one update per "
       "rollout, others as many as their config sets."
@@ -320,8 +354,10 @@ def markdown(table: Table) -> str:
     rows.append(line([f"**{family}**", *[""] * (len(table.columns) + 1)]))
     for member in members:
       cells = [
-        f"**{estimate.text()}**" if estimate.differs else estimate.text()
-        for estimate in table.compared(member).values()
+        f"**{estimate.text()}**"
+        if (member.name, column) in table.discoveries
+        else estimate.text()
+        for column, estimate in table.compared(member).items()
       ]
       rows.append(
         line([f"`{member.name}`", *cells, ", ".join(table.notes(member))])
@@ -357,9 +393,9 @@ def page(table: Table) -> str:
     for member in members:
       cells = [
         f"<strong>{estimate.text()}</strong>"
-        if estimate.differs
+        if (member.name, column) in table.discoveries
         else estimate.text()
-        for estimate in table.compared(member).values()
+        for column, estimate in table.compared(member).items()
       ]
       body += line(
         f"<code>{member.name}</code>", cells, ", ".join(table.notes(member))
@@ -412,7 +448,10 @@ def record(table: Table) -> dict[str, Any]:
         **absolute(member),
         # Differences to the reference.
         "against": {
-          column: estimate.record()
+          column: {
+            **estimate.record(),
+            "discovered": (member.name, column) in table.discoveries,
+          }
           for column, estimate in table.compared(member).items()
         },
       }

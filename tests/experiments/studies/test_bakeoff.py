@@ -12,6 +12,7 @@ from helpers import tabular_policy
 import rewards
 from experiments.configs import defaults
 from experiments.configs import method as method_configs
+from experiments.evaluation import intervals
 from experiments.studies import multi_seed
 from experiments.studies.arms import Store, TrainingCost
 from experiments.studies.bakeoff import __main__ as command
@@ -259,17 +260,20 @@ def test_a_trainer_one_step_ahead_samples_from_the_parameters_before(
 
   def train(ahead, **changes):
     config = experiment.config.copy_and_resolve_references()
-    config.update_from_flattened_dict({"steps": 3, **changes})
+    # A method that learns from samples without a score, as these are.
+    config.update_from_flattened_dict(
+      {"steps": 3, "method": "soft_rl", **changes}
+    )
     trainer = multi_seed.make(
       build.build(config), None, lambda line: None, ahead
     )
     (seed,) = trainer.train([0], [None])
-    return seed.series["reward/mean"], seed.series[STALENESS]
+    return seed.series[multi_seed.SURPRISE], seed.series[STALENESS]
 
-  rewards, staleness = train(True, **{"optimizer.learning_rate": 0.1})
+  surprise, staleness = train(True, **{"optimizer.learning_rate": 0.1})
   still, _ = train(False, **{"optimizer.learning_rate": 0.0})
-  np.testing.assert_array_equal(rewards[:2], still[:2])
-  assert rewards[2] != still[2]
+  np.testing.assert_array_equal(surprise[:2], still[:2])
+  assert surprise[2] != still[2]
   assert staleness[0] < 1e-5 < 1e-2 < staleness[1]
 
 
@@ -356,7 +360,7 @@ def test_rows_are_in_alphabetical_order_within_families():
   assert places == sorted(places)
 
 
-def test_intervals_without_the_null_are_bold():
+def test_differences_that_are_not_chance_are_bold():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   near, far = row("near", 0.1 + noise), row("far", 0.5 + 0.1 * noise, cost=2.0)
   lines = method_table.markdown(table_of(near, far)).splitlines()
@@ -369,11 +373,22 @@ def test_intervals_without_the_null_are_bold():
   assert lines_by_name["`far`"].count("**") == 4
 
 
-def test_the_number_of_intervals_that_differ_by_chance_is_printed():
-  rows = [row(f"m{i:02d}", 0.2 + 0.01 * EFFECTS) for i in range(30)]
-  reading = table_of(*rows).reading
-  assert "about 3 of these 60 intervals would" in reading
-  assert "by chance; 30 are." in reading
+def test_differences_are_corrected_for_the_number_of_methods():
+  """One difference with p = 0.03 is bold alone, and not among 29 others."""
+  noise = np.array([0.1, -0.1, 0.1, -0.1])
+  one = row("one", 0.1 + 0.23 + noise)  # t = 0.23 / (0.115 / 2) = 4
+  p_value = intervals.student_p_value(0.23 + noise, 0.0)
+  np.testing.assert_allclose(p_value, 0.028, atol=0.001)
+  others = [row(f"m{i:02d}", 0.1 + noise) for i in range(29)]
+  assert table_of(one).discoveries == {("one", "pass@1")}
+  table = table_of(one, *others)
+  assert table.discoveries == frozenset()
+  assert "0 of the 60 differences are bold; without the correction 1" in (
+    table.reading
+  )
+  # If all methods differ as much, all of them are bold.
+  same = table_of(*(dataclasses.replace(one, name=f"m{i}") for i in range(30)))
+  assert len(same.discoveries) == 30
 
 
 def test_seeds_that_share_a_time_in_either_row_count_once():

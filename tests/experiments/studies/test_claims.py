@@ -90,9 +90,12 @@ def test_every_claim_can_be_built(name):
 def test_effects_are_zero_if_all_arms_have_the_same_outcome(name):
   rng = np.random.default_rng(0)
   scores = rng.integers(0, 2, (3, 4, 256)).astype(np.float32)
-  entropy = {"policy/entropy": np.ones((3, 20))}
+  series = {
+    "policy/entropy": np.ones((3, 20)),
+    "policy/sample_log_ratio": np.zeros((3, 20)),
+  }
   lengths, steps = np.ones(scores.shape, int), np.full(3, 20)
-  outcome = Outcome(entropy, steps, scores, scores > 0, lengths)
+  outcome = Outcome(series, steps, scores, scores > 0, lengths)
   claim = claims.get(name)
   comparisons = claim.test(dict.fromkeys(claim.arms, outcome))
   assert any(c.region != "reported" for c in comparisons)

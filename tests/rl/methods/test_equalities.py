@@ -116,7 +116,10 @@ def test_a_sample_beyond_the_bound_rests():
 
     def value(log_probs):
       named = types.Named({"log_probs": log_probs})
-      return term.fn(rollout.scores, named, batch).sum()
+      values, metrics = term.fn(rollout.scores, named, batch)
+      distance = metrics["policy/sample_log_ratio"]
+      np.testing.assert_allclose(distance[0], np.abs(moved), rtol=1e-6)
+      return values.sum()
 
     return np.asarray(jax.grad(value)(now))[0, :, 0]
 

@@ -1,0 +1,274 @@
+"""The forest of samples of a policy on the problems of a task.
+
+Axes: Q problems, R states, M continuations of a state, T completion tokens, L
+prompt tokens, K reasoning steps.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.tasks.task import Judged, Problems, Task
+from rewards.process import continuations
+from rewards.process.forest import Forest, Samples
+from rl import types
+from rl.sampling import generation
+
+Array = jax.Array
+# `(problems of the samples, samples) -> [R, K]` bool, the steps that are right.
+Judge = Callable[[Problems, Samples], np.ndarray]
+STATES = 256  # states that are continued in one call of the compiled program
+
+
+class PolicyForest(Forest):
+  """Samples of a policy on Q problems.
+
+  The random numbers of a continuation depend on the problem, the sample that
+  passes its state, the number of steps, and how often the state was continued
+  before. Hence they do not depend on which states share a call.
+  """
+
+  def __init__(
+    self,
+    task: Task,
+    policy: types.Policy,
+    params: types.PyTree,
+    problems: Problems,
+    key: Array,
+    sampling: generation.Sampling,
+    judge: Judge | None = None,
+  ) -> None:
+    """Samples the problems.
+
+    Args:
+      task: task whose `score` divides completions into steps.
+      policy: the policy that samples and continues.
+      params: its parameters.
+      problems: Q problems, as numpy arrays.
+      key: PRNG key.
+      sampling: settings of sampling; `samples` is the number per problem.
+      judge: function that calls steps right or wrong; None for label sources
+        that read no judge.
+
+    Raises:
+      ValueError: the task does not divide completions into steps.
+    """
+    self._task, self._policy, self._params = task, policy, params
+    self._problems, self._sampling, self._judge = problems, sampling, judge
+    self._keys = generation.prompt_keys(key, 0, jnp.asarray(problems.ids))
+    # Number of times that a state has been continued.
+    self._looks: dict[tuple[int, int], int] = collections.Counter()
+    samples = _generate(
+      *(policy, params, problems.prompts, problems.prompt_mask),
+      *(self._keys, sampling),
+    )
+    judged = self._score(problems, samples)
+    if judged.step_ids is None or judged.step_mask is None:
+      raise ValueError(
+        f"{task.name} does not divide completions into steps, so that there is "
+        "nothing to label; use a task with steps, such as chain or "
+        "numbered_lists(steps=True)"
+      )
+    # Problem of each sample; none has a parent.
+    owners = np.repeat(np.arange(len(problems.ids)), sampling.samples)
+    roots = np.full(len(owners), -1)
+    super().__init__(
+      _rows(samples, judged, owners, roots, np.zeros_like(roots)),
+      max_steps=judged.step_mask.shape[-1],
+    )
+
+  def sample(self, rows: np.ndarray, steps: np.ndarray, count: int) -> Samples:
+    parts = [
+      self._continue(
+        rows[start : start + STATES], steps[start : start + STATES], count
+      )
+      for start in range(0, len(rows), STATES)
+    ]
+    for part in parts[1:]:
+      parts[0].append(part)
+    return parts[0]
+
+  def judge(self, rows: np.ndarray) -> np.ndarray:
+    if self._judge is None:
+      return super().judge(rows)
+    problems = self._problems_at(self.samples.problems[rows])
+    return self._judge(problems, self.samples.select(rows))
+
+  def _continue(
+    self, rows: np.ndarray, steps: np.ndarray, count: int
+  ) -> Samples:
+    """Samples `count` continuations of at most `STATES` states."""
+    looks = np.zeros(len(rows), int)
+    for i, (row, num_steps) in enumerate(zip(rows, steps, strict=True)):
+      state = self.state(int(row), int(num_steps))
+      looks[i] = self._looks[state]
+      self._looks[state] += 1
+    # Copies of the last state fill up the shape of the compiled program.
+    index = np.minimum(np.arange(STATES), len(rows) - 1)
+    samples = self.samples.select(rows[index])
+    problems = self._problems_at(samples.problems)
+    continued = _extend(
+      *(self._policy, self._params, problems.prompts, problems.prompt_mask),
+      *(samples.completions, samples.log_probs),
+      _prefix_lengths(samples, steps[index]),
+      self._keys[samples.problems],
+      np.stack([rows[index], steps[index], looks[index]]),
+      dataclasses.replace(self._sampling, samples=count),
+    )
+    continued, problems = jax.tree.map(
+      lambda x: np.asarray(x)[: len(rows)], (continued, problems)
+    )
+    return _rows(
+      continued,
+      self._score(problems, continued),
+      problems=np.repeat(self.samples.problems[rows], count),
+      parents=np.repeat(rows, count),
+      num_shared=np.repeat(steps, count),
+    )
+
+  def _problems_at(self, index: np.ndarray) -> Problems:
+    return jax.tree.map(lambda x: np.asarray(x)[index], self._problems)
+
+  def _score(self, problems: Problems, samples: generation.Samples) -> Judged:
+    """Returns the task's scores of completions `[R, M, T]`, as numpy arrays."""
+    score = (
+      _jitted_score(self._task) if self._task.jittable else self._task.score
+    )
+    samples = jax.device_get(samples)
+    return jax.device_get(
+      score(problems, samples.completions, samples.lengths, samples.finished)
+    )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 5))
+def _generate(policy, params, prompts, prompt_mask, keys, sampling):
+  return generation.generate(
+    policy, params, prompts, prompt_mask, keys, sampling
+  )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 9))
+def _extend(
+  policy: types.Policy,
+  params: types.PyTree,
+  prompts: Array,
+  prompt_mask: Array,
+  completions: Array,
+  log_probs: Array,
+  prefix_lengths: Array,
+  keys: Array,
+  numbers: Array,
+  sampling: generation.Sampling,
+) -> generation.Samples:
+  """Samples completions that begin with a prefix of a given one.
+
+  Args:
+    policy: the policy.
+    params: its parameters.
+    prompts: `[R, L]`, with the mask `prompt_mask`.
+    prompt_mask: `[R, L]` bool.
+    completions: `[R, T]`, which contain the prefixes.
+    log_probs: `[R, T]`, of the tokens of `completions`.
+    prefix_lengths: `[R]`, number of tokens of each prefix.
+    keys: `[R]` PRNG keys of the problems.
+    numbers: `[3, R]` integers that are folded into the keys.
+    sampling: settings of sampling; `samples` is M.
+
+  Returns:
+    Completions `[R, M, T]`, the prefixes included, with their log-probs.
+  """
+  tokens = types.Tokens(
+    prompts=prompts,
+    prompt_mask=prompt_mask,
+    completions=completions[:, None],
+    lengths=prefix_lengths[:, None],
+    mask=jnp.ones(completions[:, None].shape, bool),
+  )
+  rows = jnp.arange(len(completions))
+  prefixes, prefix_mask = continuations.prefix_prompts(
+    tokens, rows, prefix_lengths
+  )
+  for folded in numbers:
+    keys = jax.vmap(jax.random.fold_in)(keys, folded)
+  continued = generation.generate(
+    policy, params, prefixes, prefix_mask, keys, sampling
+  )
+  joined, lengths, finished = continuations.attach(
+    tokens, rows, prefix_lengths, continued, sampling.pad_id
+  )
+  t = jnp.arange(completions.shape[-1])
+  after = jnp.maximum(t - prefix_lengths[:, None], 0)[:, None]
+  joined_log_probs = jnp.where(
+    (t < prefix_lengths[:, None])[:, None],
+    log_probs[:, None],
+    jnp.take_along_axis(continued.log_probs, after, -1),
+  )
+  return generation.Samples(
+    completions=joined,
+    lengths=lengths,
+    log_probs=jnp.where(t < lengths[..., None], joined_log_probs, 0.0),
+    finished=finished,
+  )
+
+
+@functools.lru_cache(maxsize=4)
+def _jitted_score(task: Task) -> Callable[..., Judged]:
+  return jax.jit(task.score)
+
+
+def _prefix_lengths(samples: Samples, steps: np.ndarray) -> np.ndarray:
+  """Returns the number of tokens of the first steps of each sample, `[R]`.
+
+  Args:
+    samples: R samples.
+    steps: `[R]`, number of steps of each prefix.
+  """
+  t = np.arange(samples.step_ids.shape[-1])
+  inside = (samples.step_ids >= 0) & (samples.step_ids < steps[:, None])
+  return np.where(inside, t + 1, 0).max(-1).astype(np.int32)
+
+
+def _rows(
+  samples: generation.Samples,
+  judged: Judged,
+  problems: np.ndarray,
+  parents: np.ndarray,
+  num_shared: np.ndarray,
+) -> Samples:
+  """Returns completions `[R, M, ...]` as the rows of a forest.
+
+  Args:
+    samples: completions.
+    judged: their scores.
+    problems, parents, num_shared: `[R M]`, fields of the rows.
+  """
+  samples, judged = jax.device_get((samples, judged))
+
+  def flat(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array).reshape(-1, *array.shape[2:])
+
+  scores = judged.step_scores
+  if scores is None:
+    scores = np.zeros(judged.step_mask.shape, np.float32)
+  correct = np.asarray(judged.correct)
+  if judged.scored is not None:
+    correct = np.where(judged.scored, correct, -1)
+  return Samples(
+    problems=problems,
+    correct=flat(correct),
+    completions=flat(samples.completions),
+    log_probs=flat(samples.log_probs),
+    lengths=flat(samples.lengths),
+    step_ids=flat(judged.step_ids),
+    num_steps=flat(judged.step_mask).sum(-1),
+    parents=parents,
+    num_shared=num_shared,
+    step_scores=flat(scores),
+  )

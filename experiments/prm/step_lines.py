@@ -1,0 +1,222 @@
+"""Lines of labelled steps: the file from which a process reward model learns.
+
+A line of the file is a JSON object:
+
+  {"prompt": TEXT, "steps": [TEXT, ...], "labels": [NUMBER or null, ...],
+   "correct": 1, 0 or null, "finished": true or false}
+
+A label is in [0, 1]; null is no label. `correct` is the verdict of the whole
+sample, and `finished` says whether an end token follows the last step; both may
+be left out (null, true). Further keys are ignored. Lines with the same prompt
+are samples of one problem. A text task puts a prompt into its template. In the
+other tasks each word is the text of one token: "+ 3 7 ;".
+
+Axes: N lines, L prompt tokens, T completion tokens, K steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from etils import epath
+
+from experiments.data import json_lines
+from experiments.tasks.task import Problems, Task
+from rewards.process.forest import Samples
+from rewards.process.label_sources.base import StepLabels
+from rl import types
+
+PROMPT, STEPS, LABELS = "prompt", "steps", "labels"
+CORRECT, FINISHED = "correct", "finished"
+
+
+class StepData(NamedTuple):
+  """Labelled samples in tokens.
+
+  Attributes:
+    tokens: prompts `[N, L]` and completions `[N, 1, T]`: one sample per prompt.
+    step_ids: `[N, 1, T]` int32, step of each token; -1 on padding.
+    values: `[N, 1, K]` float32, labels in [0, 1].
+    weights: `[N, 1, K]` float32; 0 for steps without a label.
+    correct: `[N, 1]` int8, verdicts: 1 right, 0 wrong, -1 unknown.
+    problems: `[N]` int32, number of the problem of each line.
+  """
+
+  tokens: types.Tokens
+  step_ids: np.ndarray
+  values: np.ndarray
+  weights: np.ndarray
+  correct: np.ndarray
+  problems: np.ndarray
+
+
+def make_lines(
+  task: Task, problems: Problems, samples: Samples, labels: StepLabels
+) -> Iterator[dict[str, Any]]:
+  """Yields the line of every labelled sample of a forest.
+
+  Args:
+    task: task of the samples.
+    problems: the problems of the forest, as numpy arrays.
+    samples: the samples of the forest.
+    labels: labels of some of them.
+  """
+  prompts = task.prompt_texts(problems)
+  for row, values, weights in zip(*labels, strict=True):
+    count = int(samples.num_steps[row])
+    length = int(samples.lengths[row])
+    ids = samples.completions[row][:length]
+    step_ids = samples.step_ids[row][:length]
+    finished = length > 0 and int(ids[-1]) in task.eos_ids
+    if finished:  # the end token is written again when the line is read
+      ids, step_ids = ids[:-1], step_ids[:-1]
+    verdict = int(samples.correct[row])
+    yield {
+      PROMPT: prompts[samples.problems[row]],
+      STEPS: [task.decode(ids[step_ids == k]) for k in range(count)],
+      LABELS: [
+        round(float(value), 4) if weight else None
+        for value, weight in zip(values[:count], weights[:count], strict=True)
+      ],
+      CORRECT: None if verdict < 0 else verdict,
+      FINISHED: finished,
+    }
+
+
+def read(file: epath.PathLike, task: Task, max_steps: int) -> StepData:
+  """Reads a file and turns its texts into tokens.
+
+  Lines that do not fit into L and T tokens are left out. Steps from number
+  `max_steps` - 1 on are one step, whose label is that of the last of them.
+
+  Args:
+    file: JSONL file.
+    task: task with the template, the tokens, L and T.
+    max_steps: K.
+
+  Raises:
+    ValueError: the file cannot be read, a line is not as above, a text has no
+      tokens in the task, or no line fits. The message names the line.
+  """
+  file = epath.Path(file).expanduser()
+  json_lines.check_is_file(file)
+  rows = []
+  lines = json_lines.read(file)
+  for location, line in lines:
+    try:
+      row = _read_line(location, line, task, max_steps)
+    except ValueError as error:
+      text = str(error)
+      prefix = "" if text.startswith(location) else f"{location}: "
+      raise ValueError(f"{prefix}{text}") from None
+    if row is not None:
+      rows.append(row)
+  if not rows:
+    raise ValueError(
+      f"no line of {file.name} fits into the {task.prompt_length} tokens of a "
+      f"prompt and the {task.completion_length} tokens of a completion of "
+      f"{task.name}"
+    )
+  return _to_arrays(rows, task, max_steps)
+
+
+class _Row(NamedTuple):
+  """A line in tokens; `correct` is -1 if it is unknown."""
+
+  prompt: list[int]
+  steps: list[list[int]]
+  labels: list[float | None]
+  correct: int
+
+
+def _read_line(
+  location: str, line: dict[str, Any], task: Task, max_steps: int
+) -> _Row | None:
+  """Returns the row of a line; None if it does not fit."""
+  prompt = task.prompt_ids(
+    json_lines.required_text(location, line, PROMPT).strip()
+  )
+  texts, labels = line.get(STEPS), line.get(LABELS)
+  if not isinstance(texts, list) or not all(isinstance(t, str) for t in texts):
+    raise ValueError(f"{STEPS!r} must be a list of texts, got {texts!r:.80}")
+  if not texts:
+    raise ValueError(f"{STEPS!r} is empty; a line has at least one step")
+  if not isinstance(labels, list) or len(labels) != len(texts):
+    raise ValueError(
+      f"{LABELS!r} must be a list with one entry for each of the {len(texts)} "
+      f"steps, got {labels!r:.80}"
+    )
+  for label in labels:
+    is_number = isinstance(label, (int, float)) and not isinstance(label, bool)
+    if label is not None and not (is_number and 0 <= label <= 1):
+      raise ValueError(
+        f"{LABELS!r} has {label!r}; a label is a number from 0 to 1, or null"
+      )
+  correct = line.get(CORRECT)
+  if correct not in (None, 0, 1):
+    raise ValueError(f"{CORRECT!r} = {correct!r} must be 1, 0 or null")
+  steps = [_step_ids_of(task, text) for text in texts]
+  if line.get(FINISHED, True):
+    steps[-1] = [*steps[-1], task.eos_id]
+  for number, ids in enumerate(steps):
+    if not ids:
+      raise ValueError(f"step {number} has no text; remove it")
+  if len(steps) > max_steps:
+    rest = itertools.chain.from_iterable(steps[max_steps - 1 :])
+    steps = [*steps[: max_steps - 1], list(rest)]
+    labels = [*labels[: max_steps - 1], labels[-1]]
+  length = sum(map(len, steps))
+  if len(prompt) > task.prompt_length or length > task.completion_length:
+    return None
+  return _Row(prompt, steps, labels, -1 if correct is None else int(correct))
+
+
+def _step_ids_of(task: Task, text: str) -> list[int]:
+  """Returns the tokens of the text of a step, without an end token.
+
+  Raises:
+    ValueError: the task has no tokens for the text.
+  """
+  ids = task.completion_ids(text)
+  return ids[:-1] if ids[-1:] == [task.eos_id] else ids
+
+
+def _to_arrays(rows: Sequence[_Row], task: Task, max_steps: int) -> StepData:
+  """Returns rows as padded arrays."""
+  n = len(rows)
+  prompts = np.full((n, task.prompt_length), task.pad_id, np.int32)
+  prompt_mask = np.zeros(prompts.shape, bool)
+  completions = np.full((n, 1, task.completion_length), task.pad_id, np.int32)
+  step_ids = np.full(completions.shape, -1, np.int32)
+  values = np.zeros((n, 1, max_steps), np.float32)
+  weights = np.zeros(values.shape, np.float32)
+  first: dict[tuple[int, ...], int] = {}
+  for i, row in enumerate(rows):
+    prompts[i, -len(row.prompt) :] = row.prompt
+    prompt_mask[i, -len(row.prompt) :] = True
+    first.setdefault(tuple(row.prompt), len(first))
+    ids = list(itertools.chain.from_iterable(row.steps))
+    completions[i, 0, : len(ids)] = ids
+    numbers = np.repeat(np.arange(len(row.steps)), list(map(len, row.steps)))
+    step_ids[i, 0, : len(ids)] = numbers
+    for k, label in enumerate(row.labels):
+      if label is not None:
+        values[i, 0, k], weights[i, 0, k] = label, 1
+  lengths = (step_ids >= 0).sum(-1).astype(np.int32)
+  return StepData(
+    tokens=types.Tokens(
+      prompts=prompts,
+      prompt_mask=prompt_mask,
+      completions=completions,
+      lengths=lengths,
+      mask=step_ids >= 0,
+    ),
+    step_ids=step_ids,
+    values=values,
+    weights=weights,
+    correct=np.array([[row.correct] for row in rows], np.int8),
+    problems=np.array([first[tuple(row.prompt)] for row in rows], np.int32),
+  )

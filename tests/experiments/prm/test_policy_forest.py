@@ -1,0 +1,156 @@
+"""The forest of a real policy: prefixes, random numbers, verdicts."""
+
+import jax
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments.prm import policy_forest
+from experiments.training import build
+from rewards.process import label_sources
+from rl import scoring, types
+from rl.sampling import generation
+
+
+@pytest.fixture(scope="module")
+def experiment():
+  return small_run.on_one_device(
+    build.build(small_run.config(task="chain(operations=2)"))
+  )
+
+
+@pytest.fixture(scope="module")
+def params(experiment):
+  return experiment.init().params
+
+
+def make(e, params, problems=4, samples=3, **settings):
+  train = jax.tree.map(np.asarray, e.task.train(jax.random.key(1), 0, problems))
+  sampling = generation.Sampling(
+    samples=samples,
+    max_tokens=e.task.completion_length,
+    eos_ids=e.task.eos_ids,
+    pad_id=e.task.pad_id,
+  )
+  return policy_forest.PolicyForest(
+    *(e.task, e.policy, params, train, jax.random.key(0), sampling),
+    **settings,
+  )
+
+
+def test_branches_share_their_prefix_and_are_scored(experiment, params):
+  e = experiment
+  forest = make(e, params)
+  first = forest.samples.select(np.arange(12))
+  rows = np.flatnonzero(first.num_steps >= 2)[:4]
+  steps = np.array([1, 0, 1, 1][: len(rows)])
+  branches = forest.branch(rows, steps, 3)
+  assert branches.shape == (len(rows), 3)
+  samples = forest.samples
+  num_sampled = 0
+  for row, num_steps, new_rows in zip(rows, steps, branches, strict=True):
+    end = (first.step_ids[row] < num_steps)[: first.lengths[row]].sum()
+    texts = set()
+    for new in new_rows:
+      assert samples.parents[new] == row
+      assert samples.num_shared[new] == num_steps
+      assert samples.problems[new] == samples.problems[row]
+      for name in ("completions", "log_probs", "step_ids"):
+        np.testing.assert_array_equal(
+          getattr(samples, name)[new, :end], getattr(samples, name)[row, :end]
+        )
+      texts.add(tuple(samples.completions[new]))
+      num_sampled += samples.lengths[new] - end
+      assert forest.state(int(new), int(num_steps)) == forest.state(
+        int(row), int(num_steps)
+      )
+    assert len(texts) > 1
+  assert forest.tokens == num_sampled
+  # The log-probs are those of the policy for the whole completions.
+  prompts = e.task.train(jax.random.key(1), 0, 4)
+  index = samples.problems
+  mask = np.arange(samples.completions.shape[-1]) < samples.lengths[:, None]
+  tokens = types.Tokens(
+    prompts=np.asarray(prompts.prompts)[index],
+    prompt_mask=np.asarray(prompts.prompt_mask)[index],
+    completions=samples.completions[:, None],
+    lengths=samples.lengths[:, None],
+    mask=mask[:, None],
+  )
+  values = scoring.read(
+    e.policy, params, tokens, [scoring.log_probs], types.Named()
+  )["log_probs"][:, 0]
+  np.testing.assert_allclose(
+    np.where(mask, values, 0), samples.log_probs, atol=1e-4
+  )
+  # The verdicts are those of the task for the whole completions.
+  problems = jax.tree.map(lambda x: np.asarray(x)[index], prompts)
+  judged = e.task.score(
+    problems, samples.completions[:, None], samples.lengths[:, None], None
+  )
+  np.testing.assert_array_equal(judged.correct[:, 0], samples.correct)
+  np.testing.assert_array_equal(judged.step_ids[:, 0], samples.step_ids)
+
+
+def test_random_numbers_do_not_depend_on_the_call(
+  experiment, params, monkeypatch
+):
+  """A state that is continued again gets other samples."""
+  rows, steps = np.arange(6), np.zeros(6, int)
+  together, apart = make(experiment, params), make(experiment, params)
+  all_rows = together.branch(rows, steps, 2)
+  monkeypatch.setattr(policy_forest, "STATES", 4)
+  some = [apart.branch(rows[i : i + 3], steps[i : i + 3], 2) for i in (0, 3)]
+  texts = [
+    forest.samples.completions[np.concatenate(branches)]
+    for forest, branches in ((together, [all_rows]), (apart, some))
+  ]
+  np.testing.assert_array_equal(*texts)
+  again = together.branch(rows[:1], steps[:1], 2)
+  assert (
+    together.samples.completions[again]
+    != together.samples.completions[all_rows[0]]
+  ).any()
+
+
+def test_after_the_last_step_there_is_nothing_to_sample(experiment, params):
+  forest = make(experiment, params)
+  rows = np.arange(12)
+  branches = forest.branch(rows, forest.samples.num_steps, 2)
+  np.testing.assert_array_equal(branches, np.repeat(rows[:, None], 2, 1))
+  assert forest.tokens == 0
+
+
+@pytest.mark.parametrize(
+  "name", sorted(set(label_sources.names()) - {"judge", "consensus"})
+)
+def test_every_source_labels_samples_of_a_policy(name, experiment, params):
+  # The untrained policy has no right sample; some sources need one.
+  forest = make(experiment, params)
+  forest.samples.correct = (np.arange(12) > 0).astype(np.int8)
+  labels = label_sources.get(name)(forest)
+  samples = forest.samples.select(labels.rows)
+  exists = np.arange(forest.max_steps) < samples.num_steps[:, None]
+  assert not labels.weights[~exists].any()
+  assert ((labels.values >= 0) & (labels.values <= 1)).all()
+  assert len(labels.rows) > 0
+
+
+def test_a_judge_calls_steps_right(experiment, params):
+  def judge(problems, samples):
+    assert len(problems.ids) == len(samples.problems)
+    return samples.step_scores > 0
+
+  forest = make(experiment, params, judge=judge)
+  by_judge = label_sources.get("judge")(forest)
+  by_checker = label_sources.get("checker")(forest)
+  for one, other in zip(by_judge, by_checker, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_task_without_steps_is_refused():
+  e = small_run.on_one_device(build.build(small_run.config()))
+  with pytest.raises(
+    ValueError, match="does not divide completions into steps"
+  ):
+    make(e, e.init().params)

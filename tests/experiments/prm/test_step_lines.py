@@ -1,0 +1,142 @@
+"""Lines of labelled steps, as they are written and read."""
+
+import itertools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import tasks
+from experiments.prm import step_lines
+from rewards.process import forest
+from rewards.process.label_sources import base
+
+TASK = tasks.get("chain", operations=2)
+
+
+def words(text):
+  return TASK.completion_ids(text)[:-1]
+
+
+def samples_of(texts, problems):
+  """Returns the rows of a forest; each text is a list of steps."""
+  size = TASK.completion_length
+  n = len(texts)
+  completions = np.full((n, size), TASK.pad_id, np.int32)
+  step_ids = np.full((n, size), -1)
+  for i, steps in enumerate(texts):
+    ids = [words(step) if step != "END" else [TASK.eos_id] for step in steps]
+    flat = list(itertools.chain.from_iterable(ids))
+    completions[i, : len(flat)] = flat
+    numbers = np.repeat(np.arange(len(steps)), [len(part) for part in ids])
+    # The end token belongs to the last step of text.
+    step_ids[i, : len(flat)] = np.minimum(
+      numbers, len(steps) - 1 - (steps[-1] == "END")
+    )
+  return forest.Samples(
+    problems=np.array(problems),
+    correct=np.array([1, 0, -1][:n], np.int8),
+    completions=completions,
+    log_probs=np.zeros((n, size), np.float32),
+    lengths=(step_ids >= 0).sum(-1),
+    step_ids=step_ids,
+    num_steps=step_ids.max(-1) + 1,
+    parents=np.full(n, -1),
+    num_shared=np.zeros(n, int),
+    step_scores=np.zeros((n, size), np.float32),
+  )
+
+
+def test_lines_are_read_as_they_were_written(tmp_path):
+  problems = jax.tree.map(np.asarray, TASK.train(jax.random.key(0), 0, 2))
+  texts = [
+    ["+ 3 7 ;", "* 2 4 ;", "ANS 4", "END"],
+    ["+ 3 8 ;", "ANS 8", "END"],
+    ["+ 3 7 ;", "* 2"],  # cut by the length limit
+  ]
+  samples = samples_of(texts, [0, 1, 0])
+  labels = base.StepLabels(
+    np.array([2, 0, 1]),
+    np.array([[1, 0.5, 0], [1, 0.25, 1], [0, 0, 0]], np.float32),
+    np.array([[1, 1, 0], [1, 1, 1], [1, 0, 0]], np.float32),
+  )
+  lines = list(step_lines.make_lines(TASK, problems, samples, labels))
+  assert lines[0] == {
+    "prompt": TASK.prompt_texts(problems)[0],
+    "steps": ["+ 3 7 ;", "* 2"],
+    "labels": [1, 0.5],
+    "correct": None,
+    "finished": False,
+  }
+  assert lines[1]["steps"] == ["+ 3 7 ;", "* 2 4 ;", "ANS 4"]
+  assert lines[2]["labels"] == [0, None]
+  assert [line["correct"] for line in lines] == [None, 1, 0]
+  file = tmp_path / "labels.jsonl"
+  file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+  data = step_lines.read(file, TASK, max_steps=4)
+  rows = [2, 0, 1]
+  np.testing.assert_array_equal(
+    data.tokens.completions[:, 0], samples.completions[rows]
+  )
+  np.testing.assert_array_equal(data.step_ids[:, 0], samples.step_ids[rows])
+  np.testing.assert_array_equal(
+    data.tokens.lengths[:, 0], samples.lengths[rows]
+  )
+  np.testing.assert_array_equal(
+    data.tokens.prompts, problems.prompts[[0, 0, 1]]
+  )
+  np.testing.assert_array_equal(
+    data.tokens.prompt_mask, problems.prompt_mask[[0, 0, 1]]
+  )
+  np.testing.assert_array_equal(data.values[:, 0, :3], labels.values)
+  np.testing.assert_array_equal(data.weights[:, 0, :3], labels.weights)
+  assert data.correct[:, 0].tolist() == [-1, 1, 0]
+  assert data.problems.tolist() == [0, 0, 1]
+
+
+def line(**changes):
+  first = {"prompt": "4 + 3 * 2 =", "steps": ["+ 3 7 ;"], "labels": [1]}
+  return first | changes
+
+
+def test_steps_beyond_the_largest_number_are_one_step(tmp_path):
+  file = tmp_path / "labels.jsonl"
+  steps = {"steps": ["+ 3 7 ;", "* 2 4 ;", "ANS 4"], "labels": [1, None, 0.5]}
+  file.write_text(json.dumps(line(**steps)))
+  data = step_lines.read(file, TASK, max_steps=2)
+  ids = data.step_ids[0, 0]
+  assert ids[ids >= 0].tolist() == [0] * 4 + [1] * 7  # with the end token
+  assert data.values[0, 0].tolist() == [1, 0.5]
+
+
+def test_long_lines_are_left_out(tmp_path):
+  file = tmp_path / "labels.jsonl"
+  long = {"steps": ["+ 3 7 ;"] * 20, "labels": [1] * 20}
+  file.write_text(json.dumps(line(**long)) + "\n" + json.dumps(line()))
+  assert len(step_lines.read(file, TASK, 4).problems) == 1
+  file.write_text(json.dumps(line(**long)))
+  with pytest.raises(ValueError, match="fits into the"):
+    step_lines.read(file, TASK, 4)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"steps": "+ 3 7 ;"}, "must be a list of texts"),
+    ({"steps": [], "labels": []}, "is empty"),
+    ({"labels": [1, 1]}, "one entry for each of the 1 steps"),
+    ({"labels": [2]}, "a label is a number from 0 to 1"),
+    ({"labels": [True]}, "a label is a number from 0 to 1"),
+    ({"steps": ["+ 3 7 ;", " ", "ANS 7"], "labels": [1] * 3}, "1 has no text"),
+    ({"correct": 3}, "'correct' = 3 must be 1, 0 or null"),
+    ({"steps": ["+ 3 77 ;"]}, "unknown token '77'"),
+    ({"prompt": ""}, "prompt"),
+  ],
+)
+def test_mistakes_name_the_line(changes, message, tmp_path):
+  file = tmp_path / "labels.jsonl"
+  file.write_text(json.dumps(line()) + "\n" + json.dumps(line(**changes)))
+  with pytest.raises(ValueError, match=message) as error:
+    step_lines.read(file, TASK, 4)
+  assert "labels.jsonl line 2" in str(error.value)

@@ -1,0 +1,416 @@
+"""Label sources by hand, on forests of words."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from helpers.tabular_forest import RatedForest, WordForest
+
+from rewards.process import label_sources
+from rewards.process.label_sources import (
+  base,
+  divide_and_conquer,
+  entropy_regularized,
+  prefix_counts,
+  tool_tree,
+  uncertainty,
+)
+
+
+def is_right(word):
+  """A word is right if it ends with r."""
+  return word.endswith("r")
+
+
+def labels_by_word(forest, labels):
+  """Returns `{word: [label or None of each step]}`."""
+  result = {}
+  for row, values, weights in zip(*labels, strict=True):
+    word = forest.word(row)
+    assert word not in result
+    assert not weights[len(word) :].any()
+    result[word] = [
+      round(float(value), 4) if weight else None
+      for value, weight in zip(values, weights, strict=True)
+    ][: len(word)]
+  return result
+
+
+def run(forest, name, **settings):
+  return labels_by_word(forest, label_sources.get(name, **settings)(forest))
+
+
+def test_names_and_mistakes():
+  assert "monte_carlo" in label_sources.names()
+  with pytest.raises(ValueError, match="did you mean 'monte_carlo'"):
+    label_sources.get("monte_calro")
+  with pytest.raises(ValueError, match="least"):
+    label_sources.get("monte_carlo", leest=1)
+  for name in label_sources.names():
+    assert label_sources.summary(name).endswith(".")
+  with pytest.raises(ValueError, match="need a judge"):
+    run(WordForest(["r"], is_right), "judge")
+
+
+def test_monte_carlo_counts_right_continuations():
+  """After a, 1 of 4 is right; after ab, 2 of 4; the verdict is the last."""
+  script = {"a": ["ar", "ax", "ax", "ax"], "ab": ["abr", "abr", "abx", "abx"]}
+
+  def forest():
+    return WordForest(["abx"], is_right, script)
+
+  soft = run(forest(), "monte_carlo", continuations=4, soft=True)
+  assert soft == {"abx": [0.25, 0.5, 0.0]}
+  hard = run(forest(), "monte_carlo", continuations=4)
+  assert hard == {"abx": [1, 1, 0]}
+  assert run(forest(), "monte_carlo", continuations=4, least=2) == {
+    "abx": [0, None, None]
+  }
+  one = forest()
+  run(one, "monte_carlo", continuations=4)
+  assert one.looks == [("a", 4), ("ab", 4)]
+  # Each continuation of a has one new token; so has each of ab.
+  assert one.tokens == 8
+  with pytest.raises(ValueError, match=r"least = 5.*nearest valid value is 4"):
+    label_sources.get("monte_carlo", continuations=4, least=5)
+
+
+def test_samples_without_steps_or_verdicts_have_no_labels():
+  forest = WordForest(["ar", "br", "cr"], is_right, {"a": ["ar"]})
+  forest.samples.correct[1] = -1
+  forest.samples.num_steps[2] = 0
+  assert run(forest, "monte_carlo", continuations=1) == {"ar": [1, 1]}
+
+
+@pytest.mark.parametrize(
+  ("eta", "label"), [(1.0, 0.35737), (5.0, 0.72674), (-1.0, 0.17201), (0, 0.25)]
+)
+def test_entropy_regularized_labels(eta, label):
+  forest = RatedForest(["ar", "ax"], is_right, {"a": 0.25})
+  source = label_sources.get("entropy_regularized", eta=float(eta))
+  values = source(forest).values
+  np.testing.assert_allclose(values[:, :2], [[label, 1], [label, 0]], atol=1e-5)
+
+
+def test_entropy_regularized_limits():
+  rates = np.array([0.0, 0.3, 1.0])
+  log_mean_exp = entropy_regularized.log_mean_exp
+  np.testing.assert_allclose(log_mean_exp(rates, 80.0), [0, 1, 1], atol=0.02)
+  np.testing.assert_allclose(log_mean_exp(rates, -80.0), [0, 0, 1], atol=0.02)
+  with pytest.raises(ValueError, match="nearest valid value is -80"):
+    label_sources.get("entropy_regularized", eta=-81.0)
+
+
+def test_relative_progress():
+  """Rates of .5 (prompt), .5, .45, .3, 0, .2: ratios of 1, .9, .67, 0, ..."""
+  rates = {"a": 0.5, "ab": 0.45, "abc": 0.3, "abcd": 0.0, "abcde": 0.2}
+  words = ["abcdex", "r"]  # half of the samples of the problem are right
+  forest = RatedForest(words, is_right, rates)
+  assert run(forest, "relative_progress") == {
+    "abcdex": [1, 1, 0, 0, 0, 0],
+    "r": [1],
+  }
+  # With a threshold of 0, only the first zero ends the labels of 1.
+  assert run(forest, "relative_progress", threshold=0.0)["abcdex"] == [
+    *(1, 1, 1, 0, 0, 0)
+  ]
+  hopeless = RatedForest(["ax"], is_right, {"a": 0.5})
+  assert run(hopeless, "relative_progress") == {}
+
+
+def test_binary_search_finds_what_a_scan_finds():
+  """For every length n and every first error, in 1 + ceil(log2 n) looks."""
+  for n, error in itertools.product(range(1, 7), range(7)):
+    if error > n:
+      continue
+    # A word of n letters; the states after the error have no hope.
+    word = "abcdef"[: n - 1] + ("r" if error == n else "x")
+    rates = {word[: k + 1]: float(k < error) for k in range(n - 1)}
+    forest = RatedForest([word], is_right, rates)
+    labels = run(forest, "binary_search")[word]
+    expected = [1] * error + [0] + [None] * (n - error - 1)
+    assert labels == (expected if error < n else [1] * n)
+    assert len(forest.looks) <= 1 + math.ceil(math.log2(n))
+    assert forest.looks[0][0] == word  # the verdict, which costs nothing
+
+
+def test_binary_search_counts_right_continuations():
+  forest = RatedForest(["abx"], is_right, {"a": 0.5, "ab": 0.25})
+  assert run(forest, "binary_search", continuations=4)["abx"] == [1, 1, 0]
+  assert run(forest, "binary_search", continuations=4, least=2)["abx"] == [
+    *(1, 0, None)
+  ]
+
+
+def test_self_denoised_labels():
+  """The confidence is .8; the last two steps before the error have p / .8."""
+  words = ["abcdx", "r", "sr", "tr", "ur"]
+  rates = {"a": 0.1, "ab": 0.5, "abc": 0.9, "abcd": 0.0}
+  rates |= dict.fromkeys("stu", 0.0)  # never looked at
+  forest = RatedForest(words, is_right, rates)
+  labels = run(forest, "self_denoised")
+  assert labels["abcdx"] == [1, 0.625, 1, 0, None]
+  assert labels["sr"] == [1, 1]
+  assert all(prefix[0] == "a" for prefix, _ in forest.looks)
+  assert run(forest, "self_denoised", window=0)["abcdx"] == [1, 1, 1, 0, None]
+  assert run(forest, "self_denoised", window=3)["abcdx"][0] == 0.125
+  assert run(forest, "self_denoised", confidence=0.81) == {}
+  # The last step of a wrong sample is wrong, so that an error always exists.
+  hopeful = RatedForest(["ax", "r", "sr", "tr"], is_right, {"a": 0.5})
+  assert run(hopeful, "self_denoised")["ax"] == [round(0.5 / 0.75, 4), 0]
+
+
+def test_step_entropies():
+  """Equal log-probs give log n; the scale of 5 is inside of the softmax."""
+  log_probs = np.array([[-1.0, -1, -1, -5, -10]])
+  ids = np.array([[0, 0, 0, 1, 1]])
+  q = 1 / (1 + math.exp(-1))  # softmax of -1 and -2
+  second = -q * math.log(q) - (1 - q) * math.log(1 - q)
+  actual = uncertainty.step_entropies(log_probs, ids, 3)
+  np.testing.assert_allclose(actual, [[math.log(3), second, 0]], rtol=1e-6)
+
+
+def test_likelihood_weighted_success():
+  correct = np.array([True, False, False])
+  means = np.log([0.5, 0.25, 0.25])
+  actual = uncertainty.likelihood_weighted(correct, means)
+  np.testing.assert_allclose(actual, 0.5)
+  equal = uncertainty.likelihood_weighted(correct, np.full(3, -2.0))
+  np.testing.assert_allclose(equal, 1 / 3)
+
+
+def test_uncertain_steps_are_verified_first():
+  """Steps of one token are equally certain, so they are tried in order.
+
+  The prompt succeeds with 1/2, the state after a with 1/2, which is no error,
+  and that after ab with 0.
+  """
+  script = {"a": ["ar", "ax"], "ab": ["abx", "aby"], "abc": ["abcr", "abcx"]}
+  forest = WordForest(["abcx", "r"], is_right, script)
+  labels = run(forest, "uncertainty", continuations=2)
+  assert labels == {"abcx": [1, 0, 0, 0], "r": [1]}
+  assert [prefix for prefix, _ in forest.looks] == ["a", "ab"]
+
+
+def test_the_most_uncertain_step_is_tried_first():
+  """The last step has two tokens, and the first ones have one."""
+  script = {"a": ["ar"], "ab": ["abx"]}
+  forest = WordForest(["abcd", "r"], is_right, script)
+  forest.samples.step_ids[0, :4] = [0, 1, 2, 2]
+  forest.samples.num_steps[0] = 3
+  labels = label_sources.get("uncertainty", continuations=1)(forest)
+  # The state after the last step has the verdict, which is below 1/2.
+  np.testing.assert_array_equal(labels.values[0, :3], [1, 1, 0])
+  assert forest.looks == []
+
+
+def test_the_order_by_increase_of_uncertainty():
+  """U is log 2, log 3, 0: the increases are log 2, log 1.5, -log 3."""
+  script = {"ab": ["abx"], "abcde": ["abcdex"]}
+  for order, first in (("entropy", "abcde"), ("entropy_increase", "ab")):
+    forest = WordForest(["abcdex", "r"], is_right, script)
+    forest.samples.step_ids[0, :6] = [0, 0, 1, 1, 1, 2]
+    forest.samples.num_steps[0] = 3
+    # `WordForest` cuts words by letters: a state after n steps has these.
+    sample = forest.sample
+
+    def sample_letters(rows, steps, count, sample=sample):
+      return sample(rows, np.array([{1: 2, 2: 5}[n] for n in steps]), count)
+
+    forest.sample = sample_letters
+    label_sources.get("uncertainty", order=order, continuations=1)(forest)
+    assert forest.looks[0] == (first, 1)
+  with pytest.raises(ValueError, match="must be one of entropy"):
+    label_sources.get("uncertainty", order="length")
+
+
+def test_consensus_keeps_samples_with_the_same_error():
+  class Judged(RatedForest):
+    def judge(self, rows):
+      # The second step of every sample with a b is wrong.
+      words = [self.word(row) for row in rows]
+      return np.array([[w[k : k + 1] != "b" for k in range(6)] for w in words])
+
+  rates = {"a": 0.5, "ab": 0.0, "c": 0.5, "cd": 0.5, "e": 0.5, "eb": 0.5}
+  forest = Judged(["abx", "cdr", "ebr", "cdx"], is_right, rates)
+  assert run(forest, "consensus") == {"abx": [1, 0, None], "cdr": [1, 1, 1]}
+  assert run(forest, "judge")["ebr"] == [1, 0, None]
+  both = run(forest, "consensus", second="monte_carlo")
+  assert set(both) == {"abx", "cdr", "ebr", "cdx"}
+
+
+def test_stepwise_outcome_labels_do_not_rise():
+  rates = {"a": 0.0, "ab": 0.25, "abc": 0.0}
+  forest = RatedForest(["abcx", "abcr"], is_right, rates)
+  assert run(forest, "stepwise_outcome") == {
+    "abcx": [1, 1, 0, 0],
+    "abcr": [1, 1, 1, 1],
+  }
+
+
+def test_prefix_counts():
+  """Of four samples with a, two are right; of two with ab, one is."""
+  words = ["abr", "abx", "ar", "axx", "br"]
+  forest = WordForest(words, is_right, problems=[0, 0, 0, 0, 1])
+  assert run(forest, "prefix_counts") == {
+    "abr": [0.5, 0.5, 1],
+    "abx": [0.5, 0.5, 0],
+    "ar": [0.5, 1],
+    "axx": [0.5, 0, 0],
+    "br": [1, 1],
+  }
+  assert forest.looks == []
+
+
+def test_prefix_counts_are_a_martingale():
+  """A target is the mean of those of the next tokens, weighted by samples."""
+  words = ["".join(word) for word in itertools.product("ab", "ab", "rx")][:7]
+  forest = WordForest(words, is_right)
+  s = forest.samples
+  targets = prefix_counts.token_targets(
+    s.completions, s.lengths, s.problems, s.correct == 1
+  )
+  for prefix in ("a", "b", "aa", "bb"):
+    rows = [i for i, word in enumerate(words) if word.startswith(prefix)]
+    t = len(prefix)
+    np.testing.assert_allclose(
+      targets[rows, t - 1], np.mean(targets[rows, t]), rtol=1e-6
+    )
+
+
+def test_the_checker_labels_up_to_the_first_error():
+  forest = WordForest(
+    ["abr", "bbr"], is_right, is_good=lambda prefix: prefix[-1] != "b"
+  )
+  assert run(forest, "checker") == {"abr": [1, 0, None], "bbr": [0, None, None]}
+  assert forest.looks == []
+
+
+def test_priority_and_exploration_of_divide_and_conquer():
+  q = divide_and_conquer.priority(0.5, 250, 0.5, 0.9, 500)
+  np.testing.assert_allclose(q, 0.67082, atol=1e-5)
+  u = divide_and_conquer.exploration(10, 2, 0.125)
+  np.testing.assert_allclose(u, 0.13176, atol=1e-5)
+
+
+def test_divide_and_conquer_searches_the_best_wrong_sample():
+  """The prompt has MC 1/2. The sample abcx is halved: ab has hope, abc none.
+
+  Samples of ab are then a state with 0 < MC < 1, and its wrong one is next.
+  """
+  script = {
+    "ab": ["abr", "abdx"],
+    "abc": ["abcx", "abcy"],
+    "abd": ["abdr", "abdr"],
+  }
+  forest = WordForest(["abcx", "r"], is_right, script)
+  labels = run(forest, "divide_and_conquer", continuations=2, searches=1)
+  assert labels == {"abcx": [None, 0.5, 0, 0], "r": [1]}
+  assert forest.looks == [("ab", 2), ("abc", 2)]
+  # A second search: only the wrong sample abdx of ab is in the pool.
+  forest = WordForest(["abcx", "r"], is_right, script)
+  labels = run(forest, "divide_and_conquer", continuations=2, searches=5)
+  assert labels == {
+    "abcx": [None, 0.5, 0, 0],
+    "r": [1],
+    "abdx": [None, None, 1, None],
+  }
+  assert forest.looks[2:] == [("abd", 2)]
+
+
+def test_divide_and_conquer_prefers_short_samples_of_hopeful_states():
+  """With equal rates the shorter of two wrong samples is searched first."""
+  script = {"a": ["ar", "ar"], "bc": ["bcr", "bcr"], "bcd": ["bcdr"]}
+  script["bcde"] = ["bcder"]
+  words = ["bcdex", "ax", "r"]
+  forest = WordForest(words, is_right, script)
+  run(forest, "divide_and_conquer", continuations=2, searches=1, scale=1)
+  assert forest.looks == [("a", 2)]
+  forest = WordForest(words, is_right, script)
+  long_first = {"beta": 1.2, "scale": 1, "searches": 1}
+  run(forest, "divide_and_conquer", continuations=2, **long_first)
+  assert forest.looks[0][0] == "bc"
+
+
+def test_best_first_expands_the_best_state():
+  """From the prompt b succeeds more often than a, and is expanded next."""
+  script = {
+    "": ["ax", "bx"],
+    "a": ["ar", "ax", "ax", "ax"],
+    "b": ["br", "br", "bcx", "bx"],
+    "bc": ["bcr", "bcx", "bcx", "bcx"],
+  }
+  forest = WordForest(["zx"], is_right, script)
+  labels = label_sources.get(
+    "best_first", children=2, continuations=4, expansions=2
+  )(forest)
+  # After the prompt: a with 1/4, b with 2/4. Two children of b: br (twice, by
+  # the script), each of which is finished and right.
+  by_state = {}
+  for row, values, weights in zip(*labels, strict=True):
+    for k in np.flatnonzero(weights):
+      by_state[forest.word(row)[: k + 1], int(row)] = float(values[k])
+  assert sorted((word, v) for (word, _), v in by_state.items()) == [
+    ("a", 0.25),
+    ("b", 0.5),
+    ("br", 1.0),
+    ("br", 1.0),
+  ]
+  assert [look for look in forest.looks if look[1] == 2] == [("", 2), ("b", 2)]
+
+
+@pytest.mark.parametrize(
+  ("verdicts", "final", "reward"),
+  [
+    ((1, -1, 1), 0, 0.22222),
+    ((1, -1, 1), 1, 0.55556),
+    ((1, 1, 1, 1), 1, 5 / 8 + 1 / 4),
+    ((), -1, -1.0),
+  ],
+)
+def test_simulation_reward(verdicts, final, reward):
+  actual = tool_tree.simulation_reward(np.array(verdicts), final)
+  np.testing.assert_allclose(actual, reward, atol=1e-5)
+
+
+def test_tool_tree_labels_the_sign_of_the_rewards():
+  """Three simulations from the prompt, then one from the better child.
+
+  ab: the checker calls b good and the answer is wrong: u = 1 - 1 = 0 for n = 1.
+  cdr: d and r are good, and the answer is right: u = (1 + 1/2) / 2 + 1/2.
+  """
+  script = {"": ["ab", "cdr"], "c": ["cxy", "cdr"]}
+  forest = WordForest(
+    ["zx"], is_right, script, is_good=lambda prefix: prefix[-1] not in "xy"
+  )
+  labels = run(forest, "tool_tree", simulations=2)
+  assert labels == {"cdr": [1, None, None]}  # ab has Q = 0
+  forest = WordForest(
+    ["zx"], is_right, script, is_good=lambda prefix: prefix[-1] not in "xy"
+  )
+  labels = run(forest, "tool_tree", simulations=3)
+  # From c: x and y are bad and the answer is wrong. The child cx has one later
+  # step: u = -1 - 1. Q of c is 1.25 - 0.9 * 2 < 0, which turns its label.
+  assert labels["cdr"] == [0, None, None]
+  assert labels["cxy"] == [None, 0, None]
+
+
+def test_a_path_that_has_turned_ends_before_a_good_step():
+  root = tool_tree._Node(0, 0, None)
+  bad = root.add(1)
+  good = bad.add(2)
+  worse = bad.add(3)
+  root.q, bad.q, good.q, worse.q = 1.0, -1.0, 1.0, -2.0
+  values, weights = np.zeros((4, 2)), np.zeros((4, 2))
+  root.label(values, weights, turned=False)
+  np.testing.assert_array_equal(weights, [[0, 0], [1, 0], [0, 0], [0, 1]])
+  assert not values.any()
+
+
+def test_first_zero_and_first_error():
+  values = np.array([[1, 0, 1, 0], [0, 0, 0, 0]])
+  weights = np.array([[1, 1, 1, 1], [0, 0, 1, 1]])
+  np.testing.assert_array_equal(
+    base.until_first_zero(values, weights), [[1, 1, 0, 0], [0, 0, 1, 0]]
+  )
