@@ -60,10 +60,12 @@ _NO_REWARDS = {
   # The rules of the tasks that need no tokenizer.
   *("chain", "closeness", "countdown"),
   # Functions that make training data for process reward models.
-  *("continuations", "segmentation", "labels"),
+  *("continuations", "segmentation", "step_data"),
 }
 # Return annotations of reward functions that return no plain array.
-_REWARD_TYPES = ("Labels", "Vote", "VeriFree")
+_REWARD_TYPES = ("Vote", "VeriFree")
+# Packages whose files `python -m experiments.prm list` prints.
+_OF_PRM = ("rewards.process.label_sources", "rewards.process.step_losses")
 
 
 def method(name: str) -> Row:
@@ -99,6 +101,8 @@ def reward_functions() -> dict[str, Callable]:
   for info in pkgutil.walk_packages(rewards.__path__, "rewards."):
     module = info.name.rpartition(".")[-1]
     if module in _NO_REWARDS or info.ispkg or ".sandbox." in info.name:
+      continue
+    if info.name.startswith(_OF_PRM):
       continue
     for name, fn in vars(importlib.import_module(info.name)).items():
       is_defined_here = inspect.isfunction(fn) and fn.__module__ == info.name

@@ -129,20 +129,3 @@ def linear(params: Params, hidden: Array) -> Array:
   hidden = hidden.astype(jnp.float32)
   kernel = params["kernel"].astype(jnp.float32)
   return hidden @ kernel + params["bias"].astype(jnp.float32)
-
-
-def two_class_score(logits: Array) -> Array:
-  """Returns `p(good) - p(bad)`, computed as `tanh((l_1 - l_0) / 2)`.
-
-  The probabilities are the softmax of the two logits.
-
-  Args:
-    logits: `[..., 2]`, the logit l_0 of "bad" and the logit l_1 of "good".
-
-  Returns:
-    `[...]` in (-1, 1), positive if "good" is more likely.
-
-  Source: Cheng et al. 2025, Stop Summation (PURE), the score of its process
-  reward model.
-  """
-  return jnp.tanh((logits[..., 1] - logits[..., 0]) / 2)

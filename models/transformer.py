@@ -281,7 +281,7 @@ def unembed(
     params: the decoder's parameters.
     hidden: `[..., D]` after the final norm.
     ids: the N token ids whose logits are computed, such as the "-" and "+" of a
-      verifier (see `heads.two_class_score`); None means all ids.
+      verifier; None means all ids.
 
   Returns:
     `[..., V]`, or `[..., N]` with `ids`; float32 at least.

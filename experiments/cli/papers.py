@@ -34,6 +34,11 @@ _PARAGRAPH = re.compile(r"(?<!\S)Sources?: (.*?)(?=\n\s*\n|\Z)", re.S)
 SENTENCE_END = re.compile(r"(?<! al)\. (?=[A-Z])")
 # Matches a semicolon that is not in parentheses.
 _BETWEEN_PAPERS = re.compile(r";\s+(?![^()]*\))")
+# Packages with a function of its own name in each file -> what it is.
+_OF_PRM = {
+  "rewards.process.label_sources": "label source",
+  "rewards.process.step_losses": "step loss",
+}
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
@@ -136,6 +141,9 @@ def _implementations(
     and methods.factory(name).__module__ == docstring.module
   ):
     return [("method", name, _run_command("method", name, name))]
+  for package, kind in _OF_PRM.items():
+    if docstring.module == f"{package}.{name}":
+      return [(kind, name, _prm_command(kind, name))]
   if docstring.module.startswith("experiments.configs."):
     configs = importlib.import_module(docstring.module).names()
     return [
@@ -170,6 +178,16 @@ def _implementations(
   kind = "function" if docstring.name else "module"
   qualified_name = f"{docstring.module}.{docstring.name}".rstrip(".")
   return [(kind, qualified_name, NO_COMMAND)]
+
+
+def _prm_command(kind: str, name: str) -> str:
+  """Returns the command that labels with a source, or fits with a loss."""
+  if kind == "label source":
+    return (
+      f'python -m experiments.prm label --source "{name}" --policy RUN '
+      f"--workdir runs/{name}"
+    )
+  return f'python -m experiments.prm fit --loss "{name}" --workdir DIR'
 
 
 def _describes_reward(

@@ -44,6 +44,7 @@ class LoadedPolicy:
     settings: its arguments "problems", "samples", "batch", "rows",
       "temperature" and "max_tokens"; and "seed", the seed of its `key`.
     defaults: attention, loop over layers, and devices, as text for the user.
+    model: config of the decoder.
   """
 
   name: str
@@ -54,6 +55,7 @@ class LoadedPolicy:
   sharding: jax.sharding.Sharding
   settings: dict[str, Any]
   defaults: str
+  model: ModelConfig
 
 
 def load_from_run(
@@ -104,6 +106,7 @@ def load_from_run(
     sharding=e.batch_sharding,
     settings={"max_tokens": e.sampling.max_tokens, **values},
     defaults=_describe(e.model, reason),
+    model=e.model,
   )
 
 
@@ -173,6 +176,7 @@ def load_from_folder(
     sharding=sharding.batch_sharding(mesh),
     settings=values,
     defaults=_describe(model, reason),
+    model=model,
   )
 
 

@@ -1,10 +1,11 @@
-"""`python -m experiments.prm`: a process reward model from automatic labels.
+"""`python -m experiments.prm`: process reward models from automatic labels.
 
-The modules, in the order in which the command uses them:
-  settings  has the default config, and checks a config
-  label     samples the base policy and labels the reasoning steps
-  fit       trains the process reward model on the labels
-  measure   evaluates the model on held-out problems
-Not used by the command:
-  reward    makes a task whose step scores come from a trained model
+The modules, in the order in which the commands use them:
+  policy_forest  samples a policy and continues its samples
+  label          labels the steps of the samples, and writes them as lines
+  step_lines     writes and reads lines of labelled steps
+  fit            trains a model on lines
+  evaluate       evaluates a model on held-out problems or on lines
+Not used by the commands:
+  reward         makes a task whose step scores come from a trained model
 """

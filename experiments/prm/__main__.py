@@ -1,192 +1,51 @@
-"""Trains a process reward model on automatic labels and evaluates it.
+"""Labels reasoning steps, and fits and evaluates a process reward model.
 
-  python -m experiments.prm --workdir DIR [--base DIR]
-    [--labels {checker,monte_carlo,binary_search}] [--steps N] [--seed S]
+  python -m experiments.prm label --workdir DIR --policy RUN
+    [--source "monte_carlo(least=2)"] [--problems N] [--samples S] ...
+  python -m experiments.prm fit --workdir DIR [--loss two_class] [--steps N] ...
+  python -m experiments.prm evaluate --workdir DIR [--task TASK] ...
 
-A process reward model scores each reasoning step of a sample. The command has
-four phases:
+A process reward model scores each reasoning step of a sample. RUN is the
+workdir of a run whose task divides completions into steps, such as chain, or a
+folder of a model with --task. `label` samples the policy, labels the steps
+without people, and writes them to `DIR/labels.jsonl`; `--list` prints the label
+sources and the losses. `fit` trains a copy of the policy with a head on these
+lines, or on those of --data, and chooses the threshold below which a score
+counts as an error on lines that it does not train on. `evaluate` measures, on
+held-out problems or on the lines of --data, how well the model finds the first
+error of a sample (F1, as ProcessBench), how well it is calibrated, and the
+accuracy of the best of n samples by the worst, the mean, the product and the
+last of their scores, beside a majority vote.
 
-  1. A base policy for chained arithmetic (`experiments/configs/chain.py:base`)
-     is trained in `DIR/base`, unless --base names the workdir of a run.
-  2. The base policy samples completions, and the reasoning steps of each are
-     labelled as right or wrong. The labels come from an exact checker, from
-     Monte-Carlo continuations of every prefix, or from a binary search for the
-     first error with such continuations.
-  3. A copy of the base policy with a two-class head is trained on the labels.
-     Some labelled problems are not used for this training; with them the
-     command chooses the threshold below which a score counts as an error.
-  4. On held-out problems the command measures how well the model finds the
-     first error of a sample, and the accuracy of the best of n samples
-     according to the model, compared with a majority vote.
+A line of labelled steps is a JSON object; people can write such files:
 
-Expected results with the defaults, on chains of five operations: a first-error
-F1 of .85 to .89. The labels themselves have an F1 of .80 to .82, because they
-miss errors that later operations undo. The best of 16 samples by the score of
-the worst step is 1.5 to 5 percentage points more accurate than a majority vote
-of 16 samples, which is right for .94 to .98 of the problems.
+  {"prompt": TEXT, "steps": [TEXT, ...], "labels": [1, 0.5, null, ...]}
 
-The command writes `config.json`, `labels.npz`, `checkpoints/` and
-`metrics.json` into the workdir. If it is started again, it resumes: finished
-phases, and updates before the latest checkpoint, are not repeated.
+`experiments/prm/step_lines.py` has all keys. A command that was stopped
+continues when it is started again.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
+import dataclasses
+import functools
 import json
 import sys
-import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
 import rich.console
 import rich.table
 from etils import epath
 
-from experiments.cli import errors
-from experiments.logging import json_files
-from experiments.prm import fit, label, measure, settings
-from experiments.prm.settings import Prepared
-from experiments.tasks.task import Problems
-from experiments.training import (
-  checkpointing,
-  loop,
-  prng_keys,
-  workdir_lock,
-  workdirs,
-)
-from models import checkpoint_reader
-from rewards.process.labels import Labels
-from rl import types
+from experiments.cli import arguments, errors
+from models import storage_paths
 
-# Files in the workdir.
+if TYPE_CHECKING:
+  from experiments.evaluation import policies
+
 METRICS_FILE = "metrics.json"
-LABELS_FILE = "labels.npz"
-
-
-def run(e: Prepared) -> dict[str, Any]:
-  """Runs or resumes an experiment.
-
-  Args:
-    e: experiment, as returned by `settings.prepare`.
-
-  Returns:
-    The content of `metrics.json`.
-  """
-  metrics_path = e.workdir / METRICS_FILE
-  if metrics_path.exists():
-    return json.loads(metrics_path.read_text())
-  e.workdir.mkdir(parents=True, exist_ok=True)
-  with workdir_lock.lock_workdir(e.workdir):
-    return _run(e, metrics_path)
-
-
-def _run(e: Prepared, metrics_path: epath.Path) -> dict[str, Any]:
-  """Runs or resumes an experiment whose workdir this process has locked."""
-  workdirs.write_config(e.workdir, e.config)
-  if not e.config.init_from:
-    loop.run(e.base, e.base_dir)
-  base_params = checkpoint_reader.restore_params(
-    e.base_dir / checkpoint_reader.FOLDER
-  )
-  start_time = time.perf_counter()
-  problems, rollout, labels, num_prefixes = _sample_and_label(e, base_params)
-  times = {"time/label_s": time.perf_counter() - start_time}
-  start_time = time.perf_counter()
-  with checkpointing.Checkpoints(
-    e.workdir / checkpoint_reader.FOLDER,
-    keep=1,
-    every=e.config.checkpoint_every,
-  ) as checkpoints:
-    state = fit.start(e, base_params)
-    state, loss = fit.fit(e, state, rollout, labels, checkpoints)
-  times["time/fit_s"] = time.perf_counter() - start_time
-  start_time = time.perf_counter()
-  threshold = measure.calibrate(e, state["params"], rollout, labels)
-  estimates = measure.measure(e, base_params, state["params"], threshold)
-  times["time/measure_s"] = time.perf_counter() - start_time
-  label_metrics = {
-    "threshold": threshold,
-    **measure.label_quality(e, problems, rollout, labels),
-    "labels/prefixes": num_prefixes,
-    # Steps that have a label.
-    "labels/steps": float((labels.weights > 0).sum()),
-    "labels/bad_frac": float(
-      ((labels.values == 0) & (labels.weights > 0)).sum()
-      / (labels.weights > 0).sum()
-    ),
-    "loss": loss,
-  }
-  metrics = {"labels": e.config.labels, **estimates, **label_metrics, **times}
-  metrics = json_files.to_strict_json(metrics)
-  json_files.replace(metrics_path, json.dumps(metrics, indent=2) + "\n")
-  return metrics
-
-
-def _sample_and_label(
-  e: Prepared, params: types.PyTree
-) -> tuple[Problems, types.Rollout, Labels, int]:
-  """Samples the base policy and labels the reasoning steps of the samples.
-
-  A resumed run reads the labels from `labels.npz`. It samples again, with the
-  same keys and therefore the same samples.
-
-  Args:
-    e: the experiment.
-    params: parameters of the base policy.
-
-  Returns:
-    The problems, their samples, the labels, and the number of prefixes that
-    were continued to make the labels.
-  """
-  problem_key, sample_key = (
-    jax.random.fold_in(prng_keys.from_seed(e.config.seed), i) for i in (1, 2)
-  )
-  task = e.base.task
-  problems = task.train(problem_key, 0, e.config.problems)
-  rollout = label.sample(
-    task,
-    e.base.policy,
-    params,
-    problems,
-    e.config.samples,
-    sample_key,
-    e.config.evaluation.batch,
-  )
-  path = e.workdir / LABELS_FILE
-  if path.exists():
-    with np.load(io.BytesIO(path.read_bytes())) as saved:
-      labels = Labels(saved["values"], saved["weights"])
-      return problems, rollout, labels, int(saved["prefixes"])
-  labels, counts = label.label(e, params, problems, rollout)
-  content = io.BytesIO()
-  np.savez_compressed(
-    content, values=labels.values, weights=labels.weights, **counts
-  )
-  json_files.replace(path, content.getvalue())
-  return problems, rollout, labels, counts["prefixes"]
-
-
-def table(metrics: dict[str, Any]) -> rich.table.Table:
-  """Returns the table that the command prints: floats and estimates.
-
-  Args:
-    metrics: the content of `metrics.json`.
-  """
-  rich_table = rich.table.Table("", "mean", "95 % interval")
-  for name, value in metrics.items():
-    if isinstance(value, float):
-      rich_table.add_row(name, f"{value:.4f}", "")
-    if not isinstance(value, dict):
-      continue
-    interval = ""
-    if "low" in value:
-      interval = f"{float(value['low']):+.4f} .. {float(value['high']):+.4f}"
-    rich_table.add_row(name, f"{float(value['mean']):.4f}", interval)
-  return rich_table
 
 
 @errors.one_line_errors
@@ -201,56 +60,357 @@ def main(argv: Sequence[str] | None = None) -> int:
     read. The reason is reported in one line.
   """
   options = _parser().parse_args(argv)
-  config = settings.default(options.labels, options.steps, options.seed)
-  if options.base:
-    config.init_from = options.base
-    config.base = {}
+  if options.command == "list":
+    _print_names()
+    return 0
+  console = rich.console.Console(highlight=False)
   with errors.usage_errors():
-    prepared = settings.prepare(config, options.workdir)
-  metrics = run(prepared)
-  console = rich.console.Console()
-  console.print(
-    f"{options.workdir}: labels {options.labels}, first error F1 "
-    f"{float(metrics['first_error/f1']['mean']):.3f}",
-    soft_wrap=True,
-  )
-  console.print(table(metrics))
+    workdir = storage_paths.parse(options.workdir)
+    arguments.check_writable("--workdir", workdir / METRICS_FILE)
+  commands = {"label": _label, "fit": _fit, "evaluate": _evaluate}
+  commands[options.command](options, workdir, console)
   return 0
+
+
+def _label(
+  options: argparse.Namespace,
+  workdir: epath.Path,
+  console: rich.console.Console,
+) -> None:
+  """Runs `label`."""
+  # Imported here, so that the command prints its first line at once.
+  from experiments.logging import progress
+  from experiments.prm import label
+
+  with errors.usage_errors():
+    arguments.check_counts(options, "problems", "samples", "batch")
+    arguments.check_seed("--seed", options.seed)
+    settings = label.Settings(
+      policy=options.policy,
+      task=options.task,
+      source=options.source,
+      potentials=options.potentials,
+      problems=options.problems,
+      samples=options.samples,
+      batch=options.batch,
+      temperature=options.temperature,
+      seed=options.seed,
+    )
+    label.check_settings(settings, workdir)
+  print(f"loading {options.policy} ...", flush=True)
+  with errors.usage_errors():
+    loaded = _load_policy(options.policy, options.task)
+    with progress.bar_or_lines(console, "labels", options.problems) as update:
+      record = label.run(settings, loaded, workdir, update)
+  mean = record["sum"] / max(record["steps"], 1)
+  console.print(
+    f"wrote {workdir / label.LINES_FILE}: {record['lines']} samples, "
+    f"{record['steps']} labelled steps, {mean:.3f} on average; "
+    f"{record['tokens']} tokens of continuations",
+    soft_wrap=True,
+    markup=False,
+  )
+
+
+def _fit(
+  options: argparse.Namespace,
+  workdir: epath.Path,
+  console: rich.console.Console,
+) -> None:
+  """Runs `fit`."""
+  # Imported here, so that the command prints its first line at once.
+  from experiments.logging import progress
+  from experiments.prm import fit, label, step_lines
+
+  with errors.usage_errors():
+    arguments.check_counts(options, "steps", "batch", "max_steps")
+    arguments.check_counts(options, "layers", minimum=0)
+    arguments.check_seed("--seed", options.seed)
+    settings = fit.Settings(
+      loss=options.loss,
+      updates=options.steps,
+      batch=options.batch,
+      learning_rate=options.learning_rate,
+      layers=options.layers,
+      max_steps=options.max_steps,
+      seed=options.seed,
+    )
+    settings.make_loss()
+    fit.check_settings(settings, workdir)
+    policy, task = _policy_of(options, workdir)
+  print_line = functools.partial(print, flush=True)
+  print_line(f"loading {policy} ...")
+  with errors.usage_errors():
+    loaded = _load_policy(policy, task)
+    file = options.data or workdir / label.LINES_FILE
+    data, _ = step_lines.read(file, loaded.task, settings.max_steps)
+    with progress.Heartbeat(print_line) as heartbeat:
+      heartbeat.start("compiling and making the first updates")
+
+      def update(done: int) -> None:
+        print_line(f"update {done} of {options.steps}")
+        heartbeat.start("further updates", first_seconds=30.0)
+
+      record = fit.fit(settings, loaded, data, workdir, (policy, task), update)
+  console.print(
+    f"{workdir}: {record['examples']} examples, loss {record['loss']:.4f}, "
+    f"threshold {record['threshold']:.3f}",
+    soft_wrap=True,
+    markup=False,
+  )
+
+
+def _evaluate(
+  options: argparse.Namespace,
+  workdir: epath.Path,
+  console: rich.console.Console,
+) -> None:
+  """Runs `evaluate`."""
+  # Imported here, so that the command prints its first line at once.
+  from experiments.logging import json_files
+  from experiments.prm import evaluate, fit, label, step_lines
+
+  with errors.usage_errors():
+    arguments.check_counts(options, "problems", "samples", "batch")
+    record = fit.read_record(workdir)
+    policy, task = record["policy"]
+  print(f"loading {policy} ...", flush=True)
+  with errors.usage_errors():
+    loaded = _load_policy(policy, task)
+    fitted = fit.load(workdir, loaded)
+    if options.data:
+      data, categories = step_lines.read(
+        options.data, loaded.task, fitted.max_steps
+      )
+      estimates = evaluate.on_lines(fitted, data, categories)
+    else:
+      judged_task = loaded.task
+      if options.task:
+        judged_task = _make_task(options.task, policy)
+      ns = [2**i for i in range(1, 12) if 2**i <= options.samples // 2]
+      estimates = evaluate.on_samples(
+        *(fitted, loaded, judged_task, options.problems, options.samples),
+        *(options.batch, ns, options.seed),
+      )
+  labels = label.read_record(workdir) or {}
+  metrics = {
+    "loss": record["settings"]["loss"],
+    "source": labels.get("settings", {}).get("source", ""),
+    "label_tokens": labels.get("tokens", 0),
+    "threshold": fitted.threshold,
+    **estimates,
+  }
+  text = json.dumps(json_files.to_strict_json(metrics), indent=2) + "\n"
+  json_files.replace(workdir / METRICS_FILE, text)
+  console.print(table(metrics))
+  console.print(f"wrote {workdir / METRICS_FILE}", soft_wrap=True, markup=False)
+
+
+def table(metrics: dict[str, Any]) -> rich.table.Table:
+  """Returns the table that `evaluate` prints.
+
+  Args:
+    metrics: the content of `metrics.json`.
+  """
+  rich_table = rich.table.Table("", "mean", "95 % interval")
+  for name, value in metrics.items():
+    if not isinstance(value, dict):
+      text = f"{value:.4f}" if isinstance(value, float) else str(value)
+      rich_table.add_row(name, text, "")
+      continue
+    interval = ""
+    if "low" in value:
+      interval = f"{float(value['low']):+.4f} .. {float(value['high']):+.4f}"
+    rich_table.add_row(name, f"{float(value['mean']):.4f}", interval)
+  return rich_table
+
+
+def _policy_of(
+  options: argparse.Namespace, workdir: epath.Path
+) -> tuple[str, str]:
+  """Returns the policy and the task of `label`, or of the flags.
+
+  Raises:
+    ValueError: the workdir has no labels, and there is no --policy.
+  """
+  # Imported here, so that the command prints its first line at once.
+  from experiments.prm import label
+
+  if options.policy:
+    return options.policy, options.task
+  record = label.read_record(workdir)
+  if record is None:
+    raise ValueError(
+      f"{workdir} has no labels; run python -m experiments.prm label, or name "
+      "a file with --data and the policy to start from with --policy"
+    )
+  return record["settings"]["policy"], record["settings"]["task"]
+
+
+def _load_policy(policy: str, task: str) -> policies.LoadedPolicy:
+  """Loads a run, or the model in a folder if it has no run.
+
+  Args:
+    policy: workdir of a run, folder of a model, or a name in
+      `pretrained.MODELS`.
+    task: task with its settings; "" takes that of the run.
+  """
+  # Imported here, so that the command prints its first line at once.
+  from experiments.evaluation import policies
+  from experiments.training import workdirs
+
+  folder = storage_paths.parse(policy)
+  if (folder / workdirs.CONFIG_FILE).exists() and _is_run(folder):
+    loaded = policies.load_from_run(folder, None, {}, cpu_devices=1)
+    if task:
+      loaded = dataclasses.replace(loaded, task=_make_task(task, policy))
+    return loaded
+  if not task:
+    raise ValueError(
+      f"{policy} is no workdir of a run; a folder of a model needs a --task"
+    )
+  return policies.load_from_folder(policy, task, cpu_devices=1)
+
+
+def _is_run(folder: epath.Path) -> bool:
+  """Returns whether `config.json` is that of a run, and not of a model."""
+  # Imported here, so that the command prints its first line at once.
+  from experiments.training import workdirs
+
+  return "kind" in json.loads((folder / workdirs.CONFIG_FILE).read_text())
+
+
+def _make_task(text: str, folder: str) -> Any:
+  # Imported here, so that the command prints its first line at once.
+  from experiments.training import build
+
+  return build.make_task_from_text(text, tokenizer=folder)
+
+
+def _print_names() -> None:
+  """Prints the label sources and the losses."""
+  # Imported here, so that the command prints its first line at once.
+  from rewards.process import label_sources, step_losses
+
+  for title, package in (
+    ("label sources", label_sources),
+    ("losses", step_losses),
+  ):
+    print(f"{title}:")
+    for name in package.names():
+      print(f"  {name:20} {package.summary(name)}")
 
 
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog="python -m experiments.prm",
-    description="Trains a process reward model on automatic labels and "
-    "evaluates it.",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  add = parser.add_argument
-  add("--workdir", required=True, help="folder for the results")
-  add(
-    "--base",
+  commands = parser.add_subparsers(dest="command", required=True)
+  commands.add_parser("list", help="print the label sources and the losses")
+  label = commands.add_parser("label", help="sample a policy and label steps")
+  fit = commands.add_parser("fit", help="train a model on labelled steps")
+  evaluate = commands.add_parser("evaluate", help="evaluate a fitted model")
+  for command in (label, fit, evaluate):
+    command.add_argument(
+      "--workdir", required=True, help="folder of labels, model and metrics"
+    )
+    command.add_argument("--seed", type=int, default=0, help="default: 0")
+  for command, needed in ((label, True), (fit, False)):
+    command.add_argument(
+      "--policy",
+      required=needed,
+      default="",
+      help="workdir of a run, folder of a model, or name of a downloaded "
+      "model; for fit, default: that of label",
+    )
+  for command, help_text in (
+    (label, "task with its settings; default: that of the run"),
+    (fit, "task with its settings; default: that of label or of the run"),
+    (evaluate, "task whose checker judges the steps; default: that of label"),
+  ):
+    command.add_argument("--task", default="", help=help_text)
+  label.add_argument(
+    "--source",
+    default="monte_carlo(least=2)",
+    help="label source, with its settings; default: %(default)s",
+  )
+  label.add_argument(
+    "--potentials",
     default="",
-    metavar="DIR",
-    help="workdir of a finished run on the task 'chain', whose policy is the "
-    "base policy (default: a base policy is trained in WORKDIR/base)",
+    help="label source of second labels, for the loss dual_head",
   )
-  add(
-    "--labels",
-    default="binary_search",
-    help=f"source of the labels: {', '.join(settings.CHECKER_BY_SOURCE)} "
-    "(default: %(default)s)",
+  label.add_argument(
+    "--problems", type=int, default=1024, help="default: %(default)s"
   )
-  add(
-    "--steps",
+  label.add_argument(
+    "--samples",
     type=int,
-    default=600,
-    help="number of updates of the process reward model (default: %(default)s)",
+    default=8,
+    help="samples of each problem; default: %(default)s",
   )
-  add(
-    "--seed",
+  label.add_argument(
+    "--batch",
     type=int,
-    default=0,
-    help="seed of the base policy, the samples, the labels and the model "
-    "(default: %(default)s)",
+    default=64,
+    help="problems that are labelled at a time; default: %(default)s",
+  )
+  label.add_argument(
+    "--temperature", type=float, default=1.0, help="default: %(default)s"
+  )
+  fit.add_argument(
+    "--data", default="", help="JSONL file to train on; default: that of label"
+  )
+  fit.add_argument(
+    "--loss",
+    default="two_class",
+    help="loss, with its settings; default: %(default)s",
+  )
+  fit.add_argument(
+    "--steps", type=int, default=600, help="updates; default: %(default)s"
+  )
+  fit.add_argument(
+    "--batch",
+    type=int,
+    default=64,
+    help="examples of an update; default: %(default)s",
+  )
+  fit.add_argument(
+    "--learning_rate", type=float, default=2e-3, help="default: %(default)s"
+  )
+  fit.add_argument(
+    "--layers",
+    type=int,
+    default=1,
+    help="layers that are added to the policy's; default: %(default)s",
+  )
+  fit.add_argument(
+    "--max_steps",
+    type=int,
+    default=32,
+    help="largest number of steps of a sample; default: %(default)s",
+  )
+  evaluate.add_argument(
+    "--data", default="", help="JSONL file of labelled steps to evaluate on"
+  )
+  evaluate.add_argument(
+    "--problems",
+    type=int,
+    default=512,
+    help="held-out problems; default: %(default)s",
+  )
+  evaluate.add_argument(
+    "--samples",
+    type=int,
+    default=32,
+    help="samples of each problem; default: %(default)s",
+  )
+  evaluate.add_argument(
+    "--batch",
+    type=int,
+    default=64,
+    help="problems that are sampled at a time; default: %(default)s",
   )
   return parser
 

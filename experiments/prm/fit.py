@@ -1,4 +1,4 @@
-"""Trains the process reward model on the labels of reasoning steps.
+"""Trains a process reward model on lines of labelled steps.
 
 "Updates" are optimizer updates of the model; "steps" are reasoning steps.
 """
@@ -6,158 +6,381 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from etils import epath
+from jax.sharding import NamedSharding, PartitionSpec
 
-from experiments.cli import errors
-from experiments.prm.settings import Prepared
+from experiments import tasks
+from experiments.cli import errors, spec
+from experiments.evaluation import policies
+from experiments.logging import json_files
 from experiments.training import checkpointing, prng_keys
-from models import grow, heads, policy
-from rewards.process import losses, model
-from rewards.process.labels import Labels
+from models import checkpoint_reader, grow, heads, policy
+from rewards.process import losses, step_losses, step_model
+from rewards.process import metrics as step_metrics
+from rewards.process import model as process_model
+from rewards.process.step_data import StepData, take
 from rl import types
 
 Array = jax.Array
-State = dict[str, types.PyTree]  # keys "params" and "opt_state"
+RECORD_FILE = "fit.json"
 DISPATCH = 50  # number of updates in one call of the compiled program
 
 
-def process_model(e: Prepared) -> model.ProcessModel:
-  """Returns the process reward model, as functions of its parameters.
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Settings of `fit`.
 
-  It is the decoder of the base policy with `config.layers` more layers, and a
-  head with the classes "wrong" and "right". The score of a reasoning step is
-  `p(right) - p(wrong)`, where p is the probability of a class.
+  Attributes:
+    loss: step loss with its settings, such as "q_ranking(margin=2.0)".
+    updates: number of optimizer updates.
+    batch: number of examples of an update.
+    learning_rate: largest learning rate, after the warmup.
+    layers: number of layers that are added to the decoder. They read the hidden
+      states from which the policy predicts tokens.
+    language_coefficient: weight of the negative log-likelihood of the tokens.
+    calibration: share of the problems that choose the threshold, and that are
+      not trained on.
+    max_steps: K, largest number of steps of a sample.
+    checkpoint_every: updates between two checkpoints.
+    seed: seed of the head, the added layers and the batches.
   """
-  decoder = e.base.model
-  decoder = dataclasses.replace(
-    decoder, layers=decoder.layers + e.config.layers
-  )
-  return model.ProcessModel(
-    policy=policy.bind(decoder), head=heads.linear, read=heads.two_class_score
-  )
+
+  loss: str = "two_class"
+  updates: int = 600
+  batch: int = 64
+  learning_rate: float = 2e-3
+  layers: int = 1
+  language_coefficient: float = 0.5
+  calibration: float = 0.125
+  max_steps: int = 32
+  checkpoint_every: int = 250
+  seed: int = 0
+
+  def make_loss(self) -> step_losses.StepLoss:
+    """Returns the loss.
+
+    Raises:
+      ValueError: its name or a setting is unknown.
+    """
+    name, settings = spec.parse(self.loss, "--loss")
+    return step_losses.get(name, **settings)
 
 
-def start(e: Prepared, params: types.PyTree) -> State:
-  """Returns the state of parameters and optimizer before the first update.
+@dataclasses.dataclass(frozen=True)
+class FittedModel:
+  """A process reward model with its parameters.
 
-  The decoder has the parameters of the base policy. The added layers are
-  initialized such that the decoder's output does not change. The head is
-  initialized at random.
-
-  Args:
-    e: the experiment.
-    params: parameters of the base policy.
+  Attributes:
+    model: functions of the parameters.
+    params: parameters.
+    task: task of the policy that it was made from.
+    max_steps: K.
+    threshold: score below which a step counts as an error.
   """
+
+  model: step_model.StepModel
+  params: types.PyTree
+  task: tasks.Task
+  max_steps: int
+  threshold: float
+
+
+def read_record(workdir: epath.Path) -> dict[str, Any]:
+  """Returns the content of `fit.json`.
+
+  Raises:
+    FileNotFoundError: the workdir has no fitted model.
+  """
+  path = workdir / RECORD_FILE
+  if not path.exists():
+    raise FileNotFoundError(
+      f"{workdir} has no fitted model; run python -m experiments.prm fit "
+      f"--workdir {workdir}"
+    )
+  return json.loads(path.read_text())
+
+
+def check_settings(settings: Settings, workdir: epath.Path) -> None:
+  """Refuses a workdir with a model that was fitted with other settings.
+
+  Raises:
+    ValueError: the settings differ.
+  """
+  if not (workdir / RECORD_FILE).exists():
+    return
+  earlier = read_record(workdir)["settings"]
+  changed = [
+    f"{name} = {earlier[name]!r} (now {value!r})"
+    for name, value in dataclasses.asdict(settings).items()
+    if earlier[name] != value
+  ]
+  if changed:
+    raise ValueError(
+      f"{workdir} has a model that was fitted with {', '.join(changed[:3])}; "
+      "use another --workdir"
+    )
+
+
+def make_model(
+  settings: Settings, loaded: policies.LoadedPolicy
+) -> tuple[step_model.StepModel, types.PyTree]:
+  """Returns the model, and its parameters before the first update.
+
+  The decoder has the parameters of the policy. The added layers are initialized
+  such that its output does not change. The head is initialized at random.
+
+  Raises:
+    ValueError: the policy has LoRA adapters.
+  """
+  if loaded.model.lora_rank:
+    raise ValueError(
+      f"{loaded.name} has LoRA adapters, but a process reward model starts "
+      "from all parameters; use a policy with model.lora_rank = 0"
+    )
   # `fit` lists the numbers that are folded into the seed's key.
-  key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 3)
+  key = jax.random.fold_in(prng_keys.from_seed(settings.seed), 3)
   layers_key, head_key = jax.random.split(key)
-  _, decoder = grow.append_layers(
-    e.base.model, params, e.config.layers, layers_key
+  config, decoder = grow.append_layers(
+    loaded.model, loaded.params, settings.layers, layers_key
   )
+  loss = settings.make_loss()
   params = {
     "decoder": decoder,
     "head": heads.init_linear(
-      head_key, e.base.model.width + model.SURPRISES, 2
+      head_key, config.width + process_model.SURPRISES, loss.outputs
     ),
   }
-  return {"params": params, "opt_state": _optimizer(e).init(params)}
+  if loss.reads_reference:
+    params["reference"] = jax.tree.map(jnp.copy, decoder)
+  model = step_model.StepModel(policy.bind(config), heads.linear, loss)
+  return model, _replicate(params, loaded)
+
+
+def _replicate(
+  params: types.PyTree, loaded: policies.LoadedPolicy
+) -> types.PyTree:
+  """Puts all parameters on all devices of the policy."""
+  mesh = loaded.sharding.mesh
+  return jax.device_put(params, NamedSharding(mesh, PartitionSpec()))
+
+
+def split(data: StepData, calibration: float) -> tuple[StepData, StepData]:
+  """Returns the lines to train on, and those that choose the threshold.
+
+  The lines of a problem stay together.
+
+  Args:
+    data: all lines.
+    calibration: share of the problems for the threshold.
+  """
+  problems = np.unique(data.problems)
+  first = problems[len(problems) - round(calibration * len(problems)) :]
+  is_calibration = np.isin(data.problems, first)
+  return tuple(
+    jax.tree.map(lambda x, rows=rows: x[rows], data)
+    for rows in (~is_calibration, is_calibration)
+  )
 
 
 def fit(
-  e: Prepared,
-  state: State,
-  rollout: types.Rollout,
-  labels: Labels,
-  checkpoints: checkpointing.Checkpoints,
-) -> tuple[State, float]:
-  """Trains from the latest checkpoint to the last update.
+  settings: Settings,
+  loaded: policies.LoadedPolicy,
+  data: StepData,
+  workdir: epath.Path,
+  policy_and_task: tuple[str, str],
+  update: Callable[[int], None],
+) -> dict[str, Any]:
+  """Trains from the latest checkpoint to the last update; writes `fit.json`.
 
-  The seed and the number of an update determine its batch, so a resumed run has
-  the same result as an uninterrupted one.
+  The seed and the number of an update determine its batch, so a resumed command
+  has the same result as an uninterrupted one.
 
   Args:
-    e: the experiment.
-    state: state from `start`, used if there is no checkpoint.
-    rollout: samples of the base policy. Those of the last `config.calibration`
-      problems are not used.
-    labels: labels of the steps of the samples.
-    checkpoints: reads and saves checkpoints.
+    settings: the settings.
+    loaded: the policy from which the model starts.
+    data: lines of labelled steps.
+    workdir: folder of the checkpoints and of `fit.json`.
+    policy_and_task: the policy and the task of the commands, which `evaluate`
+      reads from `fit.json`.
+    update: function called with the number of finished updates.
 
   Returns:
-    The final state, and the mean loss of the updates in the last dispatch (up
-    to `DISPATCH` updates).
+    The content of `fit.json`: "settings", "policy" with its task, "loss" (the
+    mean of the last dispatch), "threshold", "examples" and
+    "calibration_lines".
 
   Raises:
+    ValueError: there are fewer examples than a batch has, or the settings
+      cannot be used.
     RunError: there are checkpoints, but none can be read.
   """
-  tx, scorer = _optimizer(e), process_model(e)
-  # Each use of the seed folds another number into its key: 1 problems,
-  # 2 samples, 3 parameters, 4 batches, 5 samples of held-out problems.
-  key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 4)
-  max_steps = rollout.step_mask.shape[-1]  # K
-  num_problems = e.config.problems - e.config.calibration
-  data = jax.tree.map(
-    lambda x: x[:num_problems], (rollout.tokens, rollout.step_ids, labels)
-  )
-
-  def loss_fn(params, tokens, step_ids, labels):
-    reading = model.read_through(scorer.policy, params["decoder"], tokens)
-    features = model.step_features(reading, step_ids, max_steps)
-    outputs = scorer.head(params["head"], features)
-    language = losses.language_loss(reading.log_probs, tokens.mask)
-    return (
-      losses.two_class_cross_entropy(outputs, labels.values, labels.weights)
-      + e.config.language_coefficient * language
+  model, params = make_model(settings, loaded)
+  train, calibration = split(data, settings.calibration)
+  train = model.loss.prepare(train)
+  examples = model.loss.examples(train)
+  if len(examples) < settings.batch:
+    raise ValueError(
+      f"the lines have {len(examples)} examples for the loss {settings.loss}, "
+      f"fewer than --batch {settings.batch}; label more problems, or use a "
+      "smaller batch"
     )
+  tx = _optimizer(settings)
+  key = jax.random.fold_in(prng_keys.from_seed(settings.seed), 4)
 
-  def update(carry, number, data):
-    params, opt_state = carry
-    indices = jax.random.choice(
-      jax.random.fold_in(key, number),
-      num_problems,
-      (e.config.batch,),
-      replace=False,
-    )
-    batch = jax.tree.map(lambda x: x[indices], data)
-    loss, grads = jax.value_and_grad(loss_fn)(params, *batch)
-    changes, opt_state = tx.update(grads, opt_state, params)
-    return (optax.apply_updates(params, changes), opt_state), loss
+  def loss_fn(params: types.PyTree, batch: StepData) -> Array:
+    outputs, log_probs = model.outputs(params, batch)
+    language = losses.language_loss(log_probs, batch.tokens.mask)
+    value = model.loss.loss(outputs, batch)
+    return value + settings.language_coefficient * language
 
   @jax.jit
-  def run_updates(state, numbers, data):
+  def run_updates(state, numbers, train, examples):
     """Makes the updates with these numbers; returns state and mean loss."""
-    carry = state["params"], state["opt_state"]
-    (params, opt_state), values = jax.lax.scan(
-      lambda c, number: update(c, number, data), carry, numbers
+
+    def make_update(state, number):
+      rows = jax.random.choice(
+        jax.random.fold_in(key, number),
+        len(examples),
+        (settings.batch,),
+        replace=False,
+      )
+      batch = take(train, examples[rows])
+      loss, grads = jax.value_and_grad(loss_fn)(state["params"], batch)
+      changes, opt_state = tx.update(grads, state["opt_state"], state["params"])
+      params = optax.apply_updates(state["params"], changes)
+      return {"params": params, "opt_state": opt_state}, loss
+
+    state, values = jax.lax.scan(make_update, state, numbers)
+    return state, values.mean()
+
+  state = {
+    "params": params,
+    "opt_state": _replicate(tx.init(params), loaded),
+  }
+  done, meta = 0, {"loss": float("nan")}
+  device_data = _replicate((train, examples), loaded)
+  with checkpointing.Checkpoints(
+    workdir / checkpoint_reader.FOLDER,
+    keep=1,
+    every=settings.checkpoint_every,
+  ) as checkpoints:
+    try:
+      restored = checkpoints.restore_newest(state, print)
+    except ValueError as error:
+      raise errors.RunError(str(error)) from error
+    if restored is not None:
+      (state, meta), done = restored, checkpoints.latest_step()
+    while done < settings.updates:
+      end = min(done + DISPATCH, settings.updates)
+      state, loss = run_updates(state, jnp.arange(done, end), *device_data)
+      done, meta = end, {"loss": float(loss)}
+      checkpoints.save(done, state, meta, force=done == settings.updates)
+      update(done)
+  record = {
+    "settings": dataclasses.asdict(settings),
+    "policy": policy_and_task,
+    "loss": meta["loss"],
+    "threshold": calibrate(model, state["params"], calibration),
+    "examples": len(examples),
+    "calibration_lines": len(calibration.problems),
+  }
+  text = json.dumps(json_files.to_strict_json(record), indent=2)
+  json_files.replace(workdir / RECORD_FILE, text + "\n")
+  return record
+
+
+def score(
+  model: step_model.StepModel,
+  params: types.PyTree,
+  data: StepData,
+  batch: int = 64,
+) -> np.ndarray:
+  """Returns the scores of the steps of lines, `[N, S, K]`."""
+  scores = jax.jit(model.scores)
+  count = len(data.problems)
+  parts = []
+  for start in range(0, count, batch):
+    # Copies of the last line fill up the shape of the compiled program.
+    rows = np.minimum(np.arange(start, start + batch), count - 1)
+    part = scores(params, jax.tree.map(lambda x, rows=rows: x[rows], data))
+    parts.append(np.asarray(part)[: count - start])
+  return np.concatenate(parts)
+
+
+def calibrate(
+  model: step_model.StepModel, params: types.PyTree, data: StepData
+) -> float:
+  """Returns the threshold with the highest first-error F1 against labels.
+
+  Args:
+    model: the process reward model.
+    params: its parameters.
+    data: labelled lines on which it is not trained.
+
+  Returns:
+    The threshold; 0 if there are no lines.
+  """
+  if not len(data.problems):
+    return 0.0
+  labelled_error = step_metrics.first_error(
+    data.values, data.weights > 0, threshold=0.5
+  )
+  return float(
+    step_metrics.best_threshold(
+      score(model, params, data), data.step_mask, labelled_error
     )
-    return {"params": params, "opt_state": opt_state}, values.mean()
-
-  # Number of finished updates, and the extra values in their checkpoint.
-  done, meta = 0, {}
-  try:
-    restored = checkpoints.restore_newest(state, print)
-  except ValueError as error:
-    raise errors.RunError(str(error)) from error
-  if restored is not None:
-    (state, meta), done = restored, checkpoints.latest_step()
-  while done < e.config.updates:
-    end = min(done + DISPATCH, e.config.updates)
-    state, mean_loss = run_updates(state, jnp.arange(done, end), data)
-    done, meta = end, {"loss": float(mean_loss)}
-    checkpoints.save(done, state, meta, force=done == e.config.updates)
-  return state, meta["loss"]
+  )
 
 
-def _optimizer(e: Prepared) -> optax.GradientTransformation:
-  """Returns Adam with clipped gradients, warmup and cosine decay to a tenth."""
+def load(workdir: epath.Path, loaded: policies.LoadedPolicy) -> FittedModel:
+  """Loads the model of a workdir.
+
+  Args:
+    workdir: folder with `fit.json` and checkpoints.
+    loaded: the policy from which the model started.
+
+  Raises:
+    FileNotFoundError: the workdir has no fitted model.
+  """
+  record = read_record(workdir)
+  settings = Settings(**record["settings"])
+  model, params = make_model(settings, loaded)
+  params = checkpoint_reader.restore_params(
+    workdir / checkpoint_reader.FOLDER, params
+  )
+  return FittedModel(
+    model, params, loaded.task, settings.max_steps, record["threshold"]
+  )
+
+
+def _optimizer(settings: Settings) -> optax.GradientTransformation:
+  """Returns Adam with clipped gradients, warmup and cosine decay to a tenth.
+
+  The reference of a loss does not change.
+  """
   rate = optax.warmup_cosine_decay_schedule(
     0.0,
-    e.config.learning_rate,
-    warmup_steps=min(50, e.config.updates // 10),
-    decay_steps=e.config.updates,
-    end_value=0.1 * e.config.learning_rate,
+    settings.learning_rate,
+    warmup_steps=min(50, max(settings.updates // 10, 1)),
+    decay_steps=max(settings.updates, 2),
+    end_value=0.1 * settings.learning_rate,
   )
-  return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate, b2=0.98))
+  adam = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate, b2=0.98))
+  return optax.multi_transform(
+    {"trained": adam, "frozen": optax.set_to_zero()},
+    lambda params: {
+      name: jax.tree.map(
+        lambda _, kind="frozen" if name == "reference" else "trained": kind,
+        value,
+      )
+      for name, value in params.items()
+    },
+  )

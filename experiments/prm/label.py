@@ -1,170 +1,179 @@
-"""Samples a policy, and labels the reasoning steps of the samples.
+"""Labels the reasoning steps of a policy's samples, and writes them as lines.
 
-Axes: P problems, S samples per problem, K reasoning steps. A prefix of a sample
-is its text up to the end of a reasoning step; a continuation is a sampled
-completion of a prefix.
+Problems are labelled in batches. After each batch its lines are added to
+`labels.jsonl`, and `label.json` records how far the file is valid, so that a
+command that was stopped continues with the next batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import json
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
+from etils import epath
 
-from experiments.prm.settings import CHECKER_BY_SOURCE, Prepared
-from experiments.tasks.task import Problems, Task
-from experiments.training import rollouts
-from rewards.process import continuations, labels
-from rl import types
+from experiments.cli import spec
+from experiments.evaluation import policies, training_lines
+from experiments.logging import json_files, progress
+from experiments.prm import policy_forest, step_lines
+from experiments.training import prng_keys
+from rewards.process import label_sources
 from rl.sampling import generation
 
-Array = jax.Array
+LINES_FILE = "labels.jsonl"
+RECORD_FILE = "label.json"
 
 
-def sampling_settings(task: Task, samples: int) -> generation.Sampling:
-  """Returns settings to draw `samples` samples per problem at temperature 1."""
-  return generation.Sampling(
-    samples=samples,
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Settings of `label`.
+
+  Attributes:
+    policy: workdir of a run, or folder of a model.
+    task: task with its settings; "" takes that of the run.
+    source: label source with its settings, such as "monte_carlo(least=2)".
+    potentials: label source of the second labels; "" makes none.
+    problems: number of problems.
+    samples: samples of each problem.
+    batch: problems that are labelled at a time.
+    temperature: sampling temperature.
+    seed: seed of the problems and of all samples.
+  """
+
+  policy: str
+  task: str
+  source: str
+  potentials: str
+  problems: int
+  samples: int
+  batch: int
+  temperature: float
+  seed: int
+
+  def make_sources(self) -> list[label_sources.Source]:
+    """Returns the label source, and that of the potentials if there is one.
+
+    Raises:
+      ValueError: a name or a setting is unknown.
+    """
+    texts = [self.source, *([self.potentials] if self.potentials else [])]
+    sources = []
+    for text in texts:
+      name, settings = spec.parse(text, "--source")
+      sources.append(label_sources.get(name, **settings))
+    return sources
+
+
+def read_record(workdir: epath.Path) -> dict[str, Any] | None:
+  """Returns the content of `label.json`; None if there is none."""
+  path = workdir / RECORD_FILE
+  return json.loads(path.read_text()) if path.exists() else None
+
+
+def check_settings(settings: Settings, workdir: epath.Path) -> None:
+  """Refuses settings that cannot be used, and a workdir with other ones.
+
+  Raises:
+    ValueError: a label source is unknown, or the workdir has other labels.
+  """
+  settings.make_sources()
+  record = read_record(workdir)
+  if record is None:
+    return
+  changed = [
+    f"{name} = {record['settings'][name]!r} (now {value!r})"
+    for name, value in dataclasses.asdict(settings).items()
+    if record["settings"][name] != value
+  ]
+  if changed:
+    raise ValueError(
+      f"{workdir} has labels that were made with {', '.join(changed[:3])}; use "
+      "another --workdir"
+    )
+
+
+def run(
+  settings: Settings,
+  loaded: policies.LoadedPolicy,
+  workdir: epath.Path,
+  update: progress.Update,
+) -> dict[str, Any]:
+  """Labels all problems, or those that are left.
+
+  Args:
+    settings: the settings.
+    loaded: the policy and its task.
+    workdir: folder of the two files; created if missing.
+    update: function called after each batch with the number of finished
+      problems.
+
+  Returns:
+    The content of `label.json`: "settings", "problems" that are finished,
+    "lines", "bytes" of the lines, "tokens" that continuations have sampled,
+    "steps" with a label, and the "sum" of the labels.
+
+  Raises:
+    ValueError: the task does not divide completions into steps.
+  """
+  task = loaded.task
+  key = prng_keys.from_seed(settings.seed)
+  problems = training_lines.distinct_problems(task, key, settings.problems)
+  sampling = generation.Sampling(
+    samples=settings.samples,
     max_tokens=task.completion_length,
     eos_ids=task.eos_ids,
     pad_id=task.pad_id,
+    temperature=settings.temperature,
   )
-
-
-def sample(
-  task: Task,
-  policy: types.Policy,
-  params: types.PyTree,
-  problems: Problems,
-  samples: int,
-  key: Array,
-  batch: int,
-) -> types.Rollout:
-  """Samples completions of every problem and scores them with the task.
-
-  Args:
-    task: task whose `score` is jittable.
-    policy: policy to sample from.
-    params: parameters of the policy.
-    problems: P problems.
-    samples: S, number of samples per problem.
-    key: PRNG key.
-    batch: number of problems that are sampled at a time.
-
-  Returns:
-    The rollout of all P problems.
-  """
-
-  @jax.jit
-  def sample_batch(params, problems, keys):
-    generated = generation.generate(
-      policy,
-      params,
-      problems.prompts,
-      problems.prompt_mask,
-      keys,
-      sampling_settings(task, samples),
+  sources = settings.make_sources()
+  record = read_record(workdir) or {
+    "settings": dataclasses.asdict(settings),
+    "problems": 0,
+    "lines": 0,
+    "bytes": 0,
+    "tokens": 0,
+    "steps": 0,
+    "sum": 0.0,
+  }
+  workdir.mkdir(parents=True, exist_ok=True)
+  path = workdir / LINES_FILE
+  content = path.read_bytes()[: record["bytes"]] if path.exists() else b""
+  count = len(problems.ids)
+  while record["problems"] < count:
+    start = record["problems"]
+    # Copies of the last problem fill up the shape of the compiled program.
+    rows = np.minimum(np.arange(start, start + settings.batch), count - 1)
+    forest = policy_forest.PolicyForest(
+      *(task, loaded.policy, loaded.params),
+      jax.tree.map(lambda x, rows=rows: x[rows], problems),
+      *(key, sampling),
+      num_problems=min(settings.batch, count - start),
     )
-    return generated, task.score(
-      problems, generated.completions, generated.lengths, generated.finished
+    labels = [source(forest) for source in sources]
+    lines = list(
+      step_lines.make_lines(task, forest.problems, forest.samples, *labels)
     )
-
-  keys = generation.prompt_keys(key, 0, problems.ids)
-  batches = []
-  for start in range(0, len(problems.ids), batch):
-    rows = slice(start, start + batch)
-    batch_problems = jax.tree.map(lambda x, rows=rows: x[rows], problems)
-    batches.append(sample_batch(params, batch_problems, keys[rows]))
-  generated, judged = jax.tree.map(lambda *xs: jnp.concatenate(xs), *batches)
-  step = jnp.zeros((), jnp.int32)  # training step; nothing reads it here
-  return rollouts.assemble(problems, generated, judged, keys, step)
-
-
-def check(task: Task, problems: Problems, rollout: types.Rollout) -> Array:
-  """Returns a task's exact scores of the steps of a rollout, `[P, S, K]`."""
-  tokens = rollout.tokens
-  return jax.jit(task.score)(
-    problems, tokens.completions, tokens.lengths, rollout.finished
-  ).step_scores
-
-
-def label(
-  e: Prepared, params: types.PyTree, problems: Problems, rollout: types.Rollout
-) -> tuple[labels.Labels, dict[str, int]]:
-  """Labels the reasoning steps of a rollout by the method `config.labels`.
-
-  Args:
-    e: the experiment.
-    params: parameters of the base policy, which continues its own prefixes.
-    problems: P problems.
-    rollout: samples of the problems. Its keys determine the continuations.
-
-  Returns:
-    The labels, and `{"prefixes": number}`, the number of prefixes that were
-    evaluated. It includes whole samples, whose value is their verdict, so that
-    nothing is sampled for them.
-  """
-  return _LABELLERS[e.config.labels](e, params, problems, rollout)
-
-
-def _checker(e, params, problems, rollout):
-  """Labels each step up to the first error by the exact checker."""
-  del params
-  checker = e.checkers[CHECKER_BY_SOURCE["checker"]]
-  all_labels = labels.from_checker(
-    check(checker, problems, rollout), rollout.step_mask
-  )
-  return labels.drop_after_error(all_labels), {"prefixes": 0}
-
-
-def _monte_carlo(e, params, problems, rollout):
-  """Labels each step up to the first error by continuations of its prefix.
-
-  A step is right if at least `config.least` continuations succeed.
-  """
-  evaluate = _evaluator(e, params, problems, rollout)
-  successes = labels.monte_carlo(evaluate, rollout.step_mask)
-  all_labels = labels.hard_labels(successes, rollout.step_mask, e.config.least)
-  prefixes = int(rollout.step_mask.sum())
-  return labels.drop_after_error(all_labels), {"prefixes": prefixes}
-
-
-def _binary_search(e, params, problems, rollout):
-  """Labels like `_monte_carlo`, but finds the first error by binary search."""
-  first, num_prefixes = labels.first_error_by_binary_search(
-    _evaluator(e, params, problems, rollout),
-    rollout.step_mask,
-    e.config.least,
-  )
-  return (
-    labels.from_first_error(first, rollout.step_mask),
-    {"prefixes": int(num_prefixes.sum())},
-  )
-
-
-_LABELLERS: dict[str, Callable[..., Any]] = {
-  "checker": _checker,
-  "monte_carlo": _monte_carlo,
-  "binary_search": _binary_search,
-}
-
-
-def _evaluator(e, params, problems, rollout) -> continuations.Evaluate:
-  """Returns a function that continues prefixes and judges the completions."""
-  task = e.base.task
-
-  def judge(prompt_indices, completions, lengths, finished):
-    prefix_problems = jax.tree.map(lambda x: x[prompt_indices], problems)
-    judged = task.score(prefix_problems, completions, lengths, finished)
-    return judged.correct == 1
-
-  return continuations.evaluator(
-    e.base.policy,
-    params,
-    rollout,
-    judge,
-    sampling_settings(task, e.config.continuations),
-    e.config.prefixes,
-  )
+    content += "".join(map(json_files.dump, lines)).encode()
+    json_files.replace(path, content)
+    values = [
+      label
+      for line in lines
+      for label in line[step_lines.LABELS]
+      if label is not None
+    ]
+    record |= {
+      "problems": min(start + settings.batch, count),
+      "lines": record["lines"] + len(lines),
+      "bytes": len(content),
+      "tokens": record["tokens"] + forest.tokens,
+      "steps": record["steps"] + len(values),
+      "sum": record["sum"] + sum(values),
+    }
+    json_files.replace(
+      workdir / RECORD_FILE, json.dumps(record, indent=2) + "\n"
+    )
+    update(record["problems"])
+  return record

@@ -33,6 +33,9 @@ class PolicyForest(Forest):
   The random numbers of a continuation depend on the problem, the sample that
   passes its state, the number of steps, and how often the state was continued
   before. Hence they do not depend on which states share a call.
+
+  Attributes:
+    problems: the problems.
   """
 
   def __init__(
@@ -44,6 +47,7 @@ class PolicyForest(Forest):
     key: Array,
     sampling: generation.Sampling,
     judge: Judge | None = None,
+    num_problems: int | None = None,
   ) -> None:
     """Samples the problems.
 
@@ -56,12 +60,14 @@ class PolicyForest(Forest):
       sampling: settings of sampling; `samples` is the number per problem.
       judge: function that calls steps right or wrong; None for label sources
         that read no judge.
+      num_problems: number of the first problems that belong to the forest; the
+        others only fill up the shape of the compiled program. None means all.
 
     Raises:
       ValueError: the task does not divide completions into steps.
     """
     self._task, self._policy, self._params = task, policy, params
-    self._problems, self._sampling, self._judge = problems, sampling, judge
+    self.problems, self._sampling, self._judge = problems, sampling, judge
     self._keys = generation.prompt_keys(key, 0, jnp.asarray(problems.ids))
     # Number of times that a state has been continued.
     self._looks: dict[tuple[int, int], int] = collections.Counter()
@@ -79,10 +85,10 @@ class PolicyForest(Forest):
     # Problem of each sample; none has a parent.
     owners = np.repeat(np.arange(len(problems.ids)), sampling.samples)
     roots = np.full(len(owners), -1)
-    super().__init__(
-      _rows(samples, judged, owners, roots, np.zeros_like(roots)),
-      max_steps=judged.step_mask.shape[-1],
-    )
+    rows = _rows(samples, judged, owners, roots, np.zeros_like(roots))
+    if num_problems is not None:
+      rows = rows.select(owners < num_problems)
+    super().__init__(rows, max_steps=judged.step_mask.shape[-1])
 
   def sample(self, rows: np.ndarray, steps: np.ndarray, count: int) -> Samples:
     parts = [
@@ -134,7 +140,7 @@ class PolicyForest(Forest):
     )
 
   def _problems_at(self, index: np.ndarray) -> Problems:
-    return jax.tree.map(lambda x: np.asarray(x)[index], self._problems)
+    return jax.tree.map(lambda x: np.asarray(x)[index], self.problems)
 
   def _score(self, problems: Problems, samples: generation.Samples) -> Judged:
     """Returns the task's scores of completions `[R, M, T]`, as numpy arrays."""
@@ -263,6 +269,7 @@ def _rows(
   return Samples(
     problems=problems,
     correct=flat(correct),
+    answer_ids=flat(judged.answer_ids),
     completions=flat(samples.completions),
     log_probs=flat(samples.log_probs),
     lengths=flat(samples.lengths),

@@ -12,42 +12,46 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from experiments.prm.fit import FittedModel
 from experiments.tasks.task import Judged, Problems, Task
-from rewards.process import model
+from rewards.process.step_data import StepData
 from rl import types
 
 Array = jax.Array
 
 
-def scored_by(
-  task: Task, scorer: model.ProcessModel, params: types.PyTree
-) -> Task:
+def scored_by(task: Task, fitted: FittedModel) -> Task:
   """Returns a copy of the task in which a model scores the reasoning steps.
 
   Args:
     task: task whose `score` is jittable and returns `step_ids` and `step_mask`,
       which define the steps.
-    scorer: process reward model.
-    params: parameters of the model, which become constants of the compiled
-      program.
+    fitted: the process reward model, whose parameters become constants of the
+      compiled program.
   """
 
   def score(
     problems: Problems, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
     judged = task.score(problems, completions, lengths, finished)
-    tokens = types.Tokens(
-      prompts=problems.prompts,
-      prompt_mask=problems.prompt_mask,
-      completions=completions,
-      lengths=lengths,
-      mask=jnp.arange(completions.shape[-1]) < lengths[..., None],
+    nothing = jnp.zeros(judged.step_mask.shape)
+    data = StepData(
+      tokens=types.Tokens(
+        prompts=problems.prompts,
+        prompt_mask=problems.prompt_mask,
+        completions=completions,
+        lengths=lengths,
+        mask=jnp.arange(completions.shape[-1]) < lengths[..., None],
+      ),
+      step_ids=judged.step_ids,
+      values=nothing,
+      weights=nothing,
+      potentials=nothing,
+      potential_weights=nothing,
+      correct=judged.correct,
+      problems=problems.ids,
     )
-    max_steps = judged.step_mask.shape[-1]  # K
-    outputs = model.score_steps(  # [P, S, K, C], C classes
-      scorer, params, tokens, judged.step_ids, max_steps
-    )
-    scores = jax.lax.stop_gradient(scorer.read(outputs))
+    scores = fitted.model.scores(fitted.params, data)
     return judged.replace(step_scores=jnp.where(judged.step_mask, scores, 0.0))
 
   return dataclasses.replace(

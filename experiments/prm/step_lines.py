@@ -3,13 +3,16 @@
 A line of the file is a JSON object:
 
   {"prompt": TEXT, "steps": [TEXT, ...], "labels": [NUMBER or null, ...],
-   "correct": 1, 0 or null, "finished": true or false}
+   "potentials": [NUMBER or null, ...], "correct": 1, 0 or null,
+   "finished": true or false, "category": TEXT}
 
-A label is in [0, 1]; null is no label. `correct` is the verdict of the whole
-sample, and `finished` says whether an end token follows the last step; both may
-be left out (null, true). Further keys are ignored. Lines with the same prompt
-are samples of one problem. A text task puts a prompt into its template. In the
-other tasks each word is the text of one token: "+ 3 7 ;".
+A label is in [0, 1]; null is no label. The `potentials` are labels of a second
+kind (`step_losses.dual_head`), `correct` is the verdict of the whole sample,
+`finished` says whether an end token follows the last step, and the category
+groups lines for `evaluate`; these four may be left out (no labels, null, true,
+""). Further keys are ignored. Lines with the
+same prompt are samples of one problem. A text task puts a prompt into its
+template. In the other tasks each word is the text of one token: "+ 3 7 ;".
 
 Axes: N lines, L prompt tokens, T completion tokens, K steps.
 """
@@ -25,46 +28,39 @@ from etils import epath
 
 from experiments.data import json_lines
 from experiments.tasks.task import Problems, Task
+from rewards.process import step_data
 from rewards.process.forest import Samples
 from rewards.process.label_sources.base import StepLabels
 from rl import types
 
-PROMPT, STEPS, LABELS = "prompt", "steps", "labels"
-CORRECT, FINISHED = "correct", "finished"
-
-
-class StepData(NamedTuple):
-  """Labelled samples in tokens.
-
-  Attributes:
-    tokens: prompts `[N, L]` and completions `[N, 1, T]`: one sample per prompt.
-    step_ids: `[N, 1, T]` int32, step of each token; -1 on padding.
-    values: `[N, 1, K]` float32, labels in [0, 1].
-    weights: `[N, 1, K]` float32; 0 for steps without a label.
-    correct: `[N, 1]` int8, verdicts: 1 right, 0 wrong, -1 unknown.
-    problems: `[N]` int32, number of the problem of each line.
-  """
-
-  tokens: types.Tokens
-  step_ids: np.ndarray
-  values: np.ndarray
-  weights: np.ndarray
-  correct: np.ndarray
-  problems: np.ndarray
+PROMPT, STEPS = "prompt", "steps"
+LABELS, POTENTIALS = "labels", "potentials"
+CORRECT, FINISHED, CATEGORY = "correct", "finished", "category"
 
 
 def make_lines(
-  task: Task, problems: Problems, samples: Samples, labels: StepLabels
+  task: Task,
+  problems: Problems,
+  samples: Samples,
+  labels: StepLabels,
+  potentials: StepLabels | None = None,
 ) -> Iterator[dict[str, Any]]:
   """Yields the line of every labelled sample of a forest.
+
+  A sample with a token that no text stands for, such as padding, is left out.
 
   Args:
     task: task of the samples.
     problems: the problems of the forest, as numpy arrays.
     samples: the samples of the forest.
     labels: labels of some of them.
+    potentials: labels of a second kind; None writes none.
   """
   prompts = task.prompt_texts(problems)
+  # Row of the forest -> values and weights of its potentials.
+  second = {}
+  if potentials is not None:
+    second = {int(row): pair for row, *pair in zip(*potentials, strict=True)}
   for row, values, weights in zip(*labels, strict=True):
     count = int(samples.num_steps[row])
     length = int(samples.lengths[row])
@@ -73,20 +69,38 @@ def make_lines(
     finished = length > 0 and int(ids[-1]) in task.eos_ids
     if finished:  # the end token is written again when the line is read
       ids, step_ids = ids[:-1], step_ids[:-1]
+    texts = [task.decode(ids[step_ids == k]) for k in range(count)]
+    try:
+      for text in texts:
+        _step_ids_of(task, text)
+    except ValueError:
+      continue
     verdict = int(samples.correct[row])
     yield {
       PROMPT: prompts[samples.problems[row]],
-      STEPS: [task.decode(ids[step_ids == k]) for k in range(count)],
-      LABELS: [
-        round(float(value), 4) if weight else None
-        for value, weight in zip(values[:count], weights[:count], strict=True)
-      ],
+      STEPS: texts,
+      LABELS: _to_json(values[:count], weights[:count]),
+      **(
+        {POTENTIALS: _to_json(*(x[:count] for x in second[int(row)]))}
+        if int(row) in second
+        else {}
+      ),
       CORRECT: None if verdict < 0 else verdict,
       FINISHED: finished,
     }
 
 
-def read(file: epath.PathLike, task: Task, max_steps: int) -> StepData:
+def _to_json(values: np.ndarray, weights: np.ndarray) -> list[float | None]:
+  """Returns labels; None where the weight is 0."""
+  return [
+    round(float(value), 4) if weight else None
+    for value, weight in zip(values, weights, strict=True)
+  ]
+
+
+def read(
+  file: epath.PathLike, task: Task, max_steps: int
+) -> tuple[step_data.StepData, list[str]]:
   """Reads a file and turns its texts into tokens.
 
   Lines that do not fit into L and T tokens are left out. Steps from number
@@ -96,6 +110,9 @@ def read(file: epath.PathLike, task: Task, max_steps: int) -> StepData:
     file: JSONL file.
     task: task with the template, the tokens, L and T.
     max_steps: K.
+
+  Returns:
+    The lines, and the category of each, "" if it has none.
 
   Raises:
     ValueError: the file cannot be read, a line is not as above, a text has no
@@ -120,7 +137,7 @@ def read(file: epath.PathLike, task: Task, max_steps: int) -> StepData:
       f"prompt and the {task.completion_length} tokens of a completion of "
       f"{task.name}"
     )
-  return _to_arrays(rows, task, max_steps)
+  return _to_arrays(rows, task, max_steps), [row.category for row in rows]
 
 
 class _Row(NamedTuple):
@@ -129,7 +146,9 @@ class _Row(NamedTuple):
   prompt: list[int]
   steps: list[list[int]]
   labels: list[float | None]
+  potentials: list[float | None]
   correct: int
+  category: str
 
 
 def _read_line(
@@ -144,17 +163,9 @@ def _read_line(
     raise ValueError(f"{STEPS!r} must be a list of texts, got {texts!r:.80}")
   if not texts:
     raise ValueError(f"{STEPS!r} is empty; a line has at least one step")
-  if not isinstance(labels, list) or len(labels) != len(texts):
-    raise ValueError(
-      f"{LABELS!r} must be a list with one entry for each of the {len(texts)} "
-      f"steps, got {labels!r:.80}"
-    )
-  for label in labels:
-    is_number = isinstance(label, (int, float)) and not isinstance(label, bool)
-    if label is not None and not (is_number and 0 <= label <= 1):
-      raise ValueError(
-        f"{LABELS!r} has {label!r}; a label is a number from 0 to 1, or null"
-      )
+  potentials = line.get(POTENTIALS, [None] * len(texts))
+  _check_labels(LABELS, labels, len(texts))
+  _check_labels(POTENTIALS, potentials, len(texts))
   correct = line.get(CORRECT)
   if correct not in (None, 0, 1):
     raise ValueError(f"{CORRECT!r} = {correct!r} must be 1, 0 or null")
@@ -168,10 +179,28 @@ def _read_line(
     rest = itertools.chain.from_iterable(steps[max_steps - 1 :])
     steps = [*steps[: max_steps - 1], list(rest)]
     labels = [*labels[: max_steps - 1], labels[-1]]
+    potentials = [*potentials[: max_steps - 1], potentials[-1]]
   length = sum(map(len, steps))
   if len(prompt) > task.prompt_length or length > task.completion_length:
     return None
-  return _Row(prompt, steps, labels, -1 if correct is None else int(correct))
+  verdict = -1 if correct is None else int(correct)
+  category = str(line.get(CATEGORY, ""))
+  return _Row(prompt, steps, labels, potentials, verdict, category)
+
+
+def _check_labels(key: str, labels: Any, count: int) -> None:
+  """Raises a ValueError unless these are the labels of `count` steps."""
+  if not isinstance(labels, list) or len(labels) != count:
+    raise ValueError(
+      f"{key!r} must be a list with one entry for each of the {count} steps, "
+      f"got {labels!r:.80}"
+    )
+  for label in labels:
+    is_number = isinstance(label, (int, float)) and not isinstance(label, bool)
+    if label is not None and not (is_number and 0 <= label <= 1):
+      raise ValueError(
+        f"{key!r} has {label!r}; a label is a number from 0 to 1, or null"
+      )
 
 
 def _step_ids_of(task: Task, text: str) -> list[int]:
@@ -184,15 +213,19 @@ def _step_ids_of(task: Task, text: str) -> list[int]:
   return ids[:-1] if ids[-1:] == [task.eos_id] else ids
 
 
-def _to_arrays(rows: Sequence[_Row], task: Task, max_steps: int) -> StepData:
+def _to_arrays(
+  rows: Sequence[_Row], task: Task, max_steps: int
+) -> step_data.StepData:
   """Returns rows as padded arrays."""
   n = len(rows)
   prompts = np.full((n, task.prompt_length), task.pad_id, np.int32)
   prompt_mask = np.zeros(prompts.shape, bool)
   completions = np.full((n, 1, task.completion_length), task.pad_id, np.int32)
   step_ids = np.full(completions.shape, -1, np.int32)
-  values = np.zeros((n, 1, max_steps), np.float32)
-  weights = np.zeros(values.shape, np.float32)
+  # Values and weights of labels and of potentials.
+  values, weights, potentials, potential_weights = np.zeros(
+    (4, n, 1, max_steps), np.float32
+  )
   first: dict[tuple[int, ...], int] = {}
   for i, row in enumerate(rows):
     prompts[i, -len(row.prompt) :] = row.prompt
@@ -202,11 +235,15 @@ def _to_arrays(rows: Sequence[_Row], task: Task, max_steps: int) -> StepData:
     completions[i, 0, : len(ids)] = ids
     numbers = np.repeat(np.arange(len(row.steps)), list(map(len, row.steps)))
     step_ids[i, 0, : len(ids)] = numbers
-    for k, label in enumerate(row.labels):
+    for k, (label, potential) in enumerate(
+      zip(row.labels, row.potentials, strict=True)
+    ):
       if label is not None:
         values[i, 0, k], weights[i, 0, k] = label, 1
+      if potential is not None:
+        potentials[i, 0, k], potential_weights[i, 0, k] = potential, 1
   lengths = (step_ids >= 0).sum(-1).astype(np.int32)
-  return StepData(
+  return step_data.StepData(
     tokens=types.Tokens(
       prompts=prompts,
       prompt_mask=prompt_mask,
@@ -217,6 +254,8 @@ def _to_arrays(rows: Sequence[_Row], task: Task, max_steps: int) -> StepData:
     step_ids=step_ids,
     values=values,
     weights=weights,
+    potentials=potentials,
+    potential_weights=potential_weights,
     correct=np.array([[row.correct] for row in rows], np.int8),
     problems=np.array([first[tuple(row.prompt)] for row in rows], np.int32),
   )

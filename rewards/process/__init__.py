@@ -1,11 +1,13 @@
-"""Process reward models: their scores of reasoning steps, losses and labels.
+"""Process reward models: labels of reasoning steps, losses and scores.
 
-model          a decoder, and a head that scores the last token of every step
-dual_head      two scores of a step: it is correct; it can lead to the answer
-losses         losses of step scores
-labels         labels of steps: exact, by Monte Carlo, or by binary search
-continuations  completions of prefixes, counted by Monte Carlo and search
-soft_values    labels by a log-mean-exp over continuations
+label_sources  labels of steps without people, one file each
+forest         the samples that label sources read and continue
+step_losses    losses of process reward models, one file each
+step_data      labelled samples in tokens, and transforms of them
+step_model     a decoder, a head and a loss
+model          what a head reads of a step
+losses         cross-entropies of step scores
+continuations  prefixes of samples as prompts, and what follows them
 prefix_values  a sampler that estimates the chance of success after each step
 segmentation   the step of each token
 metrics        the quality of step scores

@@ -25,6 +25,7 @@ class Samples:
   Attributes:
     problems: `[N]` int, number of the problem of each sample.
     correct: `[N]` int8, verdict of each sample: 1 right, 0 wrong, -1 unknown.
+    answer_ids: `[N]` int32, equal for equal answers; -1 is no answer.
     completions: `[N, T]` int32 token ids.
     log_probs: `[N, T]` float32, log-probs of the tokens under the policy that
       sampled them, in nats; 0 on padding.
@@ -39,6 +40,7 @@ class Samples:
 
   problems: np.ndarray
   correct: np.ndarray
+  answer_ids: np.ndarray
   completions: np.ndarray
   log_probs: np.ndarray
   lengths: np.ndarray

@@ -1,23 +1,15 @@
-"""A process reward model: a decoder and a head that scores the end of steps.
+"""What a process reward model reads of a step: one state and two surprises.
 
-  score of step k = head(h, max_t n_t, sum_t n_t)
+  features of step k = (h, max_t n_t, sum_t n_t)
 
-h is the hidden state after the last token of reasoning step k. n_t is the
-surprise of token t of the step: minus its log-probability under the decoder,
-which keeps the head that predicts tokens. A score depends on the prompt and on
-the steps up to its own. Tokens of high surprise often belong to errors, also
-before the decoder is trained on labels. All functions are pure and jittable: a
-frozen model can score rollouts inside the training loop, and a trained one can
-be differentiated.
+h is the hidden state of a decoder after the last token of reasoning step k. n_t
+is the surprise of token t of the step: minus its log-probability under the
+decoder, which keeps the head that predicts tokens. The features depend on the
+prompt and on the steps up to their own. Tokens of high surprise often belong to
+errors, also before the decoder is trained on labels.
 
 Axes: P prompts, S samples per prompt, T completion tokens, K steps, D hidden
-width, C outputs of the head.
-
-Usage, with a `policy` of hidden width `width` (`rl.types.Policy`):
-  model = ProcessModel(policy, heads.linear, heads.two_class_score)
-  head = heads.init_linear(key, width + SURPRISES, 2)
-  params = {"decoder": ..., "head": head}
-  rollout = score_rollout(model, params, rollout)  # fills step_scores
+width.
 
 Source: step-end scores of Lightman et al. 2023, Let's Verify Step by Step; the
 likelihood of a step as a sign of an error: Han et al. 2025, Uncertainty-Based
@@ -27,7 +19,6 @@ Methods for Automated Process Reward Data Construction.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -37,23 +28,6 @@ from rl import masked, scoring, types
 
 Array = jax.Array
 SURPRISES = 2  # features of a step: its largest surprise, and their sum
-
-
-@dataclasses.dataclass(frozen=True)
-class ProcessModel:
-  """A scorer of steps with parameters `{"decoder": ..., "head": ...}`.
-
-  Attributes:
-    policy: decoder whose `score` gives the hidden states.
-    head: `(params, features [..., D + SURPRISES]) -> [..., C]`, for example
-      logits of C classes.
-    read: `(outputs [..., C]) -> [...]`, the score of a step from the outputs of
-      the head.
-  """
-
-  policy: types.Policy
-  head: Callable[[types.PyTree, Array], Array]
-  read: Callable[[Array], Array]
 
 
 class Reading(NamedTuple):
@@ -151,58 +125,3 @@ def step_features(reading: Reading, step_ids: Array, steps: int) -> Array:
   )
   surprises = surprises.reshape(*after.shape[:-1], SURPRISES)
   return jnp.concatenate([after.astype(jnp.float32), surprises], -1)
-
-
-def score_steps(
-  model: ProcessModel,
-  params: types.PyTree,
-  tokens: types.Tokens,
-  step_ids: Array,
-  steps: int,
-) -> Array:
-  """Returns the head's outputs at the end of every step.
-
-  Args:
-    model: decoder and head.
-    params: `{"decoder": ..., "head": ...}`.
-    tokens: `[P, S, T]` completions with their prompts.
-    step_ids: `[P, S, T]` int32, -1 outside of steps.
-    steps: K, static.
-
-  Returns:
-    `[P, S, K, C]` float32; finite but meaningless for steps that do not exist.
-  """
-  reading = read_through(model.policy, params["decoder"], tokens)
-  return model.head(params["head"], step_features(reading, step_ids, steps))
-
-
-def score_rollout(
-  model: ProcessModel, params: types.PyTree, rollout: types.Rollout
-) -> types.Rollout:
-  """Replaces the step scores of a rollout by those of this model.
-
-  Args:
-    model: decoder and head.
-    params: parameters of decoder and head; the scores have no gradient in them.
-    rollout: rollout with `step_ids` and `step_mask`.
-
-  Returns:
-    The rollout with new `step_scores`, 0 for steps that do not exist.
-
-  Raises:
-    ValueError: the task does not split completions into steps.
-  """
-  if rollout.step_ids is None or rollout.step_mask is None:
-    raise ValueError(
-      "the rollout has no step_ids and step_mask, because its task does not "
-      "split completions into steps; a process reward model needs steps"
-    )
-  outputs = score_steps(
-    model,
-    params,
-    rollout.tokens,
-    rollout.step_ids,
-    rollout.step_mask.shape[-1],
-  )
-  scores = jax.lax.stop_gradient(model.read(outputs))
-  return rollout.replace(step_scores=jnp.where(rollout.step_mask, scores, 0.0))

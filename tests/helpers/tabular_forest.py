@@ -91,6 +91,7 @@ class WordForest(forest.Forest):
     return forest.Samples(
       problems=np.array(problems),
       correct=np.array([self._is_right(word) for word in words], np.int8),
+      answer_ids=np.full(n, -1),
       completions=table,
       log_probs=log_probs,
       lengths=lengths,

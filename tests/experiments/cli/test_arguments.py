@@ -56,7 +56,7 @@ def test_the_seed_flag_of_a_command_is_checked(main, words, seed, capsys):
 
 
 def test_the_seed_of_a_process_model_is_checked(tmp_path, capsys):
-  words = ["--workdir", tmp_path / "prm", "--seed", -1]
+  words = ["fit", "--workdir", tmp_path / "prm", "--seed", -1]
   assert SEED_MESSAGE in refusal(capsys, prm.main, words)
   assert not list(tmp_path.iterdir())
 
@@ -159,7 +159,7 @@ def test_a_number_below_zero_is_refused(capsys):
     (sample.main, ["--workdir"]),
     (replay.main, ["--workdir"]),
     (report.main, []),
-    (prm.main, ["--workdir"]),
+    (prm.main, ["evaluate", "--workdir"]),
     (claims.main, ["--workdir"]),
     (bakeoff.main, ["--task", "countdown", "--workdir"]),
   ],

@@ -1,5 +1,6 @@
-"""Tests of the command that trains a process reward model on labels."""
+"""The commands that label steps, and fit and evaluate a model of them."""
 
+import dataclasses
 import json
 
 import jax
@@ -8,14 +9,13 @@ import numpy as np
 import pytest
 
 from experiments.configs import chain, defaults
+from experiments.evaluation import policies
 from experiments.prm import __main__ as command
-from experiments.prm import fit, label, measure, reward, settings
+from experiments.prm import evaluate, fit, label, reward, step_lines
 from experiments.training import build, checkpointing, rollouts, workdirs
 from models import checkpoint_reader
-from rewards.process import labels, model
-from rewards.process import metrics as step_metrics
-
-pytestmark = pytest.mark.long
+from rewards.process import step_losses, step_model
+from rl.sampling import generation
 
 TINY = {
   "width": 16,
@@ -25,6 +25,7 @@ TINY = {
   "head_dim": 8,
   "mlp_width": 32,
 }
+FIT = ("--steps", "4", "--batch", "8")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,7 @@ def base(tmp_path_factory):
   config = chain.base()
   config.task = "chain(operations=1)"
   config.model = defaults.model(**TINY)
+  config.evaluation.problems, config.evaluation.batch = 8, 8
   workdirs.write_config(folder, config)
   params = build.build(config).init().params
   with checkpointing.Checkpoints(folder / checkpoint_reader.FOLDER) as saving:
@@ -41,75 +43,167 @@ def base(tmp_path_factory):
   return folder
 
 
-def small(base, kind, **changes):
-  config = settings.default(kind, updates=6)
-  config.init_from = str(base)
-  config.base = {}
-  config.problems, config.samples, config.batch = 12, 2, 4
-  config.calibration = 4
-  config.update({"continuations": 2, "prefixes": 16, "least": 1})
-  config.checkpoint_every = 2
-  config.evaluation.problems, config.evaluation.samples = 8, 4
-  config.evaluation.batch, config.evaluation.ns = 8, (2, 4)
-  config.update(changes)
-  return config
+@pytest.fixture(scope="module")
+def loaded(base):
+  return policies.load_from_run(base, None, {}, cpu_devices=1)
 
 
-def test_a_task_with_a_frozen_model_scores_steps_in_compiled_code(base):
-  prepared = settings.prepare(small(base, "checker"), base / "none")
-  e = prepared.base
-  params = e.init().params
-  trained = fit.start(prepared, params)["params"]
-  scorer = fit.process_model(prepared)
-  rollout_fns = {
-    name: jax.jit(
-      rollouts.make_rollout_fn(
-        task, e.policy, label.sampling_settings(e.task, 3), 4
-      )
-    )
-    for name, task in (
-      ("task", e.task),
-      ("model", reward.scored_by(e.task, scorer, trained)),
-    )
-  }
-  by_task, by_model = (
-    rollout_fns[name](e.init()) for name in ("task", "model")
+@pytest.fixture(scope="module")
+def labelled(base, tmp_path_factory):
+  """Returns a workdir with labels of 24 problems."""
+  folder = tmp_path_factory.mktemp("labelled")
+  assert run_label(base, folder) == 0
+  return folder
+
+
+def run_label(base, folder, *words):
+  return command.main(
+    [
+      *("label", "--workdir", str(folder), "--policy", str(base)),
+      *("--problems", "24", "--samples", "2", "--batch", "8"),
+      *("--source", "checker", *words),
+    ]
   )
-  mask = by_task.step_mask
-  want = model.score_rollout(scorer, trained, by_task)
-  np.testing.assert_allclose(by_model.step_scores, want.step_scores, atol=1e-6)
-  assert (jnp.abs(by_model.step_scores) < 1).all()
-  assert (by_model.step_scores[~mask] == 0).all()
-  assert (by_model.step_scores[mask] != by_task.step_scores[mask]).all()
-  np.testing.assert_array_equal(by_model.correct, by_task.correct)
-  with pytest.raises(ValueError, match="does not split"):
-    model.score_rollout(scorer, trained, by_task.replace(step_ids=None))
 
 
-@pytest.mark.parametrize("kind", settings.CHECKER_BY_SOURCE)
-def test_the_command_end_to_end(kind, base, tmp_path):
-  metrics = command.run(settings.prepare(small(base, kind), tmp_path))
-  saved = json.loads((tmp_path / "metrics.json").read_text())
-  assert saved == metrics
-  assert saved["labels"] == kind
-  if kind == "checker":  # labels from the checker itself contain every error
-    assert saved["labels/erroneous"] == 1.0
-  for rule in ("worst", "mean", "last"):
-    best, uplift = (saved[f"{x}/{rule}@4"] for x in ("accuracy", "uplift"))
+def run(name, folder, *words):
+  return command.main([name, "--workdir", str(folder), *words])
+
+
+def test_label_fit_and_evaluate(labelled, capsys):
+  record = json.loads((labelled / "label.json").read_text())
+  lines = (labelled / "labels.jsonl").read_text().splitlines()
+  assert record["lines"] == len(lines)
+  assert record["tokens"] == 0  # the checker samples no continuations
+  labels = [x for text in lines for x in json.loads(text)["labels"]]
+  numbers = [x for x in labels if x is not None]
+  assert record["steps"] == len(numbers)
+  assert record["sum"] == sum(numbers)
+  assert run("fit", labelled, *FIT) == 0
+  fitted = json.loads((labelled / "fit.json").read_text())
+  assert np.isfinite(fitted["loss"])
+  assert fitted["examples"] + fitted["calibration_lines"] == len(lines)
+  words = ("--problems", "8", "--samples", "4", "--batch", "8")
+  assert run("evaluate", labelled, *words) == 0
+  metrics = json.loads((labelled / "metrics.json").read_text())
+  assert metrics["source"] == "checker"
+  for rule in evaluate.RULES:
+    best, uplift = (metrics[f"{x}/{rule}@2"] for x in ("accuracy", "uplift"))
     assert best["low"] <= best["mean"] <= best["high"]
     assert uplift["mean"] == pytest.approx(
-      best["mean"] - saved["accuracy/maj@4"]["mean"], abs=1e-6
+      best["mean"] - metrics["accuracy/maj@2"]["mean"], abs=1e-6
     )
-  params = checkpoint_reader.restore_params(tmp_path / checkpoint_reader.FOLDER)
-  assert set(params) == {"decoder", "head"}
-  assert checkpoint_reader.latest_step(tmp_path / checkpoint_reader.FOLDER) == 6
+  assert "first_error/f1" in capsys.readouterr().out
 
 
-def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
-  """The run is killed after its second save; it is not labelled again."""
+def test_a_resumed_command_labels_the_rest(
+  base, labelled, tmp_path, monkeypatch
+):
+  """The command is killed after the second of three batches."""
+  done = []
+
+  def update_twice(self, *arguments, **settings):
+    done.append(arguments)
+    if len(done) == 3:
+      raise KeyboardInterrupt
+    return make(self, *arguments, **settings)
+
+  make = label.policy_forest.PolicyForest.__init__
+  with monkeypatch.context() as patch:
+    patch.setattr(label.policy_forest.PolicyForest, "__init__", update_twice)
+    with pytest.raises(KeyboardInterrupt):
+      run_label(base, tmp_path)
+  assert json.loads((tmp_path / "label.json").read_text())["problems"] == 16
+  # A line that was written after the last record does not count.
+  with (tmp_path / "labels.jsonl").open("a") as file:
+    file.write('{"prompt": "cut')
+  assert run_label(base, tmp_path) == 0
+  for name in ("labels.jsonl", "label.json"):
+    assert (tmp_path / name).read_text() == (labelled / name).read_text()
+
+
+def test_potentials_are_labels_of_a_second_source(base, tmp_path):
+  words = ("--potentials", "monte_carlo(continuations=2, soft=True)")
+  assert run_label(base, tmp_path, *words) == 0
+  first = json.loads((tmp_path / "labels.jsonl").read_text().splitlines()[0])
+  assert len(first["potentials"]) == len(first["labels"])
+  assert run("fit", tmp_path, *FIT, "--loss", "dual_head") == 0
+
+
+def make_data(loaded, count=24):
+  """Lines with random labels and verdicts, two per problem."""
+  rng = np.random.default_rng(0)
+  problems = loaded.task.train(jax.random.key(0), 0, count)
+  prompts = loaded.task.prompt_texts(jax.tree.map(np.asarray, problems))
+  lines = []
+  for prompt in prompts:
+    for verdict in (1, 0):
+      first = f"+ {rng.integers(10)} {rng.integers(10)} ;"
+      lines.append(
+        {
+          "prompt": prompt,
+          "steps": [first, f"ANS {rng.integers(10)}"],
+          "labels": [float(rng.uniform()), verdict],
+          "potentials": [0.5, verdict],
+          "correct": verdict,
+        }
+      )
+  return lines
+
+
+@pytest.mark.parametrize(
+  "loss",
+  [name for name in step_losses.names() if name != "implicit"]
+  + ["implicit(kind='ce')", "implicit(kind='dpo')", "implicit(kind='nca')"],
+)
+def test_every_loss_falls(loss, loaded, tmp_path):
+  """The loss of the last update is below that of the first one."""
+  file = tmp_path / "lines.jsonl"
+  lines = make_data(loaded)
+  file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+  data, _ = step_lines.read(file, loaded.task, 4)
+  settings = fit.Settings(
+    loss=loss,
+    updates=60,
+    batch=8,
+    learning_rate=1e-2,
+    language_coefficient=0.0,
+    max_steps=4,
+  )
+  model, params = fit.make_model(settings, loaded)
+  train = model.loss.prepare(data)
+  examples = model.loss.examples(train)
+  batch = fit.take(train, examples)
+
+  @jax.jit
+  def value(params):
+    outputs, _ = model.outputs(params, batch)
+    return model.loss.loss(outputs, batch)
+
+  before = value(params)
+  record = fit.fit(
+    settings, loaded, data, tmp_path, ("", ""), lambda done: None
+  )
+  fitted = fit.load(tmp_path, loaded)
+  assert value(fitted.params) < before
+  assert record["threshold"] == fitted.threshold
+  scores = fit.score(fitted.model, fitted.params, data)
+  assert np.isfinite(scores).all()
+  assert (scores[data.step_mask] != 0).any()
+
+
+def test_a_killed_fit_ends_as_an_uninterrupted_one(
+  labelled, tmp_path, monkeypatch
+):
   monkeypatch.setattr(fit, "DISPATCH", 2)
-  config = small(base, "binary_search")
-  complete = command.run(settings.prepare(config, tmp_path / "complete"))
+  loaded = policies.load_from_run(
+    label.read_record(labelled)["settings"]["policy"], None, {}, cpu_devices=1
+  )
+  data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 32)
+  settings = fit.Settings(updates=6, batch=8, checkpoint_every=2)
+  arguments = settings, loaded, data
+  no_report = ("", ""), lambda done: None
+  complete = fit.fit(*arguments, tmp_path / "complete", *no_report)
   save, saves = checkpointing.Checkpoints.save, []
 
   def save_twice(self, step, *args, **kwargs):
@@ -121,93 +215,163 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(checkpointing.Checkpoints, "save", save_twice)
     with pytest.raises(KeyboardInterrupt):
-      command.run(settings.prepare(config, tmp_path / "killed"))
+      fit.fit(*arguments, tmp_path / "killed", *no_report)
   assert saves == [2, 4]
-  assert not (tmp_path / "killed" / "metrics.json").exists()
-  with monkeypatch.context() as patch:
-    patch.setattr(label, "label", None)  # a second call would be an error
-    killed = command.run(settings.prepare(config, tmp_path / "killed"))
-  for metrics in (complete, killed):
-    for name in [n for n in metrics if n.startswith("time/")]:
-      del metrics[name]
-  assert killed == complete
-  folders = [
-    tmp_path / n / checkpoint_reader.FOLDER for n in ("complete", "killed")
-  ]
-  one, other = map(checkpoint_reader.restore_params, folders)
-  jax.tree.map(np.testing.assert_array_equal, one, other)
-  # The results of a finished run are read from its file.
-  again = command.run(settings.prepare(config, tmp_path / "complete"))
-  assert again["loss"] == complete["loss"]
-
-
-def test_calibration_labels_change_the_threshold_and_no_parameter(
-  base, tmp_path
-):
-  e = settings.prepare(small(base, "checker"), tmp_path)
-  start = e.base.init().params
-  key = jax.random.key(0)
-  problems = e.base.task.train(key, 0, e.config.problems)
-  rollout = label.sample(
-    e.base.task, e.base.policy, start, problems, 2, key, 12
+  assert not (tmp_path / "killed" / "fit.json").exists()
+  assert fit.fit(*arguments, tmp_path / "killed", *no_report) == complete
+  one, other = (
+    fit.load(tmp_path / name, loaded).params for name in ("complete", "killed")
   )
-  mask = rollout.step_mask.astype(jnp.float32)
-  last = jnp.arange(e.config.problems) >= 8  # calibration = 4 of 12
-  fitted, thresholds = [], []
-  for flipped in (0.0, 1.0):
-    bad = last[:, None] & (jnp.arange(2) == flipped)
-    values = jnp.where(bad[..., None], 0.0, mask)
-    some_labels = labels.Labels(values, mask)
-    with checkpointing.Checkpoints(tmp_path / str(flipped)) as checkpoints:
-      state, _ = fit.fit(
-        e, fit.start(e, start), rollout, some_labels, checkpoints
-      )
-    fitted.append(state["params"])
-    scored = measure.score(fit.process_model(e), fitted[0], rollout, 12)
-    threshold = measure.calibrate(e, fitted[0], rollout, some_labels)
-    first = step_metrics.first_error(values, rollout.step_mask, 0.5)
-    thresholds.append(threshold)
-    want = step_metrics.best_threshold(
-      scored.step_scores[8:], rollout.step_mask[8:], first[8:]
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_calibration_lines_change_the_threshold_and_no_parameter(
+  labelled, loaded, tmp_path
+):
+  data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 4)
+  settings = fit.Settings(updates=2, batch=8, calibration=0.5, max_steps=4)
+  train, calibration = fit.split(data, 0.5)
+  assert set(train.problems).isdisjoint(calibration.problems)
+  assert len(train.problems) + len(calibration.problems) == len(data.problems)
+  is_calibration = np.isin(data.problems, calibration.problems)
+  fitted = []
+  for parity in (0, 1):  # the first step of every second line is an error
+    is_wrong = is_calibration & (np.arange(len(is_calibration)) % 2 == parity)
+    values = data.values.copy()
+    values[is_calibration] = 1.0
+    values[is_wrong, :, 0] = 0.0
+    changed = data.replace(values=values)
+    folder = tmp_path / str(parity)
+    fit.fit(settings, loaded, changed, folder, ("", ""), lambda done: None)
+    fitted.append(fit.load(folder, loaded))
+  jax.tree.map(
+    np.testing.assert_array_equal, fitted[0].params, fitted[1].params
+  )
+  assert fitted[0].threshold != fitted[1].threshold
+
+
+def test_a_task_with_a_frozen_model_scores_steps_in_compiled_code(loaded):
+  settings = fit.Settings(max_steps=8)
+  model, params = fit.make_model(settings, loaded)
+  task = loaded.task
+  fitted = fit.FittedModel(model, params, task, 8, 0.0)
+  sampling = generation.Sampling(
+    samples=3,
+    max_tokens=task.completion_length,
+    eos_ids=task.eos_ids,
+    pad_id=task.pad_id,
+  )
+  problems = task.train(jax.random.key(0), 0, 4)
+  keys = generation.prompt_keys(jax.random.key(1), 0, problems.ids)
+  samples = generation.generate(
+    *(loaded.policy, loaded.params, problems.prompts, problems.prompt_mask),
+    *(keys, sampling),
+  )
+  by_task, by_model = (
+    rollouts.assemble(
+      problems,
+      samples,
+      jax.jit(one.score)(
+        problems, samples.completions, samples.lengths, samples.finished
+      ),
+      keys,
+      jnp.int32(0),
     )
-    assert threshold == pytest.approx(float(want), abs=1e-6)
-  jax.tree.map(np.testing.assert_array_equal, *fitted)
-  assert thresholds[0] != thresholds[1]
+    for one in (task, reward.scored_by(task, fitted))
+  )
+  mask = by_task.step_mask
+  expected = model.scores(params, step_model.of_rollout(by_task))
+  np.testing.assert_allclose(by_model.step_scores, expected, atol=1e-6)
+  assert (jnp.abs(by_model.step_scores) < 1).all()
+  assert (by_model.step_scores[~mask] == 0).all()
+  assert (by_model.step_scores[mask] != by_task.step_scores[mask]).all()
+  np.testing.assert_array_equal(by_model.correct, by_task.correct)
 
 
-def test_too_few_problems_to_fit_are_refused(base, tmp_path):
-  with pytest.raises(ValueError, match=r"batch = 9 .* the 8 problems.* = 4"):
-    settings.prepare(small(base, "checker", batch=9), tmp_path)
+def test_lines_of_a_person_are_evaluated_by_category(
+  labelled, loaded, tmp_path
+):
+  """The F1 of a category is that of its lines alone."""
+  if not (labelled / "fit.json").exists():
+    assert run("fit", labelled, *FIT) == 0
+  lines = make_data(loaded, 8)
+  for i, line in enumerate(lines):
+    line["category"] = "ab"[i % 2]
+    line["labels"] = [i % 3 > 0, 1]
+    line["labels"] = [float(x) for x in line["labels"]]
+  file = tmp_path / "lines.jsonl"
+  file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+  assert run("evaluate", labelled, "--data", str(file)) == 0
+  metrics = json.loads((labelled / "metrics.json").read_text())
+  assert {"first_error/f1/a", "first_error/f1/b"} <= metrics.keys()
+  assert "accuracy/pass@1" not in metrics
+  only_a = [line for line in lines if line["category"] == "a"]
+  file.write_text("".join(json.dumps(line) + "\n" for line in only_a))
+  assert run("evaluate", labelled, "--data", str(file)) == 0
+  again = json.loads((labelled / "metrics.json").read_text())
+  assert again["first_error/f1"]["mean"] == metrics["first_error/f1/a"]["mean"]
+
+
+def test_calibration_error():
+  """Two bins: .25 against 1/2, and .95 against 1."""
+  p = np.array([0.25, 0.25, 0.95])
+  is_right = np.array([True, False, True])
+  expected = (2 * 0.25 + 0.05) / 3
+  np.testing.assert_allclose(evaluate.calibration_error(p, is_right), expected)
+  assert evaluate.calibration_error(np.ones(2), np.ones(2, bool)) == 0
+
+
+def test_the_list_names_every_source_and_loss(capsys):
+  assert command.main(["list"]) == 0
+  text = capsys.readouterr().out
+  for name in (*step_losses.names(), *label.label_sources.names()):
+    assert f"  {name} " in text
 
 
 @pytest.mark.parametrize(
-  ("arguments", "expected"),
+  ("words", "expected"),
   [
-    (["--labels=monte_carl"], ["'monte_carl'", "did you mean 'monte_carlo'?"]),
-    (["--steps=0"], ["updates = 0", "at least 1"]),
-    (["--base=/no/such/run"], ["/no/such/run holds no run"]),
+    (["label", "--source", "monte_carl"], "did you mean 'monte_carlo'"),
+    (["label", "--source", "monte_carlo(least=9)"], "least = 9"),
+    (["label", "--problems", "0"], "--problems 0"),
+    (["label", "--policy", "/no/such/run"], "/no/such/run"),
+    (["fit", "--loss", "two_clas"], "did you mean 'two_class'"),
+    (["fit"], "has no labels"),
+    (["evaluate"], "has no fitted model"),
   ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(
-  arguments, expected, tmp_path, capsys
+  words, expected, base, tmp_path, capsys
 ):
-  assert command.main([*arguments, f"--workdir={tmp_path / 'run'}"]) == 2
+  if words[0] == "label" and "--policy" not in words:
+    words = [*words, "--policy", str(base)]
+  assert command.main([*words, f"--workdir={tmp_path / 'run'}"]) == 2
   err = capsys.readouterr().err
   assert err.startswith("error: ")
   assert err.count("\n") == 1
-  for part in expected:
-    assert part in err
+  assert expected in err
   assert not list(tmp_path.iterdir())
 
 
-def test_a_base_on_a_task_without_checkable_steps_is_refused(tmp_path):
-  config = chain.base()
-  config.task = "countdown(count=2)"
-  workdirs.write_config(tmp_path, config)
-  params = build.build(config).init().params
-  with checkpointing.Checkpoints(tmp_path / checkpoint_reader.FOLDER) as saving:
-    saving.save(0, {"params": params}, {})
-  with pytest.raises(
-    ValueError, match=r"'countdown'.*that was trained on 'chain'"
-  ):
-    settings.prepare(small(tmp_path, "checker"), tmp_path / "run")
+def test_other_settings_in_a_workdir_are_refused(base, labelled, capsys):
+  assert run_label(base, labelled, "--seed", "1") == 2
+  assert "seed = 0 (now 1)" in capsys.readouterr().err
+  if not (labelled / "fit.json").exists():
+    assert run("fit", labelled, *FIT) == 0
+  assert run("fit", labelled, *FIT, "--layers", "2") == 2
+  assert "layers = 1 (now 2)" in capsys.readouterr().err
+
+
+def test_too_few_examples_are_refused(labelled, loaded, tmp_path):
+  data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 32)
+  settings = fit.Settings(batch=1000)
+  with pytest.raises(ValueError, match="fewer than --batch 1000"):
+    fit.fit(settings, loaded, data, tmp_path, ("", ""), lambda done: None)
+
+
+def test_adapters_are_refused(loaded):
+  adapted = dataclasses.replace(
+    loaded, model=dataclasses.replace(loaded.model, lora_rank=2)
+  )
+  with pytest.raises(ValueError, match="has LoRA adapters"):
+    fit.make_model(fit.Settings(), adapted)

@@ -37,6 +37,7 @@ def samples_of(texts, problems):
   return forest.Samples(
     problems=np.array(problems),
     correct=np.array([1, 0, -1][:n], np.int8),
+    answer_ids=np.full(n, -1),
     completions=completions,
     log_probs=np.zeros((n, size), np.float32),
     lengths=(step_ids >= 0).sum(-1),
@@ -74,7 +75,7 @@ def test_lines_are_read_as_they_were_written(tmp_path):
   assert [line["correct"] for line in lines] == [None, 1, 0]
   file = tmp_path / "labels.jsonl"
   file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-  data = step_lines.read(file, TASK, max_steps=4)
+  data, _ = step_lines.read(file, TASK, max_steps=4)
   rows = [2, 0, 1]
   np.testing.assert_array_equal(
     data.tokens.completions[:, 0], samples.completions[rows]
@@ -104,17 +105,34 @@ def test_steps_beyond_the_largest_number_are_one_step(tmp_path):
   file = tmp_path / "labels.jsonl"
   steps = {"steps": ["+ 3 7 ;", "* 2 4 ;", "ANS 4"], "labels": [1, None, 0.5]}
   file.write_text(json.dumps(line(**steps)))
-  data = step_lines.read(file, TASK, max_steps=2)
+  data, _ = step_lines.read(file, TASK, max_steps=2)
   ids = data.step_ids[0, 0]
   assert ids[ids >= 0].tolist() == [0] * 4 + [1] * 7  # with the end token
   assert data.values[0, 0].tolist() == [1, 0.5]
+
+
+def test_potentials_are_labels_of_a_second_kind(tmp_path):
+  file = tmp_path / "labels.jsonl"
+  steps = {"steps": ["+ 3 7 ;", "ANS 7"], "labels": [1, None]}
+  file.write_text(json.dumps(line(**steps, potentials=[None, 0.5])))
+  data, _ = step_lines.read(file, TASK, max_steps=2)
+  assert data.potentials[0, 0].tolist() == [0, 0.5]
+  assert data.potential_weights[0, 0].tolist() == [0, 1]
+  assert data.weights[0, 0].tolist() == [1, 0]
+
+
+def test_categories(tmp_path):
+  file = tmp_path / "labels.jsonl"
+  file.write_text(json.dumps(line()) + "\n" + json.dumps(line(category="x")))
+  _, categories = step_lines.read(file, TASK, 4)
+  assert categories == ["", "x"]
 
 
 def test_long_lines_are_left_out(tmp_path):
   file = tmp_path / "labels.jsonl"
   long = {"steps": ["+ 3 7 ;"] * 20, "labels": [1] * 20}
   file.write_text(json.dumps(line(**long)) + "\n" + json.dumps(line()))
-  assert len(step_lines.read(file, TASK, 4).problems) == 1
+  assert len(step_lines.read(file, TASK, 4)[0].problems) == 1
   file.write_text(json.dumps(line(**long)))
   with pytest.raises(ValueError, match="fits into the"):
     step_lines.read(file, TASK, 4)
@@ -129,6 +147,7 @@ def test_long_lines_are_left_out(tmp_path):
     ({"labels": [2]}, "a label is a number from 0 to 1"),
     ({"labels": [True]}, "a label is a number from 0 to 1"),
     ({"steps": ["+ 3 7 ;", " ", "ANS 7"], "labels": [1] * 3}, "1 has no text"),
+    ({"potentials": [1, 1]}, "'potentials' must be a list with one entry"),
     ({"correct": 3}, "'correct' = 3 must be 1, 0 or null"),
     ({"steps": ["+ 3 77 ;"]}, "unknown token '77'"),
     ({"prompt": ""}, "prompt"),

@@ -57,6 +57,7 @@ def test_undecided_labels_cost_log_two():
     assert result == pytest.approx(math.log(2), abs=1e-6)
 
 
+@pytest.mark.worked_example("function:losses.two_class_score")
 def test_two_classes_are_one_logit():
   """The difference of two logits is a logit; PURE's score is 2 p - 1."""
   logits = jax.random.normal(jax.random.key(0), (4, 3, 2))
@@ -70,10 +71,10 @@ def test_two_classes_are_one_logit():
   )
   good = jax.nn.softmax(logits, -1)
   np.testing.assert_allclose(
-    heads.two_class_score(logits), good[..., 1] - good[..., 0], atol=1e-6
+    losses.two_class_score(logits), good[..., 1] - good[..., 0], atol=1e-6
   )
   np.testing.assert_allclose(
-    heads.two_class_score(logits), 2 * jax.nn.sigmoid(one) - 1, atol=1e-6
+    losses.two_class_score(logits), 2 * jax.nn.sigmoid(one) - 1, atol=1e-6
   )
 
 

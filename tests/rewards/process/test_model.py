@@ -1,4 +1,4 @@
-"""Scores of steps: what a process reward model reads, and where."""
+"""What a process reward model reads of steps and tokens, and its scores."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from helpers import compiled, worked_example
 from models import heads, transformer
 from models import policy as policies
 from models.config import ModelConfig
-from rewards.process import model
+from rewards.process import model, step_data, step_losses, step_model
 from rl import types
 
 model = compiled.functions(model)
@@ -31,18 +31,41 @@ STEP_IDS = np.array(
 )
 
 
+def make_model(loss):
+  """Returns a model with an untrained decoder, and its parameters."""
+  loss = step_losses.get(loss)
+  decoder = transformer.init(CONFIG, jax.random.key(0))
+  width = CONFIG.width + model.SURPRISES
+  params = {
+    "decoder": decoder,
+    "head": heads.init_linear(jax.random.key(1), width, loss.outputs),
+    "reference": decoder,
+  }
+  return (
+    step_model.StepModel(policies.bind(CONFIG), heads.linear, loss),
+    params,
+  )
+
+
+def examples_of(tokens, step_ids, steps=4):
+  """Returns samples without labels."""
+  nothing = jnp.zeros((*step_ids.shape[:2], steps))
+  return step_data.StepData(
+    tokens=tokens,
+    step_ids=jnp.asarray(step_ids),
+    values=nothing,
+    weights=nothing,
+    potentials=nothing,
+    potential_weights=nothing,
+    correct=jnp.zeros(step_ids.shape[:2], jnp.int8),
+    problems=jnp.arange(len(step_ids)),
+  )
+
+
 @pytest.fixture(scope="module")
 def scored():
   """(model, parameters, tokens, jitted scorer) of an untrained decoder."""
-  scorer = model.ProcessModel(
-    policies.bind(CONFIG), heads.linear, heads.two_class_score
-  )
-  params = {
-    "decoder": transformer.init(CONFIG, jax.random.key(0)),
-    "head": heads.init_linear(
-      jax.random.key(1), CONFIG.width + model.SURPRISES, 2
-    ),
-  }
+  scorer, params = make_model("two_class")
   rng = np.random.default_rng(0)
   prompts = jnp.asarray(rng.integers(1, 11, (2, 4)))
   mask = jnp.array([[True] * 4, [False, True, True, True]])
@@ -55,8 +78,8 @@ def scored():
     mask=real,
   )
   run = jax.jit(
-    lambda params, tokens, ids: model.score_steps(
-      scorer, params, tokens, ids, 4
+    lambda params, tokens, ids: (
+      scorer.outputs(params, examples_of(tokens, ids))[0].steps
     )
   )
   return scorer, params, tokens, run
@@ -71,9 +94,7 @@ def test_step_ends_are_the_last_tokens():
     assert not at.size or ends[p, s, k] == at[-1]
 
 
-@pytest.mark.worked_example(
-  "function:model.score_steps", "function:model.step_features"
-)
+@pytest.mark.worked_example("function:model.step_features")
 def test_a_score_is_the_head_of_the_state_after_the_step_and_its_surprises(
   scored,
 ):
@@ -159,46 +180,86 @@ def test_features_of_two_steps_and_of_one_that_does_not_exist():
   np.testing.assert_array_equal(result[0, 0, 2, 2:], [0, 0])
 
 
-def test_the_scores_of_a_rollout_are_those_of_its_steps():
-  """Two, one and two steps; the features have factors 1, 10, 100 and 1000."""
-  nan = jnp.nan
-  rollout = worked_example.rollout(
-    [1, 2, 3], steps=[[2, 1], [1], [1, 1]], step_scores=[[7, 7], [7], [7, 7]]
+def test_the_outputs_of_tokens_are_those_of_steps_at_their_ends():
+  """For a step of one token; the sum of surprises grows inside of a step."""
+  scorer = step_model.StepModel(
+    worked_example.POLICY, heads.linear, step_losses.get("bce")
   )
   # The hidden states are the log-prob of the next token and a value.
   decoder = {
-    "log_probs": jnp.array(
-      [[[-1, -2, -0.5, -8], [-4, -0.25, nan, nan], [-1.5, -0.5, -3, nan]]]
-    ),
-    "values": jnp.array([[[1.0, 2, 3, 4], [5, 6, nan, nan], [7, 8, 9, nan]]]),
+    "log_probs": jnp.array([[[-1, -2, -0.5, -8, -1.0]]]),
+    "values": jnp.array([[[1.0, 2, 3, 4, 5]]]),
   }
-  scorer = model.ProcessModel(
-    worked_example.POLICY,
-    head=lambda params, features: params * features,
-    read=lambda outputs: outputs.sum(-1),
-  )
-  params = {"decoder": decoder, "head": jnp.array([1.0, 10, 100, 1000])}
-  result = jax.jit(model.score_rollout, static_argnums=0)(
-    scorer, params, rollout
-  )
-  # State -0.5, 3 and surprises 1, 2; state -8, 4 and surprise 0.5; and so on.
-  expected = [
-    [-0.5 + 30 + 200 + 3000, -8 + 40 + 50 + 500],
-    [-0.25 + 60 + 400 + 4000, 0],
-    [-0.5 + 80 + 150 + 1500, -3 + 90 + 50 + 500],
+  kernel = jnp.array([[1.0], [10], [100], [1000]])
+  params = {
+    "decoder": decoder,
+    "head": {"kernel": kernel, "bias": jnp.zeros(1)},
+  }
+  rollout = worked_example.rollout([1], steps=[[2, 1, 1]])
+  data = step_model.of_rollout(rollout)
+  outputs, log_probs = scorer.outputs(params, data)
+  np.testing.assert_allclose(log_probs[0, 0], [-1, -2, -0.5, -8], rtol=1e-6)
+  # State -0.5, 3 and surprises 1, 2; then one token in each step.
+  steps = [
+    -0.5 + 30 + 200 + 3000,
+    -8 + 40 + 50 + 500,
+    -1 + 50 + 800 + 8000,
   ]
-  np.testing.assert_allclose(result.step_scores[0], expected, rtol=1e-6)
-  slope = jax.grad(
-    lambda head: model.score_rollout(
-      scorer, {**params, "head": head}, rollout
-    ).step_scores.sum()
-  )(params["head"])
-  np.testing.assert_array_equal(slope, 0)
+  np.testing.assert_allclose(outputs.steps[0, 0, :, 0], steps, rtol=1e-6)
+  tokens = [-2 + 20 + 100 + 1000, -0.5 + 30 + 200 + 3000, *steps[1:]]
+  np.testing.assert_allclose(outputs.tokens[0, 0, :, 0], tokens, rtol=1e-6)
+  assert outputs.reversed_steps is None
+  assert outputs.log_ratios is None
+  slope = jax.grad(lambda p: scorer.scores(p, data).sum())(params)
+  jax.tree.map(lambda x: np.testing.assert_array_equal(x, 0), slope)
   for field in ("step_ids", "step_mask"):
     with pytest.raises(ValueError, match="a process reward model needs steps"):
-      model.score_rollout(scorer, params, rollout.replace(**{field: None}))
+      step_model.of_rollout(rollout.replace(**{field: None}))
+
+
+def test_steps_that_do_not_exist_score_0(scored):
+  scorer, params, tokens, _ = scored
+  data = examples_of(tokens, STEP_IDS)
+  scores = np.asarray(jax.jit(scorer.scores)(params, data))
+  exists = np.arange(4) <= STEP_IDS.max(-1)[..., None]
+  assert not scores[~exists].any()
+  assert scores[exists].all()
+
+
+def test_the_reversed_pass_reads_the_steps_from_the_last_one(scored):
+  """Its output of step k is that of step n - 1 - k of the reversed text."""
+  _, _, tokens, _ = scored
+  scorer, params = make_model("bidirectional")
+  data = examples_of(tokens, STEP_IDS)
+  outputs, _ = scorer.outputs(params, data)
+  ids = step_data.reverse_ids(data.step_ids)
+  backward = examples_of(step_data.reverse_steps(tokens, data.step_ids), ids)
+  expected, _ = scorer.outputs(params, backward)
+  for p, s in np.ndindex(2, 2):
+    n = STEP_IDS[p, s].max() + 1
+    np.testing.assert_allclose(
+      outputs.reversed_steps[p, s, :n],
+      expected.steps[p, s, :n][::-1],
+      atol=1e-5,
+    )
+
+
+def test_log_ratios_are_0_at_the_start_and_move_with_the_decoder(scored):
+  _, _, tokens, _ = scored
+  scorer, params = make_model("implicit")
+  data = examples_of(tokens, STEP_IDS)
+  outputs, log_probs = scorer.outputs(params, data)
+  assert not outputs.log_ratios.any()
+  other = jax.tree.map(lambda x: 1.5 * x, params["decoder"])
+  moved, moved_log_probs = scorer.outputs({**params, "decoder": other}, data)
+  np.testing.assert_allclose(
+    moved.log_ratios, moved_log_probs - log_probs, atol=1e-5
+  )
+  assert moved.log_ratios.any()
 
 
 def test_equal_models_are_equal_as_static_arguments():
-  scorer = model.ProcessModel(worked_example.POLICY, heads.linear, jnp.sum)
+  scorer = step_model.StepModel(
+    worked_example.POLICY, heads.linear, step_losses.get("bce")
+  )
   assert hash(scorer) == hash(dataclasses.replace(scorer))

@@ -1,0 +1,295 @@
+"""Evaluates a process reward model: first errors, best of n, calibration.
+
+  first_error/erroneous  share of the samples with an error whose first error
+                         the model predicts; it predicts the first step whose
+                         score is below the threshold
+  first_error/correct    share of the samples without an error for which the
+                         model predicts none
+  first_error/f1         harmonic mean of these two (the F1 of ProcessBench)
+  first_error/f1/NAME    F1 over the lines of the category NAME
+  auc                    probability that a right step scores above a wrong one;
+                         steps after the first error are left out
+  calibration            mean |p - share of right steps| over tenths of the
+                         probability p of a right step, weighted by their steps
+  accuracy/pass@1        mean accuracy of the samples
+  accuracy/maj@n         accuracy of the majority vote of n samples
+  accuracy/RULE@n        accuracy of the best of n samples; the score of a
+                         sample is that of its worst step, the mean over its
+                         steps, the product of their probabilities, or that of
+                         its last step
+  uplift/RULE@n          accuracy/RULE@n minus accuracy/maj@n
+
+F1, accuracies and uplifts have 95 % bootstrap intervals over problems; those of
+differences are paired. Axes: P problems, S samples per problem, K steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.evaluation import intervals, majority_vote, policies
+from experiments.prm import fit, policy_forest
+from experiments.tasks.task import Task
+from experiments.training import prng_keys
+from rewards.process import metrics as step_metrics
+from rewards.process.step_data import StepData
+from rewards.steps import step_aggregates
+from rl import metrics, types
+from rl.sampling import generation
+
+Array = jax.Array
+
+
+def _products(scores: Array, step_mask: Array) -> Array:
+  """Returns the sum of the log-probabilities of right steps, `[P, S]`."""
+  p = jnp.clip((scores + 1) / 2, 1e-6, 1.0)
+  return jnp.sum(jnp.where(step_mask, jnp.log(p), 0.0), -1)
+
+
+# Functions that aggregate the scores of steps to the score of a sample.
+RULES = {
+  "worst": step_aggregates.worst_step_scores,
+  "mean": step_aggregates.mean_step_scores,
+  "product": _products,
+  "last": step_aggregates.last_step_scores,
+}
+
+
+def on_lines(
+  fitted: fit.FittedModel, data: StepData, categories: list[str]
+) -> dict[str, Any]:
+  """Evaluates the model on lines of labelled steps.
+
+  Args:
+    fitted: the model.
+    data: the lines; a label below 1/2 is an error.
+    categories: category of each line, or "".
+  """
+  scores = fit.score(fitted.model, fitted.params, data)
+  has_label = data.weights > 0
+  truth = np.where(data.values >= 0.5, 1.0, -1.0)
+  return _judge_steps(
+    scores[:, 0],
+    data.step_mask[:, 0],
+    truth[:, 0],
+    has_label[:, 0],
+    data.problems,
+    fitted.threshold,
+    categories,
+  )
+
+
+def on_samples(
+  fitted: fit.FittedModel,
+  loaded: policies.LoadedPolicy,
+  task: Task,
+  problems: int,
+  samples: int,
+  batch: int,
+  ns: tuple[int, ...],
+  seed: int,
+) -> dict[str, Any]:
+  """Samples the policy on held-out problems and evaluates the model on them.
+
+  Args:
+    fitted: the model.
+    loaded: the policy.
+    task: task whose checker scores the steps exactly; a step is an error if it
+      scores 0 or less.
+    problems: P.
+    samples: S.
+    batch: problems that are sampled at a time.
+    ns: values of n of the best of n samples.
+    seed: seed of the samples.
+  """
+  held_out = jax.tree.map(np.asarray, task.test(problems))
+  key = jax.random.fold_in(prng_keys.from_seed(seed), 5)
+  sampling = generation.Sampling(
+    samples=samples,
+    max_tokens=task.completion_length,
+    eos_ids=task.eos_ids,
+    pad_id=task.pad_id,
+  )
+  parts = []
+  for start in range(0, problems, batch):
+    rows = np.minimum(np.arange(start, start + batch), problems - 1)
+    forest = policy_forest.PolicyForest(
+      *(task, loaded.policy, loaded.params),
+      jax.tree.map(lambda x, rows=rows: x[rows], held_out),
+      *(key, sampling),
+      num_problems=min(batch, problems - start),
+    )
+    parts.append(_score_forest(fitted, forest, samples))
+  scores, mask, truth, correct, answers = map(
+    np.concatenate, zip(*parts, strict=True)
+  )
+  flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
+  estimates = _judge_steps(
+    flat(scores),
+    flat(mask),
+    flat(truth),
+    flat(mask),
+    np.repeat(np.arange(problems), samples),
+    fitted.threshold,
+    [],
+  )
+  return estimates | _best_of_n(scores, mask, correct, answers, ns)
+
+
+def _score_forest(
+  fitted: fit.FittedModel, forest: policy_forest.PolicyForest, samples: int
+) -> tuple[np.ndarray, ...]:
+  """Returns scores, mask and truth of steps, verdicts and answers, `[P, S]`."""
+  rows = forest.samples
+  count = len(rows.problems) // samples
+  steps = np.arange(fitted.max_steps)
+  nothing = np.zeros((len(rows.problems), 1, fitted.max_steps), np.float32)
+  step_ids = np.minimum(rows.step_ids, fitted.max_steps - 1)
+  data = StepData(
+    tokens=types.Tokens(
+      prompts=forest.problems.prompts[rows.problems],
+      prompt_mask=forest.problems.prompt_mask[rows.problems],
+      completions=rows.completions[:, None],
+      lengths=rows.lengths[:, None],
+      mask=(np.arange(rows.completions.shape[-1]) < rows.lengths[:, None])[
+        :, None
+      ],
+    ),
+    step_ids=step_ids[:, None],
+    values=nothing,
+    weights=nothing,
+    potentials=nothing,
+    potential_weights=nothing,
+    correct=rows.correct[:, None],
+    problems=rows.problems,
+  )
+  scores = fit.score(fitted.model, fitted.params, data)[:, 0]
+  truth = np.full(scores.shape, -1.0, np.float32)
+  width = min(truth.shape[-1], rows.step_scores.shape[-1])
+  truth[:, :width] = rows.step_scores[:, :width]
+  mask = steps < np.minimum(rows.num_steps, fitted.max_steps)[:, None]
+  grouped = lambda x: x.reshape(count, samples, *x.shape[1:])  # noqa: E731
+  return tuple(
+    map(grouped, (scores, mask, truth, rows.correct, rows.answer_ids))
+  )
+
+
+def _judge_steps(
+  scores: np.ndarray,
+  step_mask: np.ndarray,
+  truth: np.ndarray,
+  has_truth: np.ndarray,
+  problems: np.ndarray,
+  threshold: float,
+  categories: list[str],
+) -> dict[str, Any]:
+  """Returns first-error scores, AUC and calibration.
+
+  Args:
+    scores: `[N, K]`, of the model.
+    step_mask: `[N, K]` bool, steps that exist.
+    truth: `[N, K]`; a step above 0 is right.
+    has_truth: `[N, K]` bool, steps whose truth is known.
+    problems: `[N]`, the problem of each sample.
+    threshold: score below which a step counts as an error.
+    categories: category of each sample, or an empty list.
+  """
+  first = np.asarray(step_metrics.first_error(truth, has_truth, 1e-9))
+  predicted = np.asarray(step_metrics.first_error(scores, step_mask, threshold))
+  # The bootstrap resamples problems, with all of their samples.
+  order = np.unique(problems, return_inverse=True)[1]
+  size = int(np.bincount(order).max())
+  table = np.full((int(order.max()) + 1, size), -2)
+  position = np.zeros(len(table), int)
+  truth_table = table.copy()
+  for row, problem in enumerate(order):
+    table[problem, position[problem]] = predicted[row]
+    truth_table[problem, position[problem]] = first[row]
+    position[problem] += 1
+  valid = truth_table > -2
+  mean = step_metrics.first_error_f1(table, truth_table, valid)
+  low, high = step_metrics.first_error_interval(
+    table, truth_table, jax.random.key(0), valid
+  )
+  estimates = {
+    f"first_error/{field}": _estimate(*values)
+    for field, *values in zip(mean._fields, mean, low, high, strict=True)
+  }
+  for category in sorted(set(categories) - {""}):
+    rows = np.array([name == category for name in categories])
+    value = step_metrics.first_error_f1(
+      predicted[rows][:, None], first[rows][:, None]
+    )
+    estimates[f"first_error/f1/{category}"] = {"mean": float(value.f1)}
+  # Steps after the first error are left out: whether they are right is not well
+  # defined.
+  steps = np.arange(scores.shape[-1])
+  valid_steps = has_truth & ((first[:, None] < 0) | (steps <= first[:, None]))
+  area = metrics.auc(jnp.asarray(scores), jnp.asarray(truth > 0), valid_steps)
+  estimates["auc"] = {"mean": float(area)}
+  p = np.clip((scores[valid_steps] + 1) / 2, 0, 1)
+  estimates["calibration"] = {
+    "mean": calibration_error(p, truth[valid_steps] > 0)
+  }
+  return estimates
+
+
+def calibration_error(p: np.ndarray, is_right: np.ndarray) -> float:
+  """Returns sum_b n_b / n |mean p - share of right| over tenths b of p.
+
+  Args:
+    p: `[n]`, probabilities.
+    is_right: `[n]` bool.
+  """
+  bins = np.minimum((p * 10).astype(int), 9)
+  total = 0.0
+  for number in np.unique(bins):
+    rows = bins == number
+    total += rows.sum() * abs(p[rows].mean() - is_right[rows].mean())
+  return float(total / max(len(p), 1))
+
+
+def _best_of_n(
+  scores: np.ndarray,
+  step_mask: np.ndarray,
+  correct: np.ndarray,
+  answers: np.ndarray,
+  ns: tuple[int, ...],
+) -> dict[str, dict[str, float]]:
+  """Returns the accuracies of majority votes and of the best of n samples.
+
+  Args:
+    scores: `[P, S, K]`, of the model.
+    step_mask: `[P, S, K]` bool.
+    correct: `[P, S]` verdicts.
+    answers: `[P, S]`, ids of the answers; -1 without an answer.
+    ns: values of n.
+  """
+  votes = majority_vote.majority_at_k(answers, correct, ns)
+  # `{name: [P]}`, because the bootstrap resamples problems.
+  columns = {"accuracy/pass@1": (correct == 1).mean(-1)}
+  for i, n in enumerate(ns):
+    columns[f"accuracy/maj@{n}"] = votes[:, i]
+    for rule, reduce in RULES.items():
+      sample_scores = reduce(jnp.asarray(scores), jnp.asarray(step_mask))
+      best = np.asarray(
+        step_metrics.best_of_n_value(sample_scores, jnp.asarray(correct), n)
+      )
+      columns[f"accuracy/{rule}@{n}"] = best
+      columns[f"uplift/{rule}@{n}"] = best - votes[:, i]
+  values = np.stack(list(columns.values()), -1)
+  low, high = intervals.bootstrap_interval(values, jax.random.key(0))
+  return {
+    name: _estimate(*mean_and_bounds)
+    for name, *mean_and_bounds in zip(
+      columns, values.mean(0), low, high, strict=True
+    )
+  }
+
+
+def _estimate(mean: Any, low: Any, high: Any) -> dict[str, float]:
+  return {"mean": float(mean), "low": float(low), "high": float(high)}

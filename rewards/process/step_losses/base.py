@@ -1,0 +1,97 @@
+"""The parts of a loss of process reward models.
+
+Axes: E examples, S samples of an example, K steps, T tokens, C outputs of the
+head.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.process import step_data
+
+Array = jax.Array
+
+
+class Outputs(NamedTuple):
+  """What a process reward model computes of E examples.
+
+  Attributes:
+    steps: `[E, S, K, C]`, outputs of the head after each step.
+    tokens: `[E, S, T, C]`, outputs of the head after each token.
+    reversed_steps: `[E, S, K, C]`, outputs after each step of the completion
+      whose steps are in the opposite order, as step k of the original one; None
+      unless the loss reads it.
+    log_ratios: `[E, S, T]`, log-probs of the tokens under the decoder minus
+      those under the decoder at the start; None unless the loss reads it.
+  """
+
+  steps: Array
+  tokens: Array
+  reversed_steps: Array | None = None
+  log_ratios: Array | None = None
+
+
+def each_line(data: step_data.StepData) -> np.ndarray:
+  """Returns `[N, 1]`: every line is an example."""
+  return np.arange(len(data.problems))[:, None]
+
+
+@dataclasses.dataclass(frozen=True)
+class StepLoss:
+  """A loss, and what it needs.
+
+  Attributes:
+    name: the name, in messages.
+    outputs: C.
+    loss: `(Outputs, StepData of the examples) -> []`.
+    score: `(Outputs, StepData) -> [E, S, K]`, the scores of the steps: the
+      higher, the better. Scores of classes are p(good) - p(bad), in (-1, 1).
+    examples: `lines -> [E, S]` int, the lines of each example, which have the
+      same prompt.
+    prepare: `lines -> lines`, on the host, before the training.
+    reads_reversed: whether `Outputs.reversed_steps` is computed.
+    reads_reference: whether `Outputs.log_ratios` is computed.
+  """
+
+  name: str
+  outputs: int
+  loss: Callable[[Outputs, step_data.StepData], Array]
+  score: Callable[[Outputs, step_data.StepData], Array]
+  examples: Callable[[step_data.StepData], np.ndarray] = each_line
+  prepare: Callable[[step_data.StepData], step_data.StepData] = lambda x: x
+  reads_reversed: bool = False
+  reads_reference: bool = False
+
+
+def score_of_logits(outputs: Outputs, data: step_data.StepData) -> Array:
+  """Returns 2 sigmoid(l) - 1 of the only output l, p(good) - p(bad)."""
+  del data
+  return jnp.tanh(outputs.steps[..., 0] / 2)
+
+
+def log_ratios_of_steps(outputs: Outputs, data: step_data.StepData) -> Array:
+  """Returns the sum of the log-ratios of each step's tokens, `[E, S, K]`."""
+  steps = jnp.arange(data.values.shape[-1])
+  in_step = data.step_ids[..., None, :] == steps[:, None]  # [E, S, K, T]
+  ratios = jnp.where(data.tokens.mask, outputs.log_ratios, 0.0)
+  return jnp.sum(jnp.where(in_step, ratios[..., None, :], 0.0), -1)
+
+
+def right_and_wrong(data: step_data.StepData) -> np.ndarray:
+  """Returns every pair of a right and a wrong line of a problem, `[E, 2]`."""
+  correct = np.asarray(data.correct)[:, 0]
+  problems = np.asarray(data.problems)
+  pairs = [
+    (right, wrong)
+    for problem in np.unique(problems)
+    for right in np.flatnonzero((problems == problem) & (correct == 1))
+    for wrong in np.flatnonzero((problems == problem) & (correct == 0))
+  ]
+  return np.array(pairs, int).reshape(-1, 2)
