@@ -269,7 +269,8 @@ def _load_policy(policy: str, task: str) -> policies.LoadedPolicy:
     raise ValueError(
       f"{policy} is no workdir of a run; a folder of a model needs a --task"
     )
-  return policies.load_from_folder(policy, task, cpu_devices=1)
+  # `problems` counts test problems, which are not read here.
+  return policies.load_from_folder(policy, task, cpu_devices=1, problems=1)
 
 
 def _is_run(folder: epath.Path) -> bool:

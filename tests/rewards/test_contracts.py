@@ -45,7 +45,6 @@ from rewards.outcome import (
   staged_constraints,
   transfer,
 )
-from rewards.process import dual_head, soft_values
 from rewards.reward_models import (
   calibrated,
   concise,
@@ -438,12 +437,6 @@ CASES = {
     (SAMPLES, UNIT[1], UNIT[2, ..., 0], TOKENS, VALID),
     {0: 4, 1: TOKENS & VALID[..., None], 2: 4},
   ),
-  "entropy_regularized": (
-    lambda ok, m, c: soft_values.entropy_regularized(ok, m, c).values,
-    (np.moveaxis(UNIT[:, ..., :K] > 0.5, 0, -1), STEPS, CORRECT),
-    {},
-  ),
-  "compound": (dual_head.compound, (np.moveaxis(LOGS[:2], 0, -1),), {}),
   "mean_log_odds": (
     lambda x, m: principles.mean_log_odds(x, 0, 1, m),
     (np.moveaxis(LOGS, 0, -1), TOKENS),

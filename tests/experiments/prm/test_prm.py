@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import small_policy
 
 from experiments.configs import chain, defaults
 from experiments.evaluation import policies
@@ -375,3 +376,23 @@ def test_adapters_are_refused(loaded):
   )
   with pytest.raises(ValueError, match="has LoRA adapters"):
     fit.make_model(fit.Settings(), adapted)
+
+
+def test_a_model_folder_and_a_task_of_text(tmp_path):
+  """The lines of numbered lists are labelled by rules, and a model fits."""
+  folder = tmp_path / "policy"
+  small_policy.write(folder)
+  task = "numbered_lists(steps=True, max_steps=4, prompt_length=512)"
+  words = ("--policy", str(folder), "--task", task, "--source", "checker")
+  sizes = ("--problems", "4", "--samples", "2", "--batch", "4")
+  work = tmp_path / "work"
+  assert run("label", work, *words, *sizes) == 0
+  lines = [
+    json.loads(text)
+    for text in (work / "labels.jsonl").read_text().splitlines()
+  ]
+  assert lines
+  assert all("Write a numbered list" in line["prompt"] for line in lines)
+  assert (
+    run("fit", work, "--steps", "2", "--batch", "2", "--max_steps", "4") == 0
+  )
