@@ -26,11 +26,10 @@ Array = jax.Array
 _CREATORS = scoring.provided("sampler", "creators")
 
 
-def siblings(creators: Array, counts: Array, sample_mask: Array) -> Array:
-  """Returns which actions start in the same state, `[P, S, S, K]` bool.
+def drawn_actions(creators: Array, counts: Array, sample_mask: Array) -> Array:
+  """Returns which actions were drawn for their own sample, `[P, S, K]` bool.
 
-  Entry [p, i, j, k] is True if action k of sample j was drawn for sample j, and
-  starts in the same state as action k of sample i.
+  The other actions of a sample are copies of those of an earlier sample.
 
   Args:
     creators: `[P, S, K]` int32, the sample for which action k of sample i was
@@ -39,12 +38,24 @@ def siblings(creators: Array, counts: Array, sample_mask: Array) -> Array:
     sample_mask: `[P, S]` bool, samples that exist.
   """
   num_samples, num_actions = creators.shape[1:]
+  is_drawn = creators == jnp.arange(num_samples)[:, None]
+  exists = jnp.arange(num_actions) < counts[..., None]
+  return is_drawn & exists & sample_mask[..., None]
+
+
+def siblings(creators: Array, counts: Array, sample_mask: Array) -> Array:
+  """Returns which actions start in the same state, `[P, S, S, K]` bool.
+
+  Entry [p, i, j, k] is True if action k of sample j was drawn for sample j, and
+  starts in the same state as action k of sample i.
+
+  Args:
+    creators, counts, sample_mask: same as in `drawn_actions`.
+  """
   # The sample for which the last action before the state was drawn; the state
   # before the first action is the same in all samples.
   states = jnp.pad(creators[..., :-1], ((0, 0), (0, 0), (1, 0)))
-  is_drawn = creators == jnp.arange(num_samples)[:, None]
-  is_drawn &= jnp.arange(num_actions) < counts[..., None]
-  is_drawn &= sample_mask[..., None]
+  is_drawn = drawn_actions(creators, counts, sample_mask)
   return (states[:, :, None] == states[:, None]) & is_drawn[:, None]
 
 
@@ -58,7 +69,7 @@ def select_state(
 
   Args:
     entropies: `[P, S, K]`, -mean over the tokens of an action of log pi.
-    creators, counts, sample_mask: same as in `siblings`.
+    creators, counts, sample_mask: same as in `drawn_actions`.
 
   Returns:
     A sample that passes the state, and the number of the action that it takes
@@ -88,7 +99,7 @@ def state_values(
 
   Args:
     leaf_scores: `[P, S]`, the score of each sample.
-    creators, counts, sample_mask: same as in `siblings`.
+    creators, counts, sample_mask: same as in `drawn_actions`.
   """
   is_sibling = siblings(creators, counts, sample_mask)
 
@@ -184,10 +195,8 @@ def fork(initial: int, max_actions: int) -> Sampler:
       num_tokens += (new.mask[:, 0] & ~copied).sum()
       rollout = samplers.join(rollout, new)
     counts = actions.max(-1) + 1  # [P, S]
-    is_sibling = siblings(creators, counts, rollout.sample_mask)
-    trained = (is_sibling.sum(2) > 1) & jnp.diagonal(
-      is_sibling, axis1=1, axis2=2
-    ).swapaxes(1, 2)
+    tree = creators, counts, rollout.sample_mask
+    trained = drawn_actions(*tree) & (siblings(*tree).sum(2) > 1)
     in_trained = jnp.take_along_axis(trained, jnp.maximum(actions, 0), -1)
     rollout = rollout.replace(
       tokens=rollout.tokens.replace(mask=rollout.mask & in_trained),
