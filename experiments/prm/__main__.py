@@ -8,14 +8,14 @@
 A process reward model scores each reasoning step of a sample. RUN is the
 workdir of a run whose task divides completions into steps, such as chain, or a
 folder of a model with --task. `label` samples the policy, labels the steps
-without people, and writes them to `DIR/labels.jsonl`; `--list` prints the label
-sources and the losses. `fit` trains a copy of the policy with a head on these
-lines, or on those of --data, and chooses the threshold below which a score
-counts as an error on lines that it does not train on. `evaluate` measures, on
-held-out problems or on the lines of --data, how well the model finds the first
-error of a sample (F1, as ProcessBench), how well it is calibrated, and the
-accuracy of the best of n samples by the worst, the mean, the product and the
-last of their scores, beside a majority vote.
+without people, and writes them to `DIR/labels.jsonl`. `fit` trains a copy of
+the policy with a head on these lines, or on those of --data, and chooses the
+threshold below which a score counts as an error on lines that it does not train
+on. `evaluate` measures, on held-out problems or on the lines of --data, how
+well the model finds the first error of a sample (F1, as ProcessBench), how well
+it is calibrated, and the accuracy of the best of n samples by the worst, the
+mean, the product and the last of their scores, beside a majority vote. `python
+-m experiments.prm list` prints the label sources and the losses.
 
 A line of labelled steps is a JSON object; people can write such files:
 
@@ -30,6 +30,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import hashlib
 import json
 import sys
 from collections.abc import Sequence
@@ -120,13 +121,20 @@ def _fit(
   """Runs `fit`."""
   # Imported here, so that the command prints its first line at once.
   from experiments.logging import progress
-  from experiments.prm import fit, label, step_lines
+  from experiments.prm import fit, step_lines
 
   with errors.usage_errors():
     arguments.check_counts(options, "steps", "batch", "max_steps")
     arguments.check_counts(options, "layers", minimum=0)
     arguments.check_seed("--seed", options.seed)
+    fit.Settings(loss=options.loss).make_loss()  # refuses unknown names
+    policy, task = _policy_of(options, workdir)
+    file = _data_of(options, workdir)
     settings = fit.Settings(
+      policy=policy,
+      task=task,
+      data=str(file),
+      data_digest=hashlib.sha256(file.read_bytes()).hexdigest()[:12],
       loss=options.loss,
       updates=options.steps,
       batch=options.batch,
@@ -135,14 +143,11 @@ def _fit(
       max_steps=options.max_steps,
       seed=options.seed,
     )
-    settings.make_loss()
     fit.check_settings(settings, workdir)
-    policy, task = _policy_of(options, workdir)
   print_line = functools.partial(print, flush=True)
   print_line(f"loading {policy} ...")
   with errors.usage_errors():
     loaded = _load_policy(policy, task)
-    file = options.data or workdir / label.LINES_FILE
     data, _ = step_lines.read(file, loaded.task, settings.max_steps)
     with progress.Heartbeat(print_line) as heartbeat:
       heartbeat.start("compiling and making the first updates")
@@ -151,7 +156,7 @@ def _fit(
         print_line(f"update {done} of {options.steps}")
         heartbeat.start("further updates", first_seconds=30.0)
 
-      record = fit.fit(settings, loaded, data, workdir, (policy, task), update)
+      record = fit.fit(settings, loaded, data, workdir, update)
   console.print(
     f"{workdir}: {record['examples']} examples, loss {record['loss']:.4f}, "
     f"threshold {record['threshold']:.3f}",
@@ -171,9 +176,10 @@ def _evaluate(
   from experiments.prm import evaluate, fit, label, step_lines
 
   with errors.usage_errors():
-    arguments.check_counts(options, "problems", "samples", "batch")
+    arguments.check_counts(options, "problems", "batch")
+    arguments.check_counts(options, "samples", minimum=4)
     record = fit.read_record(workdir)
-    policy, task = record["policy"]
+    policy, task = (record["settings"][name] for name in ("policy", "task"))
   print(f"loading {policy} ...", flush=True)
   with errors.usage_errors():
     loaded = _load_policy(policy, task)
@@ -244,7 +250,30 @@ def _policy_of(
       f"{workdir} has no labels; run python -m experiments.prm label, or name "
       "a file with --data and the policy to start from with --policy"
     )
-  return record["settings"]["policy"], record["settings"]["task"]
+  settings = record["settings"]
+  return settings["policy"], options.task or settings["task"]
+
+
+def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
+  """Returns the file of the lines to train on.
+
+  Raises:
+    ValueError: the file does not exist, or its labels are not complete.
+  """
+  # Imported here, so that the command prints its first line at once.
+  from experiments.data import json_lines
+  from experiments.prm import label
+
+  if options.data:
+    file = epath.Path(options.data).expanduser()
+    json_lines.check_is_file(file)
+    return file
+  record = label.read_record(workdir)
+  if record is None or not record["is_complete"]:
+    raise ValueError(
+      f"the labels in {workdir} are not complete; run the command label again"
+    )
+  return workdir / label.LINES_FILE
 
 
 def _load_policy(policy: str, task: str) -> policies.LoadedPolicy:

@@ -74,7 +74,6 @@ def on_lines(
   truth = np.where(data.values >= 0.5, 1.0, -1.0)
   return _judge_steps(
     scores[:, 0],
-    data.step_mask[:, 0],
     truth[:, 0],
     has_label[:, 0],
     data.problems,
@@ -99,7 +98,7 @@ def on_samples(
     fitted: the model.
     loaded: the policy.
     task: task whose checker scores the steps exactly; a step is an error if it
-      scores 0 or less.
+      scores below 0, and a score of 0 judges nothing.
     problems: P.
     samples: S.
     batch: problems that are sampled at a time.
@@ -130,9 +129,8 @@ def on_samples(
   flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
   estimates = _judge_steps(
     flat(scores),
-    flat(mask),
     flat(truth),
-    flat(mask),
+    flat(mask & (truth != 0)),
     np.repeat(np.arange(problems), samples),
     fitted.threshold,
     [],
@@ -171,6 +169,11 @@ def _score_forest(
   truth = np.full(scores.shape, -1.0, np.float32)
   width = min(truth.shape[-1], rows.step_scores.shape[-1])
   truth[:, :width] = rows.step_scores[:, :width]
+  # Steps beyond the largest number belong to the last one, which is wrong if
+  # one of them is.
+  if rows.step_scores.shape[-1] > fitted.max_steps:
+    is_wrong = (rows.step_scores[:, fitted.max_steps :] < 0).any(-1)
+    truth[is_wrong, -1] = -1.0
   mask = steps < np.minimum(rows.num_steps, fitted.max_steps)[:, None]
   grouped = lambda x: x.reshape(count, samples, *x.shape[1:])  # noqa: E731
   return tuple(
@@ -180,7 +183,6 @@ def _score_forest(
 
 def _judge_steps(
   scores: np.ndarray,
-  step_mask: np.ndarray,
   truth: np.ndarray,
   has_truth: np.ndarray,
   problems: np.ndarray,
@@ -191,15 +193,15 @@ def _judge_steps(
 
   Args:
     scores: `[N, K]`, of the model.
-    step_mask: `[N, K]` bool, steps that exist.
-    truth: `[N, K]`; a step above 0 is right.
+    truth: `[N, K]`; a step above 0 is right, and one below 0 is wrong.
     has_truth: `[N, K]` bool, steps whose truth is known.
     problems: `[N]`, the problem of each sample.
     threshold: score below which a step counts as an error.
     categories: category of each sample, or an empty list.
   """
-  first = np.asarray(step_metrics.first_error(truth, has_truth, 1e-9))
-  predicted = np.asarray(step_metrics.first_error(scores, step_mask, threshold))
+  first = np.asarray(step_metrics.first_error(truth, has_truth))
+  # A step whose truth is unknown is no evidence for or against the model.
+  predicted = np.asarray(step_metrics.first_error(scores, has_truth, threshold))
   # The bootstrap resamples problems, with all of their samples.
   order = np.unique(problems, return_inverse=True)[1]
   size = int(np.bincount(order).max())

@@ -39,6 +39,10 @@ class Settings:
   """Settings of `fit`.
 
   Attributes:
+    policy: policy from which the model starts, as in `label.Settings`.
+    task: its task; "" takes that of the run.
+    data: JSONL file of the lines.
+    data_digest: first 12 hex digits of the SHA-256 of the file.
     loss: step loss with its settings, such as "q_ranking(margin=2.0)".
     updates: number of optimizer updates.
     batch: number of examples of an update.
@@ -53,6 +57,10 @@ class Settings:
     seed: seed of the head, the added layers and the batches.
   """
 
+  policy: str = ""
+  task: str = ""
+  data: str = ""
+  data_digest: str = ""
   loss: str = "two_class"
   updates: int = 600
   batch: int = 64
@@ -109,7 +117,7 @@ def read_record(workdir: epath.Path) -> dict[str, Any]:
 
 
 def check_settings(settings: Settings, workdir: epath.Path) -> None:
-  """Refuses a workdir with a model that was fitted with other settings.
+  """Refuses a workdir with a model that is fitted with other settings.
 
   Raises:
     ValueError: the settings differ.
@@ -124,7 +132,7 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
   ]
   if changed:
     raise ValueError(
-      f"{workdir} has a model that was fitted with {', '.join(changed[:3])}; "
+      f"{workdir} has a model that is fitted with {', '.join(changed[:3])}; "
       "use another --workdir"
     )
 
@@ -145,7 +153,8 @@ def make_model(
       f"{loaded.name} has LoRA adapters, but a process reward model starts "
       "from all parameters; use a policy with model.lora_rank = 0"
     )
-  # `fit` lists the numbers that are folded into the seed's key.
+  # Numbers folded into the seed's key: 3 the model, 4 the batches, and 5 the
+  # samples of `evaluate`.
   key = jax.random.fold_in(prng_keys.from_seed(settings.seed), 3)
   layers_key, head_key = jax.random.split(key)
   config, decoder = grow.append_layers(
@@ -195,7 +204,6 @@ def fit(
   loaded: policies.LoadedPolicy,
   data: StepData,
   workdir: epath.Path,
-  policy_and_task: tuple[str, str],
   update: Callable[[int], None],
 ) -> dict[str, Any]:
   """Trains from the latest checkpoint to the last update; writes `fit.json`.
@@ -208,12 +216,10 @@ def fit(
     loaded: the policy from which the model starts.
     data: lines of labelled steps.
     workdir: folder of the checkpoints and of `fit.json`.
-    policy_and_task: the policy and the task of the commands, which `evaluate`
-      reads from `fit.json`.
     update: function called with the number of finished updates.
 
   Returns:
-    The content of `fit.json`: "settings", "policy" with its task, "loss" (the
+    The content of `fit.json`: "settings", and after the last update "loss" (the
     mean of the last dispatch), "threshold", "examples" and
     "calibration_lines".
 
@@ -261,6 +267,9 @@ def fit(
     state, values = jax.lax.scan(make_update, state, numbers)
     return state, values.mean()
 
+  # Written first, so that a command with other settings does not continue.
+  record = {"settings": dataclasses.asdict(settings)}
+  _write_record(workdir, record)
   state = {
     "params": params,
     "opt_state": _replicate(tx.init(params), loaded),
@@ -284,17 +293,19 @@ def fit(
       done, meta = end, {"loss": float(loss)}
       checkpoints.save(done, state, meta, force=done == settings.updates)
       update(done)
-  record = {
-    "settings": dataclasses.asdict(settings),
-    "policy": policy_and_task,
+  record |= {
     "loss": meta["loss"],
     "threshold": calibrate(model, state["params"], calibration),
     "examples": len(examples),
     "calibration_lines": len(calibration.problems),
   }
+  _write_record(workdir, record)
+  return record
+
+
+def _write_record(workdir: epath.Path, record: dict[str, Any]) -> None:
   text = json.dumps(json_files.to_strict_json(record), indent=2)
   json_files.replace(workdir / RECORD_FILE, text + "\n")
-  return record
 
 
 def score(
@@ -335,7 +346,7 @@ def calibrate(
   )
   return float(
     step_metrics.best_threshold(
-      score(model, params, data), data.step_mask, labelled_error
+      score(model, params, data), data.weights > 0, labelled_error
     )
   )
 
@@ -351,6 +362,11 @@ def load(workdir: epath.Path, loaded: policies.LoadedPolicy) -> FittedModel:
     FileNotFoundError: the workdir has no fitted model.
   """
   record = read_record(workdir)
+  if "threshold" not in record:
+    raise FileNotFoundError(
+      f"the model in {workdir} is not fitted to the end; run the command fit "
+      "again"
+    )
   settings = Settings(**record["settings"])
   model, params = make_model(settings, loaded)
   params = checkpoint_reader.restore_params(

@@ -1,8 +1,8 @@
 """Labels the reasoning steps of a policy's samples, and writes them as lines.
 
 Problems are labelled in batches. After each batch its lines are added to
-`labels.jsonl`, and `label.json` records how far the file is valid, so that a
-command that was stopped continues with the next batch.
+`labels.jsonl`, and `label.json` records how many bytes of the file are
+complete, so that a command that was stopped continues with the next batch.
 """
 
 from __future__ import annotations
@@ -111,8 +111,9 @@ def run(
       problems.
 
   Returns:
-    The content of `label.json`: "settings", "problems" that are finished,
-    "lines", "bytes" of the lines, "tokens" that continuations have sampled,
+    The content of `label.json`: "settings", whether it "is_complete", the
+    number of "problems" that are finished, "lines", "bytes" of the lines,
+    "tokens" that continuations have sampled,
     "steps" with a label, and the "sum" of the labels.
 
   Raises:
@@ -131,6 +132,7 @@ def run(
   sources = settings.make_sources()
   record = read_record(workdir) or {
     "settings": dataclasses.asdict(settings),
+    "is_complete": False,
     "problems": 0,
     "lines": 0,
     "bytes": 0,
@@ -141,6 +143,10 @@ def run(
   workdir.mkdir(parents=True, exist_ok=True)
   path = workdir / LINES_FILE
   content = path.read_bytes()[: record["bytes"]] if path.exists() else b""
+  if len(content) < record["bytes"]:
+    raise ValueError(
+      f"{path} has lost lines; remove {workdir / RECORD_FILE} to label anew"
+    )
   count = len(problems.ids)
   while record["problems"] < count:
     start = record["problems"]
@@ -166,6 +172,7 @@ def run(
     ]
     record |= {
       "problems": min(start + settings.batch, count),
+      "is_complete": start + settings.batch >= count,
       "lines": record["lines"] + len(lines),
       "bytes": len(content),
       "tokens": record["tokens"] + forest.tokens,

@@ -47,7 +47,8 @@ def make_lines(
 ) -> Iterator[dict[str, Any]]:
   """Yields the line of every labelled sample of a forest.
 
-  A sample with a token that no text stands for, such as padding, is left out.
+  A sample with a token that no text stands for, such as padding, or with an
+  empty step, is left out.
 
   Args:
     task: task of the samples.
@@ -69,11 +70,17 @@ def make_lines(
     finished = length > 0 and int(ids[-1]) in task.eos_ids
     if finished:  # the end token is written again when the line is read
       ids, step_ids = ids[:-1], step_ids[:-1]
-    texts = [task.decode(ids[step_ids == k]) for k in range(count)]
-    try:
-      for text in texts:
-        _step_ids_of(task, text)
-    except ValueError:
+    parts = [ids[step_ids == k] for k in range(count)]
+    texts = [task.decode(part) for part in parts]
+    # The tokens of words are read as they were written, or not at all.
+    if task.encode_completion is None and not all(
+      _is_text(task, text, part)
+      for text, part in zip(texts, parts, strict=True)
+    ):
+      continue
+    if not all(text.strip() for text in texts[:-1]) or not (
+      finished or texts[-1].strip()
+    ):
       continue
     verdict = int(samples.correct[row])
     yield {
@@ -90,6 +97,14 @@ def make_lines(
     }
 
 
+def _is_text(task: Task, text: str, ids: np.ndarray) -> bool:
+  """Returns whether a text of words is read as these tokens."""
+  try:
+    return _step_ids_of(task, text) == ids.tolist()
+  except ValueError:
+    return False
+
+
 def _to_json(values: np.ndarray, weights: np.ndarray) -> list[float | None]:
   """Returns labels; None where the weight is 0."""
   return [
@@ -104,7 +119,8 @@ def read(
   """Reads a file and turns its texts into tokens.
 
   Lines that do not fit into L and T tokens are left out. Steps from number
-  `max_steps` - 1 on are one step, whose label is that of the last of them.
+  `max_steps` - 1 on are one step, whose label is 0 if one of them has the label
+  0, and else that of the last of them.
 
   Args:
     file: JSONL file.
@@ -178,14 +194,22 @@ def _read_line(
   if len(steps) > max_steps:
     rest = itertools.chain.from_iterable(steps[max_steps - 1 :])
     steps = [*steps[: max_steps - 1], list(rest)]
-    labels = [*labels[: max_steps - 1], labels[-1]]
-    potentials = [*potentials[: max_steps - 1], potentials[-1]]
+    labels = _merge_labels(labels, max_steps)
+    potentials = _merge_labels(potentials, max_steps)
   length = sum(map(len, steps))
   if len(prompt) > task.prompt_length or length > task.completion_length:
     return None
   verdict = -1 if correct is None else int(correct)
   category = str(line.get(CATEGORY, ""))
   return _Row(prompt, steps, labels, potentials, verdict, category)
+
+
+def _merge_labels(
+  labels: list[float | None], max_steps: int
+) -> list[float | None]:
+  """Returns labels of which the last one is that of all further steps."""
+  rest = labels[max_steps - 1 :]
+  return [*labels[: max_steps - 1], 0.0 if 0 in rest else rest[-1]]
 
 
 def _check_labels(key: str, labels: Any, count: int) -> None:

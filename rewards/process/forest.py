@@ -142,22 +142,28 @@ class Forest(abc.ABC):
   def success_rates(
     self, rows: np.ndarray, steps: np.ndarray, count: int
   ) -> np.ndarray:
-    """Branches at states; returns the share of right continuations, `[R]`."""
+    """Branches at states; returns the share of right continuations, `[R]`.
+
+    Continuations without a verdict do not count; the share is 0 if none has
+    one.
+    """
     branches = self.branch(rows, steps, count)  # lets `samples` grow
-    return (self.samples.correct[branches] == 1).mean(-1)
+    correct = self.samples.correct[branches]
+    return (correct == 1).sum(-1) / np.maximum((correct >= 0).sum(-1), 1)
 
   def problem_rates(self) -> np.ndarray:
     """Returns the share of right samples from the prompt of each problem.
 
     Returns:
-      `[N]`, the rate of the problem of each sample. The samples that the forest
-      began with are counted.
+      `[N]`, the rate of the problem of each sample. Of the samples that the
+      forest began with, those that have a verdict are counted.
     """
-    problems, correct = self.samples.problems, self.samples.correct == 1
+    problems = self.samples.problems
     first = problems[: self.num_roots]
+    correct = self.samples.correct[: self.num_roots]
     size = int(problems.max()) + 1
-    right = np.bincount(first, correct[: self.num_roots], size)
-    rates = right / np.maximum(np.bincount(first, minlength=size), 1)
+    right = np.bincount(first, correct == 1, size)
+    rates = right / np.maximum(np.bincount(first, correct >= 0, size), 1)
     return rates[problems]
 
   def state(self, row: int, steps: int) -> tuple[int, int]:

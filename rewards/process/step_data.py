@@ -28,8 +28,8 @@ class StepData:
     potential_weights: `[N, S, K]` float32; 0 for steps without one.
     correct: `[N, S]` int8, verdicts: 1 right, 0 wrong, -1 unknown.
     problems: `[N]` int32, number of the problem of each line.
-    token_values: `[N, S, T]` float32, targets of tokens, for losses that make
-      them of the lines; None otherwise.
+    token_values: `[N, S, T]` float32, targets of tokens, which the loss
+      `token_value` computes from the lines; None otherwise.
   """
 
   tokens: types.Tokens

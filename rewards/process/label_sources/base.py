@@ -68,6 +68,16 @@ def step_rates(forest: Forest, rows: np.ndarray, count: int) -> np.ndarray:
   return rates
 
 
+def check_least(least: int, continuations: int) -> None:
+  """Raises a ValueError if `least` is not in 1..`continuations`."""
+  if not 1 <= least <= continuations:
+    nearest = min(max(least, 1), continuations)
+    raise ValueError(
+      f"least = {least} must be between 1 and {continuations}, the number of "
+      f"continuations; the nearest valid value is {nearest}"
+    )
+
+
 def until_first_zero(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
   """Returns the weights, with 0 after the first step that is labelled 0.
 

@@ -20,8 +20,13 @@ def binary_search(continuations: int = 8, least: int = 1):
 
   Args:
     continuations: number of continuations of a state.
-    least: smallest number of right continuations of a state with hope.
+    least: smallest number of right continuations of a state that is not
+      hopeless, 1 to `continuations`.
+
+  Raises:
+    ValueError: `least` is out of range.
   """
+  base.check_least(least, continuations)
 
   def label(forest: Forest) -> base.StepLabels:
     rows = base.root_rows(forest)

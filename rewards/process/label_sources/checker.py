@@ -1,4 +1,4 @@
-"""Exact labels: a step is good if the task's checker scores it above 0."""
+"""Exact labels: the sign of the score that the task's checker gives a step."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from rewards.process.label_sources import base
 def checker():
   """Labels the steps up to the first error by the checker of the task.
 
-  Costs no tokens. It is the truth with which other sources are compared.
+  A step is good if its score is above 0 and bad if it is below 0. A score of 0
+  judges nothing, such as that of a line of prose: the step has no label. Costs
+  no tokens. It is the truth with which other sources are compared.
   """
 
   def label(forest: Forest) -> base.StepLabels:
     rows = base.root_rows(forest)
-    values = (forest.samples.step_scores[rows] > 0).astype(float)
-    mask = base.step_mask(forest, rows)
+    scores = forest.samples.step_scores[rows]
+    values = (scores > 0).astype(float)
+    mask = base.step_mask(forest, rows) & (scores != 0)
     return base.make(rows, values, base.until_first_zero(values, mask))
 
   return label

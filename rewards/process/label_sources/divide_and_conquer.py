@@ -93,8 +93,10 @@ class _Tree:
 
   def add(self, state: tuple[int, int], rows: np.ndarray) -> float:
     """Adds a state with the samples that continue it; returns its MC."""
-    wrong = self._forest.samples.correct[rows] != 1
-    rate = float(1 - wrong.mean())
+    # Samples without a verdict do not count, and are not searched.
+    correct = self._forest.samples.correct[rows]
+    wrong = correct == 0
+    rate = float((correct == 1).sum() / max((correct >= 0).sum(), 1))
     self.rates[state] = rate
     self.visits.setdefault(state, 0)
     if 0 < rate < 1:

@@ -25,12 +25,7 @@ def monte_carlo(continuations: int = 8, least: int = 1, soft: bool = False):
   Raises:
     ValueError: `least` is not in 1..M.
   """
-  if not 1 <= least <= continuations:
-    nearest = min(max(least, 1), continuations)
-    raise ValueError(
-      f"least = {least} must be between 1 and {continuations}, the number of "
-      f"continuations; the nearest valid value is {nearest}"
-    )
+  base.check_least(least, continuations)
 
   def label(forest: Forest) -> base.StepLabels:
     rows = base.root_rows(forest)

@@ -18,12 +18,12 @@ def self_denoised(
   first step with p_t = 0. Steps before t have label 1, but the last `window` of
   them have min(1, p_k / c): an error may hide in them from a policy that often
   recovers. Step t has label 0, and later steps have none. A right sample has
-  labels 1 without continuations. Problems with c below `confidence`, and wrong
-  samples without a hopeless step, have no labels.
+  labels 1 without continuations. Problems with c below `confidence` have no
+  labels.
   Source: Ding et al. 2025, SCAN: Self-Denoising Monte Carlo Annotation for
   Robust Process Reward Learning, and its released code. Deviation: the code
-  then draws as many right samples as wrong ones; `balanced` of
-  `rewards.process.step_data` does that.
+  then draws as many right samples as wrong ones; no command
+  does that (`rewards.process.step_data.balance`).
 
   Args:
     window: number of steps before the first hopeless one with soft labels.

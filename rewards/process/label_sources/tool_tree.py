@@ -14,8 +14,8 @@ def simulation_reward(verdicts: np.ndarray, final: int) -> float:
   """Returns u = (1/n) sum_{i=0}^{n-1} v_i (n - i)/n + F / n.
 
   Args:
-    verdicts: `[n]`, v in {-1, +1}: the tool's verdicts of the steps between the
-      node and the end of the simulation.
+    verdicts: `[n]`, v: the tool's verdicts of the steps between the node and
+      the end of the simulation, 1 for right, -1 for wrong and 0 for unknown.
     final: F in {-1, +1}, the verdict of the answer.
 
   Returns:
@@ -43,8 +43,8 @@ def tool_tree(
   of the node, and gets the reward u of `simulation_reward` over the later
   steps, which the checker of the task verifies, and the answer. Q of an
   ancestor at distance d grows by decay^d u. The label is 1 if Q > 0 and 0 if Q
-  < 0; a step with Q = 0 has none. A path that has turned negative ends before
-  its first step that is not negative.
+  < 0; a step with Q = 0 has none. Below a step with Q < 0, a step with Q >= 0
+  and all steps after it have no label.
   Source: Zhang et al. 2025, GroundedPRM: Tree-Guided and Fidelity-Aware Process
   Reward Modeling, and its released code. Deviation: the paper trains on
   rationales, and drops those whose own verdict contradicts the label.
@@ -86,7 +86,7 @@ def _simulate(forest: Forest, row: int, steps: int) -> float:
   samples = forest.samples
   later = samples.step_scores[row, steps : samples.num_steps[row]]
   final = 1 if samples.correct[row] == 1 else -1
-  return simulation_reward(np.where(later > 0, 1, -1), final)
+  return simulation_reward(np.sign(later), final)
 
 
 class _Node:

@@ -26,8 +26,8 @@ class Outputs(NamedTuple):
     steps: `[E, S, K, C]`, outputs of the head after each step.
     tokens: `[E, S, T, C]`, outputs of the head after each token.
     reversed_steps: `[E, S, K, C]`, outputs after each step of the completion
-      whose steps are in the opposite order, as step k of the original one; None
-      unless the loss reads it.
+      whose steps are in the opposite order; entry k belongs to step k of the
+      original completion. None unless the loss reads it.
     log_ratios: `[E, S, T]`, log-probs of the tokens under the decoder minus
       those under the decoder at the start; None unless the loss reads it.
   """

@@ -50,8 +50,8 @@ def sibling_pairs(data: StepData, gap: float) -> np.ndarray:
         )
         if d is None or not (weights[i, d] and weights[j, d]):
           continue
-        # 1e-6: a difference of exactly the gap passes whatever its rounding.
-        if values[i, d] - values[j, d] >= gap - 1e-6:
+        # Files have labels with four decimals.
+        if values[i, d] - values[j, d] >= gap - 1e-4:
           pairs.append((i, j))
   return np.array(pairs, int).reshape(-1, 2)
 

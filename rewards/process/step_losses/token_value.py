@@ -1,4 +1,4 @@
-"""TVM: every token predicts how often its prefix was right."""
+"""TVM: every token predicts the success rate of its prefix."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from rewards.process.step_losses.outcome_value import (
 
 def _with_targets(data: StepData) -> StepData:
   """Adds the targets of tokens, from the samples of the same problem."""
-  targets = prefix_counts.token_targets(
-    data.tokens.completions[:, 0],
-    data.tokens.lengths[:, 0],
-    data.problems,
-    data.correct[:, 0] == 1,
+  correct = data.correct[:, 0]
+  # Lines without a verdict do not count.
+  rows = np.flatnonzero(correct >= 0)
+  targets = np.zeros(data.step_ids.shape, np.float32)
+  targets[rows, 0] = prefix_counts.token_targets(
+    data.tokens.completions[rows, 0],
+    data.tokens.lengths[rows, 0],
+    data.problems[rows],
+    correct[rows] == 1,
   )
-  return data.replace(token_values=targets[:, None].astype(np.float32))
+  return data.replace(token_values=targets)
 
 
 def token_value() -> StepLoss:

@@ -57,6 +57,10 @@ def labelled(base, tmp_path_factory):
   return folder
 
 
+def no_report(done):
+  """Takes the progress of a fit."""
+
+
 def run_label(base, folder, *words):
   return command.main(
     [
@@ -152,6 +156,7 @@ def make_data(loaded, count=24):
   return lines
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
   "loss",
   [name for name in step_losses.names() if name != "implicit"]
@@ -182,9 +187,7 @@ def test_every_loss_falls(loss, loaded, tmp_path):
     return model.loss.loss(outputs, batch)
 
   before = value(params)
-  record = fit.fit(
-    settings, loaded, data, tmp_path, ("", ""), lambda done: None
-  )
+  record = fit.fit(settings, loaded, data, tmp_path, no_report)
   fitted = fit.load(tmp_path, loaded)
   assert value(fitted.params) < before
   assert record["threshold"] == fitted.threshold
@@ -203,8 +206,7 @@ def test_a_killed_fit_ends_as_an_uninterrupted_one(
   data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 32)
   settings = fit.Settings(updates=6, batch=8, checkpoint_every=2)
   arguments = settings, loaded, data
-  no_report = ("", ""), lambda done: None
-  complete = fit.fit(*arguments, tmp_path / "complete", *no_report)
+  complete = fit.fit(*arguments, tmp_path / "complete", no_report)
   save, saves = checkpointing.Checkpoints.save, []
 
   def save_twice(self, step, *args, **kwargs):
@@ -216,10 +218,15 @@ def test_a_killed_fit_ends_as_an_uninterrupted_one(
   with monkeypatch.context() as patch:
     patch.setattr(checkpointing.Checkpoints, "save", save_twice)
     with pytest.raises(KeyboardInterrupt):
-      fit.fit(*arguments, tmp_path / "killed", *no_report)
+      fit.fit(*arguments, tmp_path / "killed", no_report)
   assert saves == [2, 4]
-  assert not (tmp_path / "killed" / "fit.json").exists()
-  assert fit.fit(*arguments, tmp_path / "killed", *no_report) == complete
+  with pytest.raises(FileNotFoundError, match="not fitted to the end"):
+    fit.load(tmp_path / "killed", loaded)
+  with pytest.raises(ValueError, match="batch = 8"):
+    fit.check_settings(
+      dataclasses.replace(settings, batch=4), tmp_path / "killed"
+    )
+  assert fit.fit(*arguments, tmp_path / "killed", no_report) == complete
   one, other = (
     fit.load(tmp_path / name, loaded).params for name in ("complete", "killed")
   )
@@ -243,7 +250,7 @@ def test_calibration_lines_change_the_threshold_and_no_parameter(
     values[is_wrong, :, 0] = 0.0
     changed = data.replace(values=values)
     folder = tmp_path / str(parity)
-    fit.fit(settings, loaded, changed, folder, ("", ""), lambda done: None)
+    fit.fit(settings, loaded, changed, folder, no_report)
     fitted.append(fit.load(folder, loaded))
   jax.tree.map(
     np.testing.assert_array_equal, fitted[0].params, fitted[1].params
@@ -313,6 +320,24 @@ def test_lines_of_a_person_are_evaluated_by_category(
   assert again["first_error/f1"]["mean"] == metrics["first_error/f1/a"]["mean"]
 
 
+def test_a_perfect_model_finds_every_error():
+  """And one whose scores have the wrong sign finds none of them."""
+  truth = np.array([[1, -1, 1], [1, 1, 1], [-1, 0, 0], [1, 0, -1.0]])
+  has_truth = truth != 0
+  arguments = (truth, has_truth, np.array([0, 0, 1, 2]), 0.0, [])
+  perfect = evaluate._judge_steps(truth, *arguments)
+  assert perfect["first_error/f1"]["mean"] == 1
+  assert perfect["auc"]["mean"] == 1
+  assert perfect["calibration"]["mean"] == 0
+  wrong = evaluate._judge_steps(-truth, *arguments)
+  assert wrong["first_error/f1"]["mean"] == 0
+  assert wrong["auc"]["mean"] == 0
+  # A threshold below all scores predicts no error.
+  none = evaluate._judge_steps(truth, *arguments[:3], -2.0, [])
+  assert none["first_error/correct"]["mean"] == 1
+  assert none["first_error/erroneous"]["mean"] == 0
+
+
 def test_calibration_error():
   """Two bins: .25 against 1/2, and .95 against 1."""
   p = np.array([0.25, 0.25, 0.95])
@@ -338,6 +363,7 @@ def test_the_list_names_every_source_and_loss(capsys):
     (["label", "--policy", "/no/such/run"], "/no/such/run"),
     (["fit", "--loss", "two_clas"], "did you mean 'two_class'"),
     (["fit"], "has no labels"),
+    (["evaluate", "--samples", "3"], "--samples 3 must be at least 4"),
     (["evaluate"], "has no fitted model"),
   ],
 )
@@ -367,7 +393,7 @@ def test_too_few_examples_are_refused(labelled, loaded, tmp_path):
   data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 32)
   settings = fit.Settings(batch=1000)
   with pytest.raises(ValueError, match="fewer than --batch 1000"):
-    fit.fit(settings, loaded, data, tmp_path, ("", ""), lambda done: None)
+    fit.fit(settings, loaded, data, tmp_path, no_report)
 
 
 def test_adapters_are_refused(loaded):

@@ -109,6 +109,12 @@ def test_steps_beyond_the_largest_number_are_one_step(tmp_path):
   ids = data.step_ids[0, 0]
   assert ids[ids >= 0].tolist() == [0] * 4 + [1] * 7  # with the end token
   assert data.values[0, 0].tolist() == [1, 0.5]
+  # An error among them is not hidden by a later step without a label.
+  steps["labels"] = [1, 0, None]
+  file.write_text(json.dumps(line(**steps)))
+  data, _ = step_lines.read(file, TASK, max_steps=2)
+  assert data.values[0, 0].tolist() == [1, 0]
+  assert data.weights[0, 0].tolist() == [1, 1]
 
 
 def test_potentials_are_labels_of_a_second_kind(tmp_path):

@@ -72,8 +72,9 @@ def test_monte_carlo_counts_right_continuations():
   assert one.looks == [("a", 4), ("ab", 4)]
   # Each continuation of a has one new token; so has each of ab.
   assert one.tokens == 8
-  with pytest.raises(ValueError, match=r"least = 5.*nearest valid value is 4"):
-    label_sources.get("monte_carlo", continuations=4, least=5)
+  for name in ("monte_carlo", "binary_search"):
+    with pytest.raises(ValueError, match=r"least = 5.*valid value is 4"):
+      label_sources.get(name, continuations=4, least=5)
 
 
 def test_samples_without_steps_or_verdicts_have_no_labels():
@@ -285,6 +286,30 @@ def test_the_checker_labels_up_to_the_first_error():
   )
   assert run(forest, "checker") == {"abr": [1, 0, None], "bbr": [0, None, None]}
   assert forest.looks == []
+
+
+def test_a_score_of_0_judges_nothing():
+  """Such a step has no label, and it does not end the labels."""
+  forest = WordForest(
+    ["abcr"], is_right, is_good=lambda prefix: prefix[-1] != "c"
+  )
+  forest.samples.step_scores[0, 1] = 0
+  assert run(forest, "checker") == {"abcr": [1, None, 0, None]}
+
+
+def test_continuations_without_a_verdict_do_not_count():
+  class Unknown(WordForest):
+    def _rows(self, *arguments):
+      rows = super()._rows(*arguments)
+      words = rows.completions[np.arange(len(rows.lengths)), rows.lengths - 1]
+      rows.correct = np.where(words == ord("u"), -1, rows.correct)
+      return rows
+
+  script = {"a": ["ar", "au", "ax", "au"], "b": ["bu", "bu", "bu", "bu"]}
+  forest = Unknown(["ax", "br", "cu"], is_right, script)
+  labels = run(forest, "monte_carlo", continuations=4, soft=True)
+  assert labels == {"ax": [0.5, 0], "br": [0, 1]}
+  np.testing.assert_allclose(forest.problem_rates()[0], 0.5)
 
 
 def test_priority_and_exploration_of_divide_and_conquer():
