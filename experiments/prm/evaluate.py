@@ -36,6 +36,7 @@ from experiments.prm import fit, policy_forest
 from experiments.tasks.task import Task
 from experiments.training import prng_keys
 from rewards.process import metrics as step_metrics
+from rewards.process import step_data
 from rewards.process.step_data import StepData
 from rewards.steps import step_aggregates
 from rl import metrics, types
@@ -141,13 +142,17 @@ def on_samples(
 def _score_forest(
   fitted: fit.FittedModel, forest: policy_forest.PolicyForest, samples: int
 ) -> tuple[np.ndarray, ...]:
-  """Returns scores, mask and truth of steps, verdicts and answers, `[P, S]`."""
+  """Scores the samples of a forest.
+
+  Returns:
+    Scores, mask and truth of the steps, `[P, S, K]`; verdicts and answers,
+    `[P, S]`.
+  """
   rows = forest.samples
   count = len(rows.problems) // samples
   steps = np.arange(fitted.max_steps)
-  nothing = np.zeros((len(rows.problems), 1, fitted.max_steps), np.float32)
   step_ids = np.minimum(rows.step_ids, fitted.max_steps - 1)
-  data = StepData(
+  data = step_data.unlabelled(
     tokens=types.Tokens(
       prompts=forest.problems.prompts[rows.problems],
       prompt_mask=forest.problems.prompt_mask[rows.problems],
@@ -158,10 +163,7 @@ def _score_forest(
       ],
     ),
     step_ids=step_ids[:, None],
-    values=nothing,
-    weights=nothing,
-    potentials=nothing,
-    potential_weights=nothing,
+    num_steps=fitted.max_steps,
     correct=rows.correct[:, None],
     problems=rows.problems,
   )

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from experiments.prm.fit import FittedModel
 from experiments.tasks.task import Judged, Problems, Task
-from rewards.process.step_data import StepData
+from rewards.process import step_data
 from rl import types
 
 Array = jax.Array
@@ -34,8 +34,7 @@ def scored_by(task: Task, fitted: FittedModel) -> Task:
     problems: Problems, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
     judged = task.score(problems, completions, lengths, finished)
-    nothing = jnp.zeros(judged.step_mask.shape)
-    data = StepData(
+    data = step_data.unlabelled(
       tokens=types.Tokens(
         prompts=problems.prompts,
         prompt_mask=problems.prompt_mask,
@@ -44,10 +43,7 @@ def scored_by(task: Task, fitted: FittedModel) -> Task:
         mask=jnp.arange(completions.shape[-1]) < lengths[..., None],
       ),
       step_ids=judged.step_ids,
-      values=nothing,
-      weights=nothing,
-      potentials=nothing,
-      potential_weights=nothing,
+      num_steps=judged.step_mask.shape[-1],
       correct=judged.correct,
       problems=problems.ids,
     )

@@ -1,4 +1,4 @@
-"""What a process reward model reads of a step: one state and two surprises.
+"""Features of a step for a process reward model: a state and two surprises.
 
   features of step k = (h, max_t n_t, sum_t n_t)
 

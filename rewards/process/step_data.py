@@ -49,6 +49,34 @@ class StepData:
     return steps <= self.step_ids.max(-1)[..., None]
 
 
+def unlabelled(
+  tokens: types.Tokens,
+  step_ids: Array,
+  num_steps: int,
+  correct: Array,
+  problems: Array,
+) -> StepData:
+  """Returns samples without labels, whose steps a model can score.
+
+  Args:
+    tokens, step_ids, correct, problems: fields of `StepData`.
+    num_steps: K.
+  """
+  # `problems` decides whether the arrays are numpy arrays.
+  xp = jax.numpy if isinstance(problems, jax.Array) else np
+  nothing = xp.zeros((*step_ids.shape[:2], num_steps), np.float32)
+  return StepData(
+    tokens=tokens,
+    step_ids=step_ids,
+    values=nothing,
+    weights=nothing,
+    potentials=nothing,
+    potential_weights=nothing,
+    correct=correct,
+    problems=problems,
+  )
+
+
 def take(data: StepData, rows: Array) -> StepData:
   """Returns lines as examples.
 
@@ -155,42 +183,3 @@ def _reversed_order(step_ids: Array) -> Array:
     if xp is np
     else xp.argsort(key, axis=-1, stable=True)
   )
-
-
-def balance(data: StepData, seed: int = 0) -> StepData:
-  """Leaves out lines at random, until right and wrong samples are as many.
-
-  Source: Ding et al. 2025, SCAN, the released code.
-
-  Args:
-    data: lines; those without a verdict stay.
-    seed: seed of the choice.
-  """
-  correct = np.asarray(data.correct)[:, 0]
-  right, wrong = np.flatnonzero(correct == 1), np.flatnonzero(correct == 0)
-  count = min(len(right), len(wrong))
-  rng = np.random.default_rng(seed)
-  rows = [rng.permutation(group)[:count] for group in (right, wrong)] + [
-    np.flatnonzero(correct < 0)
-  ]
-  index = np.sort(np.concatenate(rows))
-  return jax.tree.map(lambda x: x[index], data)
-
-
-def look_ahead(scores: Array, step_mask: Array, alpha: float) -> Array:
-  """Returns s_k + alpha (s_{k+1} - s_k): early steps lean on the next one.
-
-  The last step keeps its score. Source: Sun et al. 2025, ReARTeR. Not checked
-  against the paper: its look-ahead is described in words only.
-
-  Args:
-    scores: `[..., K]`.
-    step_mask: `[..., K]` bool, the first steps of each sample.
-    alpha: weight of the next step, from 0 to 1.
-  """
-  xp = jax.numpy if isinstance(scores, jax.Array) else np
-  following = xp.concatenate([scores[..., 1:], scores[..., -1:]], -1)
-  has_next = xp.concatenate(
-    [step_mask[..., 1:], xp.zeros_like(step_mask[..., :1])], -1
-  )
-  return scores + xp.where(has_next, alpha * (following - scores), 0.0)

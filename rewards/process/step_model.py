@@ -118,16 +118,12 @@ def of_rollout(rollout: types.Rollout) -> step_data.StepData:
       "the rollout has no step_ids and step_mask, because its task does not "
       "split completions into steps; a process reward model needs steps"
     )
-  nothing = jnp.zeros(rollout.step_mask.shape)
-  return step_data.StepData(
-    tokens=rollout.tokens,
-    step_ids=rollout.step_ids,
-    values=nothing,
-    weights=nothing,
-    potentials=nothing,
-    potential_weights=nothing,
-    correct=rollout.correct,
-    problems=rollout.prompt_ids,
+  return step_data.unlabelled(
+    rollout.tokens,
+    rollout.step_ids,
+    rollout.step_mask.shape[-1],
+    rollout.correct,
+    rollout.prompt_ids,
   )
 
 

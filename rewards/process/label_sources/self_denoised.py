@@ -22,8 +22,7 @@ def self_denoised(
   labels.
   Source: Ding et al. 2025, SCAN: Self-Denoising Monte Carlo Annotation for
   Robust Process Reward Learning, and its released code. Deviation: the code
-  then draws as many right samples as wrong ones; no command
-  does that (`rewards.process.step_data.balance`).
+  then draws as many right samples as wrong ones; here all are labelled.
 
   Args:
     window: number of steps before the first hopeless one with soft labels.

@@ -20,7 +20,7 @@ Array = jax.Array
 
 
 class Outputs(NamedTuple):
-  """What a process reward model computes of E examples.
+  """Outputs of a process reward model for E examples.
 
   Attributes:
     steps: `[E, S, K, C]`, outputs of the head after each step.

@@ -321,7 +321,7 @@ def test_lines_of_a_person_are_evaluated_by_category(
 
 
 def test_a_perfect_model_finds_every_error():
-  """And one whose scores have the wrong sign finds none of them."""
+  """A model whose scores have the wrong sign finds none of them."""
   truth = np.array([[1, -1, 1], [1, 1, 1], [-1, 0, 0], [1, 0, -1.0]])
   has_truth = truth != 0
   arguments = (truth, has_truth, np.array([0, 0, 1, 2]), 0.0, [])

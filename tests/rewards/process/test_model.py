@@ -1,4 +1,4 @@
-"""What a process reward model reads of steps and tokens, and its scores."""
+"""Features of steps and tokens, and the outputs and scores of a model."""
 
 import dataclasses
 

@@ -152,7 +152,7 @@ def test_outcome_value_sums_over_tokens_and_scores_the_end_of_a_step():
 
 
 def test_token_value_has_the_rates_of_prefixes_as_targets():
-  """Of abc and abd one is right; each other token is of one sample."""
+  """One of abc and abd is right; each other token occurs in one sample."""
   data = data_of(
     [["abc"], ["abd"], ["abd"]], [[None]] * 3, [1, 0, 0], problems=[0, 0, 1]
   )
@@ -229,24 +229,6 @@ def test_reversed_steps(xp):
   again = step_data.reverse_steps(backward, back_ids)
   np.testing.assert_array_equal(again.completions, tokens.completions)
   np.testing.assert_array_equal(step_data.reverse_ids(back_ids), ids)
-
-
-def test_balanced_lines():
-  data = data_of([["a"]] * 6, [[1]] * 6, [1, 1, 1, 0, -1, 1])
-  balanced = step_data.balance(data)
-  assert sorted(balanced.correct[:, 0].tolist()) == [-1, 0, 1]
-
-
-def test_look_ahead():
-  """The last step keeps its score; alpha = 1 takes that of the next step."""
-  scores = np.array([[1.0, 0.0, 0.5, 9.0]])
-  mask = np.array([[True, True, True, False]])
-  actual = step_data.look_ahead(scores, mask, 0.5)
-  np.testing.assert_allclose(actual[0, :3], [0.5, 0.25, 0.5])
-  np.testing.assert_allclose(
-    step_data.look_ahead(scores, mask, 1.0)[0, :3], [0.0, 0.5, 0.5]
-  )
-  np.testing.assert_allclose(step_data.look_ahead(scores, mask, 0.0), scores)
 
 
 @pytest.mark.parametrize(
