@@ -18,8 +18,8 @@ to assign credit to the lines of a numbered list,
 
 and for the three stages of Tulu 3, each of which starts from the run before,
 
-  python -m experiments.preferences --policy smollm2 --problems 3000 \
-    --task "short_texts(rules_at_once=(1, 2), problems=3000)" --samples 8 \
+  python -m experiments.preferences --policy smollm2 --problems 2000 \
+    --task "short_texts(rules_at_once=(1, 2), problems=2000)" --samples 8 \
     --out runs/smollm2_pairs.jsonl --demonstrations runs/smollm2_right.jsonl
   python -m experiments.run --workdir runs/smollm2_tulu3_sft \
     --config experiments/configs/smollm2.py:tulu3_sft
@@ -140,6 +140,7 @@ def tulu3_dpo() -> ConfigDict:
   config.init_from = "runs/smollm2_tulu3_sft"
   config.steps = 31  # about one epoch
   config.rollout.prompts = 32
+  config.plan.microbatches = 2
   config.optimizer.learning_rate = 2e-6
   return config
 
@@ -152,6 +153,7 @@ def tulu3_rlvr() -> ConfigDict:
   config.steps = 30
   config.steps_per_dispatch = 1
   config.rollout.prompts = 64
+  config.plan.microbatches = 2
   config.optimizer.learning_rate = 1e-5
   return config
 
