@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from models.rope import RopeScaling
 from rl import registry
@@ -345,6 +346,19 @@ class ModelConfig:
         raise ValueError(
           f"extra head {name!r} exists already; choose another name"
         )
+
+
+def from_fields(fields: Mapping[str, Any]) -> ModelConfig:
+  """Returns the config with these fields, as JSON files of workdirs have them.
+
+  Args:
+    fields: the result of `dataclasses.asdict`, also after JSON has made lists
+      of its tuples.
+  """
+  scaling = fields["rope_scaling"]
+  if scaling is not None:
+    scaling = RopeScaling(**scaling)
+  return ModelConfig(**{**fields, "rope_scaling": scaling})
 
 
 def _check_int(name: str, value: int, minimum: int) -> None:

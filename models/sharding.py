@@ -75,6 +75,8 @@ RULES: Rules = (
   (r"layers\.attention\.(query|key)_norm\.scale", P()),
   (r"positions\.table", P(None, "fsdp")),
   (r"value\.(kernel|bias)|heads\.\w+\.(kernel|bias)", P()),
+  # The head of a process reward model.
+  (r"head\.(kernel|bias)", P()),
 )
 
 

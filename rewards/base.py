@@ -76,6 +76,15 @@ STEP_VALUES = scoring.provided("sampler", "values")
 PROMPT_VALUES = scoring.provided("sampler", "prompt_values")
 
 
+def model_scores(name: str) -> Need:
+  """Returns the need for the step scores of a model, `[P, S, K]`.
+
+  Args:
+    name: name of a fitted process reward model, a key of `config.models`.
+  """
+  return scoring.provided("model", name)
+
+
 def parse_need(text: str) -> Need:
   """Returns the need with the name "task/NAME" or "sampler/NAME".
 

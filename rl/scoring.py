@@ -46,6 +46,7 @@ EXTERNAL_SOURCES = {
   "host": "compute it between sampling and the step with "
   "rl.scoring.compute_on_host",
   "prepared": "add it to the method's `prepared`",
+  "model": "name the workdir of the model in config.models",
 }
 # Views that every rollout has: the tokens of the prompts, and the completions
 # with nothing before them but the first token of the prompt (such as BOS).
@@ -168,7 +169,8 @@ def provided(source: str, name: str) -> Need:
   """Returns the need for an array that no pass computes.
 
   Args:
-    source: "task", "sampler" (the method's sampler) or "prepared".
+    source: "task", "sampler" (the method's sampler), "prepared", or "model" (a
+      process reward model of the run).
     name: name of the array; its key in the extras is "SOURCE/NAME".
   """
   return Need(source, Probe(name, values.fn))

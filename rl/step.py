@@ -76,6 +76,8 @@ class State:
     memory: state that the policy's sampler carries to its next rollout.
     frozen: parameters that are never trained. The parameters of the model are
       these, joined with `params` or with a parameter set (`rl.types.join`).
+    models: `{name: state}` of further models, which score rollouts before the
+      train step. The train step returns them as they are.
   """
 
   step: Array
@@ -87,6 +89,7 @@ class State:
   learners: dict[str, LearnerState] = flax.struct.field(default_factory=dict)
   memory: Any = ()
   frozen: types.PyTree = flax.struct.field(default_factory=dict)
+  models: dict[str, types.PyTree] = flax.struct.field(default_factory=dict)
 
 
 def init(
@@ -408,6 +411,7 @@ def make(
       learners=states,
       memory=update_guard.select(score_check.passes, memory, state.memory),
       frozen=state.frozen,
+      models=state.models,
     )
     return new_state, logged
 

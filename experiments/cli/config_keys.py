@@ -38,6 +38,8 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
   terms = (config.get("reward") or {}).get("terms") or {}
   for name, term in terms.items():
     _check(f"{where}.reward.terms.{name}", term, defaults.term("").to_dict())
+  for name, model in (config.get("models") or {}).items():
+    _check(f"{where}.models.{name}", model, defaults.reward_model("").to_dict())
   if config.get("base"):
     check(config.base, f"{where}.base")
 
@@ -52,6 +54,7 @@ def _check(
         registry.describe_unknown(f"key of {where}", key, known_keys)
       )
     # If the default is an empty dict, its keys are names that the user chooses
-    # (`learners`), or `check` calls `_check` for it (`base`, `reward.terms`).
+    # (`learners`), or `check` calls `_check` for it (`base`, `reward.terms`,
+    # `models`).
     if isinstance(value, ml_collections.ConfigDict) and known_keys[key]:
       _check(f"{where}.{key}", value, known_keys[key])

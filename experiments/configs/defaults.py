@@ -242,6 +242,10 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   config.method = "grpo(beta=0.0)"
   # The reward that replaces the task's score. Read by training/build.py.
   config.reward = reward()
+  # Fitted process reward models that score the steps of the samples:
+  # {name: reward_model(workdir)}. The reward "model_steps(model='NAME')" reads
+  # their scores. Read by training/reward_models.py.
+  config.models = ConfigDict()
   # Optimizer settings of further learners, where several networks learn:
   # {learner: {key of `optimizer`: value}}. Read by training/optimizers.py.
   config.learners = ConfigDict()
@@ -343,6 +347,25 @@ def term(
       "schedule_steps": schedule_steps,
       "gates": gates,
       "threshold": threshold,
+    }
+  )
+
+
+def reward_model(workdir: str) -> ConfigDict:
+  """Returns a process reward model that scores the steps of a run's samples.
+
+  Args:
+    workdir: workdir of `python -m experiments.prm fit`.
+  """
+  return ConfigDict(
+    {
+      "workdir": workdir,
+      # Labels on which the model is trained beside the policy, a key of
+      # `training.reward_models.LABELS`: "task" (the task's step scores) or
+      # "verdict" (that of the sample); "": the model is frozen.
+      "labels": "",
+      "every": 1,  # training steps between two updates of the model
+      "learning_rate": 1e-4,  # of these updates
     }
   )
 

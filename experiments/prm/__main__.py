@@ -174,11 +174,12 @@ def _evaluate(
   # Imported here, so that the command prints its first line at once.
   from experiments.logging import json_files
   from experiments.prm import evaluate, fit, label, step_lines
+  from experiments.training import reward_models
 
   with errors.usage_errors():
     arguments.check_counts(options, "problems", "batch")
     arguments.check_counts(options, "samples", minimum=4)
-    record = fit.read_record(workdir)
+    record = reward_models.read_record(workdir)
     policy, task = (record["settings"][name] for name in ("policy", "task"))
   print(f"loading {policy} ...", flush=True)
   with errors.usage_errors():

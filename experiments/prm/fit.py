@@ -21,16 +21,15 @@ from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.evaluation import policies
 from experiments.logging import json_files
-from experiments.training import checkpointing, prng_keys
+from experiments.training import checkpointing, prng_keys, reward_models
 from models import checkpoint_reader, grow, heads, policy
+from models.config import ModelConfig
 from rewards.process import losses, step_losses, step_model
 from rewards.process import metrics as step_metrics
-from rewards.process import model as process_model
 from rewards.process.step_data import StepData, take
 from rl import types
 
 Array = jax.Array
-RECORD_FILE = "fit.json"
 DISPATCH = 50  # number of updates in one call of the compiled program
 
 
@@ -101,30 +100,15 @@ class FittedModel:
   threshold: float
 
 
-def read_record(workdir: epath.Path) -> dict[str, Any]:
-  """Returns the content of `fit.json`.
-
-  Raises:
-    FileNotFoundError: the workdir has no fitted model.
-  """
-  path = workdir / RECORD_FILE
-  if not path.exists():
-    raise FileNotFoundError(
-      f"{workdir} has no fitted model; run python -m experiments.prm fit "
-      f"--workdir {workdir}"
-    )
-  return json.loads(path.read_text())
-
-
 def check_settings(settings: Settings, workdir: epath.Path) -> None:
   """Refuses a workdir with a model that is fitted with other settings.
 
   Raises:
     ValueError: the settings differ.
   """
-  if not (workdir / RECORD_FILE).exists():
+  if not (workdir / reward_models.RECORD_FILE).exists():
     return
-  earlier = read_record(workdir)["settings"]
+  earlier = reward_models.read_record(workdir)["settings"]
   changed = [
     f"{name} = {earlier[name]!r} (now {value!r})"
     for name, value in dataclasses.asdict(settings).items()
@@ -139,8 +123,10 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
 
 def make_model(
   settings: Settings, loaded: policies.LoadedPolicy
-) -> tuple[step_model.StepModel, types.PyTree]:
+) -> tuple[ModelConfig, step_model.StepModel, types.PyTree]:
   """Returns the model, and its parameters before the first update.
+
+  The first result is the shape of the decoder.
 
   The decoder has the parameters of the policy. The added layers are initialized
   such that its output does not change. The head is initialized at random.
@@ -161,16 +147,9 @@ def make_model(
     loaded.model, loaded.params, settings.layers, layers_key
   )
   loss = settings.make_loss()
-  params = {
-    "decoder": decoder,
-    "head": heads.init_linear(
-      head_key, config.width + process_model.SURPRISES, loss.outputs
-    ),
-  }
-  if loss.reads_reference:
-    params["reference"] = jax.tree.map(jnp.copy, decoder)
+  params = reward_models.init_params(loss, config.width, decoder, head_key)
   model = step_model.StepModel(policy.bind(config), heads.linear, loss)
-  return model, _replicate(params, loaded)
+  return config, model, _replicate(params, loaded)
 
 
 def _replicate(
@@ -219,16 +198,16 @@ def fit(
     update: function called with the number of finished updates.
 
   Returns:
-    The content of `fit.json`: "settings", and after the last update "loss" (the
-    mean of the last dispatch), "threshold", "examples" and
-    "calibration_lines".
+    The content of `fit.json`: "settings", the shape of the "decoder", and after
+    the last update "loss" (the mean of the last dispatch), "threshold",
+    "examples" and "calibration_lines".
 
   Raises:
     ValueError: there are fewer examples than a batch has, or the settings
       cannot be used.
     RunError: there are checkpoints, but none can be read.
   """
-  model, params = make_model(settings, loaded)
+  decoder, model, params = make_model(settings, loaded)
   train, calibration = split(data, settings.calibration)
   train = model.loss.prepare(train)
   examples = model.loss.examples(train)
@@ -268,7 +247,10 @@ def fit(
     return state, values.mean()
 
   # Written first, so that a command with other settings does not continue.
-  record = {"settings": dataclasses.asdict(settings)}
+  record = {
+    "settings": dataclasses.asdict(settings),
+    "decoder": dataclasses.asdict(decoder),
+  }
   _write_record(workdir, record)
   state = {
     "params": params,
@@ -305,7 +287,7 @@ def fit(
 
 def _write_record(workdir: epath.Path, record: dict[str, Any]) -> None:
   text = json.dumps(json_files.to_strict_json(record), indent=2)
-  json_files.replace(workdir / RECORD_FILE, text + "\n")
+  json_files.replace(workdir / reward_models.RECORD_FILE, text + "\n")
 
 
 def score(
@@ -359,44 +341,26 @@ def load(workdir: epath.Path, loaded: policies.LoadedPolicy) -> FittedModel:
     loaded: the policy from which the model started.
 
   Raises:
-    FileNotFoundError: the workdir has no fitted model.
+    FileNotFoundError: the workdir has no model that is fitted to the end.
   """
-  record = read_record(workdir)
-  if "threshold" not in record:
-    raise FileNotFoundError(
-      f"the model in {workdir} is not fitted to the end; run the command fit "
-      "again"
-    )
-  settings = Settings(**record["settings"])
-  model, params = make_model(settings, loaded)
-  params = checkpoint_reader.restore_params(
-    workdir / checkpoint_reader.FOLDER, params
-  )
+  saved = reward_models.read(workdir)
   return FittedModel(
-    model, params, loaded.task, settings.max_steps, record["threshold"]
+    model=saved.model,
+    params=reward_models.restore_params(saved, loaded.sharding.mesh),
+    task=loaded.task,
+    max_steps=reward_models.read_record(workdir)["settings"]["max_steps"],
+    threshold=saved.threshold,
   )
 
 
 def _optimizer(settings: Settings) -> optax.GradientTransformation:
-  """Returns Adam with clipped gradients, warmup and cosine decay to a tenth.
-
-  The reference of a loss does not change.
-  """
-  rate = optax.warmup_cosine_decay_schedule(
-    0.0,
-    settings.learning_rate,
-    warmup_steps=min(50, max(settings.updates // 10, 1)),
-    decay_steps=max(settings.updates, 2),
-    end_value=0.1 * settings.learning_rate,
-  )
-  adam = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate, b2=0.98))
-  return optax.multi_transform(
-    {"trained": adam, "frozen": optax.set_to_zero()},
-    lambda params: {
-      name: jax.tree.map(
-        lambda _, kind="frozen" if name == "reference" else "trained": kind,
-        value,
-      )
-      for name, value in params.items()
-    },
+  """Returns the optimizer, with warmup and cosine decay to a tenth."""
+  return reward_models.optimizer(
+    optax.warmup_cosine_decay_schedule(
+      0.0,
+      settings.learning_rate,
+      warmup_steps=min(50, max(settings.updates // 10, 1)),
+      decay_steps=max(settings.updates, 2),
+      end_value=0.1 * settings.learning_rate,
+    )
   )

@@ -18,7 +18,12 @@ import optax
 import rewards
 from experiments import pretrained, tasks
 from experiments.cli import spec
-from experiments.training import decoder, device_mesh, optimizers
+from experiments.training import (
+  decoder,
+  device_mesh,
+  optimizers,
+  reward_models,
+)
 from experiments.training.experiment import Experiment
 from models import policy
 from rewards import combine
@@ -102,6 +107,7 @@ def build(
     },
     plan=plan,
     sampling=make_sampling(config, task),
+    reward_models=reward_models.make(config),
     mesh=mesh,
     sampling_mesh=sampling_mesh,
   )

@@ -8,6 +8,7 @@ one fused program.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -18,11 +19,12 @@ import numpy as np
 from experiments.training import (
   host_needs,
   packed_texts,
+  reward_models,
   rollout_pipeline,
   rollouts,
 )
 from experiments.training.experiment import Experiment
-from rl import fused_loop, step
+from rl import fused_loop, learners, step
 
 # state -> (state, metrics of the steps, times measured on the host)
 Dispatch = Callable[
@@ -51,6 +53,7 @@ def compile_rollout_fn(
   else:
     sample = rollout_pipeline.on_sampling_mesh(e, sample)
   sample = packed_texts.with_room(e, sample)
+  sample = _with_model_scores(e, sample)
   return host_needs.with_host_needs(e, sample)
 
 
@@ -70,7 +73,9 @@ def make_dispatch(
     steps = fused_steps(e)
     return lambda state: (*steps(state), {})
   train_step = jax.jit(
-    _train_step(e), donate_argnums=0, out_shardings=(e.shardings, e.replicated)
+    make_train_step(e),
+    donate_argnums=0,
+    out_shardings=(e.shardings, e.replicated),
   )
 
   def sample_and_train(state):
@@ -83,7 +88,10 @@ def make_dispatch(
 
 def fused_steps(e: Experiment) -> jax.stages.Wrapped:
   """Returns the jitted function `state -> (state, metrics)` of a dispatch."""
-  body = fused_loop.iteration(_jittable_rollout_fn(e), _train_step(e))
+  sample = _jittable_rollout_fn(e)
+  body = fused_loop.iteration(
+    lambda state: _add_model_scores(e, state, sample(state)), make_train_step(e)
+  )
   return jax.jit(
     fused_loop.scan(body, e.config.steps_per_dispatch),
     donate_argnums=0,
@@ -91,14 +99,45 @@ def fused_steps(e: Experiment) -> jax.stages.Wrapped:
   )
 
 
-def _train_step(e: Experiment) -> Callable:
-  """Returns a train step that also logs the share of padding."""
+def _add_model_scores(
+  e: Experiment, state: step.State, rollout: step.Rollouts
+) -> step.Rollouts:
+  """Adds the step scores of the reward models to a rollout."""
+  return reward_models.add_scores(
+    e.reward_models, state, rollout, e.plan.microbatches
+  )
+
+
+def _with_model_scores(
+  e: Experiment, rollout_fn: rollouts.HostRolloutFn
+) -> rollouts.HostRolloutFn:
+  """Returns a rollout function whose rollouts have scores of reward models."""
+  if not e.reward_models:
+    return rollout_fn
+  score = jax.jit(functools.partial(_add_model_scores, e))
+
+  def with_scores(state: step.State):
+    rollout, times = rollout_fn(state)
+    return score(state, rollout), times
+
+  return with_scores
+
+
+def make_train_step(e: Experiment) -> Callable:
+  """Returns the train step of a run, which is jittable.
+
+  It also trains the reward models that are not frozen, after the policy, and
+  logs their metrics and the share of padding.
+  """
   make_update = step.make(e.methods, e.policy, e.txs, e.plan)
 
   def train_step(state: step.State, rollout: step.Rollouts):
     padding = packed_texts.padding_metrics(e, rollout)
+    models, model_metrics = reward_models.update(
+      e.reward_models, state, learners.by_learner(rollout)[learners.POLICY]
+    )
     state, metrics = make_update(state, rollout)
-    return state, metrics | padding
+    return state.replace(models=models), metrics | padding | model_metrics
 
   return train_step
 

@@ -8,12 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import tasks
-from experiments.training import prng_keys, rollouts, training_texts
+from experiments.training import (
+  prng_keys,
+  reward_models,
+  rollouts,
+  training_texts,
+)
 from models import (
   decoding,
   lora,
@@ -52,6 +58,7 @@ class Experiment:
       training steps.
     plan: how a rollout is divided into minibatches and microbatches.
     sampling: settings of sampling in training.
+    reward_models: process reward models that score the samples, by name.
     mesh: mesh of the devices that train.
     sampling_mesh: mesh of the devices that sample; usually the same mesh.
   """
@@ -65,6 +72,7 @@ class Experiment:
   schedules: Mapping[str, optax.Schedule]
   plan: Plan
   sampling: generation.Sampling
+  reward_models: Mapping[str, reward_models.RewardModel]
   mesh: Mesh
   sampling_mesh: Mesh
 
@@ -165,6 +173,8 @@ class Experiment:
   def init(self, params: types.PyTree | None = None) -> step.State:
     """Returns the training state at step 0, on the training mesh.
 
+    The state has no `models`; `initial_state` reads them.
+
     Args:
       params: parameters of the decoder, on the training mesh. Adapters and
         heads that they lack are initialised. None initialises all parameters.
@@ -186,7 +196,7 @@ class Experiment:
       lambda params, seed_key: step.init(
         self.methods, params, self.txs, self._keys(seed_key)[1]
       ),
-      out_shardings=self.shardings.replace(frozen={}),
+      out_shardings=self.shardings.replace(frozen={}, models={}),
     )(trained, seed_key)
     return state.replace(frozen=frozen)
 
@@ -232,7 +242,14 @@ class Experiment:
     def init(key: jax.Array) -> step.State:
       params = transformer.init(self.model, key)
       trained, frozen = lora.split(self.model, params)
-      return step.init(self.methods, trained, self.txs, key, frozen)
+      state = step.init(self.methods, trained, self.txs, key, frozen)
+      zeros = {
+        name: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), m.shapes)
+        for name, m in self.reward_models.items()
+      }
+      return state.replace(
+        models=reward_models.init_states(self.reward_models, zeros)
+      )
 
     return jax.eval_shape(init, jax.random.key(0))
 
@@ -260,6 +277,18 @@ class Experiment:
     shardings = sharding.shardings(shapes, self.mesh)
     return jax.tree.map(_with_sharding, shapes, shardings)
 
+  def saved_part(self, state: step.State) -> step.State:
+    """Returns the part of a state that checkpoints have.
+
+    Parameters that the run does not train are read again from their source.
+    """
+    trained_models = {
+      name: value
+      for name, value in state.models.items()
+      if self.reward_models[name].tx is not None
+    }
+    return state.replace(frozen={}, models=trained_models)
+
   # ----------------------------------------------------------------------------
   # The part of the state that the sampler reads
   # ----------------------------------------------------------------------------
@@ -283,7 +312,11 @@ class Experiment:
         if name == self.method.behavior
       }
     state = state.replace(
-      opt_state=(), method_state=(), learners={}, parameter_sets=parameter_sets
+      opt_state=(),
+      method_state=(),
+      learners={},
+      parameter_sets=parameter_sets,
+      models={},
     )
     if self.sampling_mesh == self.mesh:
       return state
@@ -375,7 +408,11 @@ class Experiment:
 
   @functools.cached_property
   def abstract_rollout(self) -> step.Rollouts:
-    """Shapes of the rollout of one step, computed without the decoder."""
+    """Shapes of the rollout of one step, computed without the decoder.
+
+    Raises:
+      ValueError: there are reward models, but the task has no steps.
+    """
     state = self.state_shapes
     if self.texts is not None:
       return rollouts.abstract_text_rollout(
@@ -385,7 +422,7 @@ class Experiment:
         map(str, self.reference_needs),
       )
     samples = self.sampling.samples if self.is_rl else 1
-    return rollouts.abstract_rollout(
+    sampled = rollouts.abstract_rollout(
       self.task,
       self.policy,
       dataclasses.replace(self.sampling, samples=samples),
@@ -394,6 +431,7 @@ class Experiment:
       types.join(state.params, state.frozen),
       self.model.vocab_size,
     )
+    return reward_models.abstract_scores(self.reward_models, sampled)
 
   def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:
     """Returns the shardings of a rollout on the training mesh.

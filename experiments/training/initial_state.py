@@ -8,7 +8,8 @@ supervised base that the run itself trains first (`config.base`), of another run
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from etils import epath
 from experiments import pretrained, tasks
 from experiments.cli import errors, spec
 from experiments.logging import provenance
-from experiments.training import checkpointing, workdirs
+from experiments.training import checkpointing, reward_models, workdirs
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, storage_paths
 from rl import step, types
@@ -48,8 +49,8 @@ def restore_or_initialise(
 ) -> step.State:
   """Returns the state of the latest readable checkpoint, or that at step 0.
 
-  Checkpoints do not contain the frozen parameters, which are read again from
-  the source that the run started from.
+  Checkpoints do not contain the frozen parameters, of the policy and of reward
+  models. They are read again from the source that the run started from.
 
   Args:
     e: the experiment.
@@ -59,13 +60,14 @@ def restore_or_initialise(
   Raises:
     RunError: there are checkpoints and none of them can be read.
   """
-  target = e.abstract.replace(frozen={})
+  target = e.saved_part(e.abstract)
   try:
     restored = checkpoints.restore_newest(target, print)
   except ValueError as error:
     raise errors.RunError(str(error)) from error
   if restored is None:
-    return e.init(starting_params(e, workdir))
+    state = e.init(starting_params(e, workdir))
+    return state.replace(models=_start_models(e, e.reward_models))
   state, saved_metadata = restored
   commit = provenance.commit()
   saved_commit = saved_metadata.get(_CODE, commit)
@@ -74,7 +76,29 @@ def restore_or_initialise(
       f"{workdir}: its checkpoint was saved by commit {saved_commit}, and the "
       f"run resumes with commit {commit}"
     )
-  return state.replace(frozen=frozen_params(e, workdir))
+  frozen_models = e.reward_models.keys() - state.models.keys()
+  return state.replace(
+    frozen=frozen_params(e, workdir),
+    models=state.models | _start_models(e, sorted(frozen_models)),
+  )
+
+
+def _start_models(
+  e: Experiment, names: Iterable[str]
+) -> dict[str, types.PyTree]:
+  """Returns the states of reward models at step 0, on the training mesh."""
+  models = {name: e.reward_models[name] for name in names}
+  init = jax.jit(
+    functools.partial(reward_models.init_states, models),
+    out_shardings={name: e.shardings.models[name] for name in models},
+    donate_argnums=0,
+  )
+  return init(
+    {
+      name: reward_models.restore_params(model, e.mesh)
+      for name, model in models.items()
+    }
+  )
 
 
 def metadata() -> dict[str, Any]:

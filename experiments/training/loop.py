@@ -143,10 +143,8 @@ def run(
         logger.flush()
         # Returns memory that evaluations and the previous save have freed.
         allocator.trim()
-        # Without frozen parameters, which a resumed run reads from their
-        # source.
-        trained_state = state.replace(frozen={})
-        checkpoints.save(done, trained_state, checkpoint_metadata, force=True)
+        saved = e.saved_part(state)
+        checkpoints.save(done, saved, checkpoint_metadata, force=True)
 
     try:
       while done < config.steps:

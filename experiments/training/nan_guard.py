@@ -195,7 +195,7 @@ def save_failed_rollout(
       "dispatch makes several steps; resume with "
       "--config.steps_per_dispatch=1 to save it"
     )
-  save_rollout(workdir, failed_step, state, rollout)
+  save_rollout(workdir, failed_step, e.saved_part(state), rollout)
   return (
     f"{rollout_folder(workdir, failed_step)}: the rollout of the step that "
     "failed. To examine it: python -m experiments.replay --workdir "
@@ -219,13 +219,14 @@ def save_rollout(
   Args:
     workdir: folder of the run.
     failed_step: the step, counted from 1.
-    state: a state whose parameters are those before that step, which the step
-      did not change. Its step count is replaced. If a later step was made
-      before the fault was seen, the parameters include its update.
+    state: a state without frozen parameters (`Experiment.saved_part`). Its
+      parameters are those before that step, which the step did not change. Its
+      step count is replaced. If a later step was made before the fault was
+      seen, the parameters include its update.
     rollout: rollout of the step, as global arrays.
   """
   folder = rollout_folder(workdir, failed_step)
-  state = state.replace(step=state.step * 0 + (failed_step - 1), frozen={})
+  state = state.replace(step=state.step * 0 + (failed_step - 1))
   with checkpointing.Checkpoints(folder / "state", keep=1) as checkpoints:
     checkpoints.save(failed_step - 1, state, {}, force=True)
   arrays = multihost.fetch(_to_named_arrays(learners.by_learner(rollout)))
@@ -266,7 +267,7 @@ def load_rollout(
     )
   try:
     with checkpointing.Checkpoints(folder / "state", keep=1) as checkpoints:
-      state, _ = checkpoints.restore(e.abstract.replace(frozen={}))
+      state, _ = checkpoints.restore(e.saved_part(e.abstract))
     arrays = safetensors.numpy.load(
       (folder / "rollout.safetensors").read_bytes()
     )

@@ -34,9 +34,11 @@ from experiments.training import (
   build,
   checkpoint_retention,
   decoder,
+  dispatch,
   host_needs,
   initial_state,
   optimizers,
+  reward_models,
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
@@ -124,6 +126,7 @@ def check_config(config: ml_collections.ConfigDict) -> None:
   if config.kind == "rl":
     check_reward(config.get("reward") or {})
     check_method(config)
+    _check_models(config.get("models") or {})
     names = list(learners.by_learner(build.make_method(config.method)))
   elif config.kind == "preferences":
     _check_preferences(config)
@@ -267,6 +270,28 @@ def check_reward(block: Mapping[str, Any]) -> None:
       raise ValueError(
         f"reward.terms.{name}.schedule_steps = {term.schedule_steps} must be "
         "at least 1"
+      )
+
+
+def _check_models(models: Mapping[str, ml_collections.ConfigDict]) -> None:
+  """Checks the settings of the reward models, `config.models`."""
+  for name, settings in models.items():
+    where = f"models.{name}"
+    if not name.isidentifier():
+      raise ValueError(
+        f"{where}: the name {name!r} must be letters, digits and _, such as prm"
+      )
+    allowed = ("", *reward_models.LABELS)
+    if settings.labels not in allowed:
+      raise ValueError(
+        registry.describe_unknown(f"{where}.labels", settings.labels, allowed)
+      )
+    if settings.every < 1:
+      raise ValueError(f"{where}.every = {settings.every} must be at least 1")
+    if not settings.learning_rate > 0:
+      raise ValueError(
+        f"{where}.learning_rate = {settings.learning_rate} must be above 0; "
+        "leave labels empty for a model that is not trained"
       )
 
 
@@ -440,6 +465,7 @@ def check_experiment(e: Experiment) -> None:
   _check_fused_loop(e)
   _check_value_head(e)
   _check_rollout_size(e)
+  _check_reward_models(e)
   _check_step(e)
   _check_keep_best(e)
   if e.is_evaluated:
@@ -575,6 +601,24 @@ def _check_rollout_size(e: Experiment) -> None:
     )
 
 
+def _check_reward_models(e: Experiment) -> None:
+  """Checks the reward models against the decoder and the task."""
+  for name, model in e.reward_models.items():
+    size = model.shapes["decoder"]["embed"]["table"].shape[0]
+    if size != e.model.vocab_size:
+      raise ValueError(
+        f"models.{name}.workdir = {e.config.models[name].workdir}: the model "
+        f"has {size} tokens, and the policy {e.model.vocab_size}; fit it on "
+        "samples of a policy with the same tokens"
+      )
+    rollout = learners.by_learner(e.abstract_rollout)[learners.POLICY]
+    if model.labels == "task" and rollout.step_scores is None:
+      raise ValueError(
+        f"models.{name}.labels = 'task': {e.task.name} does not score steps; "
+        "nearest: 'verdict'"
+      )
+
+
 def _check_step(e: Experiment) -> None:
   """Traces the methods on the shapes of a rollout.
 
@@ -674,7 +718,7 @@ def _logged_metrics(e: Experiment) -> list[str]:
   names = []
   if not host_needs.host_needs(e.methods):
     _, metrics = jax.eval_shape(
-      step.make(e.methods, e.policy, e.txs, e.plan),
+      dispatch.make_train_step(e),
       e.abstract,
       e.abstract_rollout,
     )

@@ -194,7 +194,7 @@ def check_config(
     for key in sorted(old.keys() | new.keys())
     if _show(old, key) != _show(new, key)
     # A key that is newer than the run, and is not used.
-    and not (key not in old and new[key] == "")
+    and not (key not in old and new[key] in ("", {}))
     and not any(f"{key}.".startswith(f"{name}.") for name in may_differ)
   ]
   if differences:

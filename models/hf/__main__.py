@@ -9,16 +9,14 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
 from models import checkpoint_reader, hf, storage_paths, transformer
-from models.config import DTYPES, ModelConfig
+from models.config import DTYPES, from_fields
 from models.hf import gguf_import, load_folder, save_folder, tensor_layout
-from models.rope import RopeScaling
 from rl import types
 
 Params = transformer.Params
@@ -155,7 +153,7 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
     raise ValueError(f"{folder} has no {MODEL_FILE}; name the workdir of a run")
   try:
     model = json.loads((folder / MODEL_FILE).read_text())
-    config = model_config(model["model"])
+    config = from_fields(model["model"])
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f"{folder / MODEL_FILE} describes no decoder ({type(error).__name__}: "
@@ -185,14 +183,6 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   hf.save(config, params, out, tokenizer=tokenizer, stops=stops)
   print(f"wrote {out}, with {'its' if tokenizer else 'no'} tokenizer")
   return params
-
-
-def model_config(fields: dict[str, Any]) -> ModelConfig:
-  """Makes a `ModelConfig` from its fields, as `model.json` has them."""
-  scaling = fields["rope_scaling"]
-  if scaling is not None:
-    scaling = RopeScaling(**scaling)
-  return ModelConfig(**{**fields, "rope_scaling": scaling})
 
 
 def _load_base(folder: epath.Path, step: int | None, dtype: str) -> Params:

@@ -30,7 +30,7 @@ from models import (
   tokenizer,
   transformer,
 )
-from models.config import ModelConfig
+from models.config import ModelConfig, from_fields
 from models.hf import config_conversion, families, load_folder
 from rl import types
 
@@ -721,7 +721,7 @@ def test_import_makes_a_workdir_and_export_brings_it_back(
   count = sum(leaf.size for leaf in jax.tree.leaves(params))
   assert f"{count:,} parameters, {4 * count:,} bytes" in capsys.readouterr().out
   built = json.loads((workdir / "model.json").read_text())
-  assert cli.model_config(built["model"]) == hf.load_config(tmp_path / "in")
+  assert from_fields(built["model"]) == hf.load_config(tmp_path / "in")
   assert cli.main(["export", str(workdir), str(out)]) == 0
   assert same(hf.load(out)[1], params)
   assert tokenizer.required_vocab_size(tokenizer.load(out)) == 258

@@ -110,38 +110,68 @@ function trainingCurves(runs, slots) {
   const made = [];
   let weight = 0.85;
 
+  /** Returns the line of a metric of one run, in a list; [] without it. */
+  function line(run, metric, name, color) {
+    const at = run.series.find((one) => metric in one.values);
+    if (!at) return [];
+    const raw = at.values[metric];
+    const y = smoothed(raw, weight);
+    const label = name.length > 14 ? `${name.slice(0, 13)}…` : name;
+    const dots = raw.length === 1 ? [0] : [];
+    return [{ name, label, color, x: at.steps, y, raw, dots }];
+  }
+
   function lines(metric) {
-    const found = [];
-    runs.forEach((run, i) => {
-      const at = run.series.find((one) => metric in one.values);
-      if (!at) return;
-      const raw = at.values[metric];
-      const y = smoothed(raw, weight);
-      const isLong = run.name.length > 14;
-      const label = isLong ? `${run.name.slice(0, 13)}…` : run.name;
-      const dots = raw.length === 1 ? [0] : [];
-      const color = colorOf(i);
-      found.push({ name: run.name, label, color, x: at.steps, y, raw, dots });
-    });
-    return found;
+    return runs.flatMap((run, i) => line(run, metric, run.name, colorOf(i)));
+  }
+
+  /** Adds a chart; `draw` returns its lines with the present smoothing. */
+  function add(draw, title, note, tip) {
+    const own = draw();
+    const about = own.map(aboutCurve).join(" ");
+    const x = { name: "step" };
+    const one = lineChart({ title, note, about, x, cursor, lines: own });
+    one.figure.querySelector("b").title = tip;
+    made.push([draw, one]);
+    return one.figure;
   }
 
   function chart(metric, title, note) {
     drawnAlready.add(metric);
-    const own = lines(metric);
-    const about = own.map(aboutCurve).join(" ");
-    const x = { name: "step" };
-    const one = lineChart({ title, note, about, x, cursor, lines: own });
-    one.figure.querySelector("b").title = metric;
-    made.push([metric, one]);
-    return one.figure;
+    return add(() => lines(metric), title, note, metric);
+  }
+
+  /** Adds a chart for each run and reward model: its scores and the task's. */
+  function proxies() {
+    const models = [...names]
+      .map((name) => matched("*/task_score", name))
+      .filter((model) => model);
+    return models.flatMap((model) => {
+      const metrics = [
+        [`${model}/score`, "proxy"],
+        [`${model}/task_score`, "gold"],
+        ["accuracy/pass@1", "pass@1"],
+      ];
+      drawnAlready.add(metrics[0][0]).add(metrics[1][0]);
+      const of = (run) =>
+        metrics.flatMap(([name, label], i) =>
+          line(run, name, label, colorOf(i)),
+        );
+      const note = "mean score of a step by the model, and by the task";
+      return runs
+        .filter((run) => of(run).length > 1)
+        .map((run) => {
+          const title = runs.length > 1 ? `${model}, ${run.name}` : model;
+          return add(() => of(run), title, note, `${model}/score`);
+        });
+    });
   }
 
   const names = new Set(
     runs.flatMap((run) => run.series.flatMap((s) => Object.keys(s.values))),
   );
-  const grid = (figures) => {
-    const room = runs.length > 1 ? "charts labelled" : "charts";
+  const grid = (figures, isLabelled = runs.length > 1) => {
+    const room = isLabelled ? "charts labelled" : "charts";
     return html("div", { class: room }, ...figures);
   };
   function found(wanted) {
@@ -164,11 +194,16 @@ function trainingCurves(runs, slots) {
   slider.addEventListener("input", () => {
     weight = Number(slider.value);
     shown.textContent = weight.toFixed(2);
-    for (const [metric, one] of made) one.update(lines(metric));
+    for (const [draw, one] of made) one.update(draw());
   });
   const label = html("label", {}, "Smoothing", slider);
   slots.training?.append(html("div", { class: "controls" }, label, shown));
   const terms = found(TERMS);
+  const compared = proxies();
+  if (compared.length) {
+    const heading = html("h3", {}, "Gold against proxy");
+    slots.training?.append(heading, grid(compared, true));
+  }
   for (const [heading, wanted] of CURVES) {
     const figures = found(wanted);
     if (!figures.length) continue;

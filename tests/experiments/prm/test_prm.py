@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import small_policy
@@ -12,11 +11,10 @@ from helpers import small_policy
 from experiments.configs import chain, defaults
 from experiments.evaluation import policies
 from experiments.prm import __main__ as command
-from experiments.prm import evaluate, fit, label, reward, step_lines
-from experiments.training import build, checkpointing, rollouts, workdirs
+from experiments.prm import evaluate, fit, label, step_lines
+from experiments.training import build, checkpointing, workdirs
 from models import checkpoint_reader
-from rewards.process import step_losses, step_model
-from rl.sampling import generation
+from rewards.process import step_losses
 
 TINY = {
   "width": 16,
@@ -176,7 +174,7 @@ def test_every_loss_falls(loss, loaded, tmp_path):
     language_coefficient=0.0,
     max_steps=4,
   )
-  model, params = fit.make_model(settings, loaded)
+  _, model, params = fit.make_model(settings, loaded)
   train = model.loss.prepare(data)
   examples = model.loss.examples(train)
   batch = fit.take(train, examples)
@@ -256,44 +254,6 @@ def test_calibration_lines_change_the_threshold_and_no_parameter(
     np.testing.assert_array_equal, fitted[0].params, fitted[1].params
   )
   assert fitted[0].threshold != fitted[1].threshold
-
-
-def test_a_task_with_a_frozen_model_scores_steps_in_compiled_code(loaded):
-  settings = fit.Settings(max_steps=8)
-  model, params = fit.make_model(settings, loaded)
-  task = loaded.task
-  fitted = fit.FittedModel(model, params, task, 8, 0.0)
-  sampling = generation.Sampling(
-    samples=3,
-    max_tokens=task.completion_length,
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-  )
-  problems = task.train(jax.random.key(0), 0, 4)
-  keys = generation.prompt_keys(jax.random.key(1), 0, problems.ids)
-  samples = generation.generate(
-    *(loaded.policy, loaded.params, problems.prompts, problems.prompt_mask),
-    *(keys, sampling),
-  )
-  by_task, by_model = (
-    rollouts.assemble(
-      problems,
-      samples,
-      jax.jit(one.score)(
-        problems, samples.completions, samples.lengths, samples.finished
-      ),
-      keys,
-      jnp.int32(0),
-    )
-    for one in (task, reward.scored_by(task, fitted))
-  )
-  mask = by_task.step_mask
-  expected = model.scores(params, step_model.of_rollout(by_task))
-  np.testing.assert_allclose(by_model.step_scores, expected, atol=1e-6)
-  assert (jnp.abs(by_model.step_scores) < 1).all()
-  assert (by_model.step_scores[~mask] == 0).all()
-  assert (by_model.step_scores[mask] != by_task.step_scores[mask]).all()
-  np.testing.assert_array_equal(by_model.correct, by_task.correct)
 
 
 def test_lines_of_a_person_are_evaluated_by_category(

@@ -1,0 +1,439 @@
+"""Process reward models that score the reasoning steps of a run's samples.
+
+`config.models.NAME.workdir` is the workdir in which `python -m experiments.prm
+fit` has fitted a model. Between sampling and the update, the model scores each
+step of the samples, and its scores become the extra "model/NAME" of the
+rollout, `[P, S, K]`, which the reward `model_steps` reads. A model is frozen
+unless `config.models.NAME.labels` is set; then it is trained beside the policy,
+on the samples of the policy.
+
+Axes: P prompts, S samples of a prompt, K steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+from etils import epath
+from jax.sharding import Mesh
+
+from experiments.cli import spec
+from experiments.training import decoder
+from models import checkpoint_reader, heads, policy, sharding, transformer
+from models.config import from_fields
+from rewards import base
+from rewards.process import model as process_model
+from rewards.process import step_losses, step_model
+from rl import learners, masked, minibatches, step, types, update_guard
+
+Array = jax.Array
+RECORD_FILE = "fit.json"  # in the workdir of `experiments.prm fit`
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardModel:
+  """A fitted model that scores the steps of a run's samples.
+
+  Attributes:
+    workdir: folder of the fitted model.
+    model: functions of its parameters.
+    shapes: shapes of its parameters.
+    threshold: score below which a step counts as an error.
+    labels: a key of `LABELS`, which makes the labels that the model is trained
+      on; "" if it is frozen.
+    every: training steps from one of its updates to the next.
+    tx: optimizer of its updates; None if it is frozen.
+  """
+
+  workdir: epath.Path
+  model: step_model.StepModel
+  shapes: types.PyTree
+  threshold: float
+  labels: str = ""
+  every: int = 1
+  tx: optax.GradientTransformation | None = None
+
+
+def task_labels(rollout: types.Rollout) -> tuple[Array, Array]:
+  """Labels each step by the task's step score: 1 above 0, 0 below 0.
+
+  Returns:
+    The labels, and their weights: 0 for steps that the task scores 0, which it
+    does not judge; `[P, S, K]` each.
+  """
+  scores = rollout.step_scores
+  return (scores > 0).astype(jnp.float32), (scores != 0).astype(jnp.float32)
+
+
+def verdict_labels(rollout: types.Rollout) -> tuple[Array, Array]:
+  """Labels each step by the verdict of its sample: 1 right, 0 wrong.
+
+  Returns:
+    The labels, and their weights: 0 if the verdict is unknown; `[P, S, K]`
+    each.
+  """
+  shape = rollout.step_mask.shape
+  verdicts = jnp.broadcast_to(rollout.correct[..., None], shape)
+  return (
+    (verdicts == 1).astype(jnp.float32),
+    (verdicts >= 0).astype(jnp.float32),
+  )
+
+
+LABELS: Mapping[str, Callable[[types.Rollout], tuple[Array, Array]]] = {
+  "task": task_labels,
+  "verdict": verdict_labels,
+}
+
+
+# ------------------------------------------------------------------------------
+# Reading a workdir
+# ------------------------------------------------------------------------------
+
+
+def read_record(workdir: epath.Path) -> dict[str, Any]:
+  """Returns the content of `fit.json`.
+
+  Raises:
+    FileNotFoundError: the workdir has no fitted model.
+  """
+  path = workdir / RECORD_FILE
+  if not path.exists():
+    raise FileNotFoundError(
+      f"{workdir} has no fitted model; run python -m experiments.prm fit "
+      f"--workdir {workdir}"
+    )
+  return json.loads(path.read_text())
+
+
+def read(workdir: epath.Path) -> RewardModel:
+  """Returns the frozen model of a workdir; reads no parameters.
+
+  Raises:
+    FileNotFoundError: the workdir has no model that is fitted to the end.
+  """
+  record = read_record(workdir)
+  if "threshold" not in record:
+    raise FileNotFoundError(
+      f"the model in {workdir} is not fitted to the end; run the command fit "
+      "again"
+    )
+  name, settings = spec.parse(record["settings"]["loss"], "--loss")
+  loss = step_losses.get(name, **settings)
+  shape = decoder.choose_fast_forms(from_fields(record["decoder"]))
+  return RewardModel(
+    workdir=workdir,
+    model=step_model.StepModel(policy.bind(shape), heads.linear, loss),
+    shapes=jax.eval_shape(
+      lambda key: init_params(
+        loss, shape.width, transformer.init(shape, key), key
+      ),
+      jax.random.key(0),
+    ),
+    threshold=record["threshold"],
+  )
+
+
+def init_params(
+  loss: step_losses.StepLoss,
+  width: int,
+  decoder_params: types.PyTree,
+  key: Array,
+) -> types.PyTree:
+  """Returns the parameters of a model before the first update.
+
+  Args:
+    loss: the loss that it is fitted with.
+    width: D of the decoder.
+    decoder_params: parameters of the decoder.
+    key: PRNG key of the head.
+  """
+  params = {
+    "decoder": decoder_params,
+    "head": heads.init_linear(
+      key, width + process_model.SURPRISES, loss.outputs
+    ),
+  }
+  if loss.reads_reference:
+    params["reference"] = jax.tree.map(jnp.copy, decoder_params)
+  return params
+
+
+def restore_params(model: RewardModel, mesh: Mesh) -> types.PyTree:
+  """Returns the parameters of a model, split over a mesh.
+
+  Raises:
+    ValueError: the checkpoint is damaged, or has other parameters.
+  """
+  placed = jax.tree.map(
+    lambda leaf, where: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=where
+    ),
+    model.shapes,
+    sharding.shardings(model.shapes, mesh),
+  )
+  return checkpoint_reader.restore_params(
+    model.workdir / checkpoint_reader.FOLDER, placed
+  )
+
+
+# ------------------------------------------------------------------------------
+# The models of a run
+# ------------------------------------------------------------------------------
+
+
+def make(config: ml_collections.ConfigDict) -> dict[str, RewardModel]:
+  """Makes the models of `config.models`, by their names.
+
+  Raises:
+    FileNotFoundError: a workdir has no fitted model.
+    ValueError: a model cannot be trained with its loss.
+  """
+  models = {}
+  for name, settings in (config.get("models") or {}).items():
+    model = read(epath.Path(settings.workdir))
+    if settings.labels:
+      _check_trainable(name, model.model.loss)
+      model = dataclasses.replace(
+        model,
+        labels=settings.labels,
+        every=settings.every,
+        tx=optimizer(settings.learning_rate),
+      )
+    models[name] = model
+  return models
+
+
+def _check_trainable(name: str, loss: step_losses.StepLoss) -> None:
+  """Refuses a loss whose examples or targets the host must make."""
+  defaults = {field.name: field.default for field in dataclasses.fields(loss)}
+  if any(getattr(loss, x) != defaults[x] for x in ("examples", "prepare")):
+    raise ValueError(
+      f"models.{name}.labels: the loss {loss.name} selects its examples on "
+      "the host, and cannot train in a run; fit the model with another loss, "
+      "such as bce, or leave labels empty"
+    )
+
+
+def optimizer(
+  learning_rate: optax.ScalarOrSchedule,
+) -> optax.GradientTransformation:
+  """Returns Adam with clipped gradients; the reference does not change."""
+  adam = optax.chain(
+    optax.clip_by_global_norm(1.0), optax.adam(learning_rate, b2=0.98)
+  )
+  return optax.multi_transform(
+    {"trained": adam, "frozen": optax.set_to_zero()},
+    lambda params: {
+      name: jax.tree.map(
+        lambda _, kind="frozen" if name == "reference" else "trained": kind,
+        value,
+      )
+      for name, value in params.items()
+    },
+  )
+
+
+def init_states(
+  models: Mapping[str, RewardModel], params: Mapping[str, types.PyTree]
+) -> dict[str, types.PyTree]:
+  """Returns the value of `State.models` at step 0.
+
+  Args:
+    models: the models.
+    params: parameters of each, by name.
+  """
+  return {
+    name: {
+      "params": params[name],
+      "opt_state": model.tx.init(params[name]) if model.tx else (),
+    }
+    for name, model in models.items()
+  }
+
+
+def add_scores(
+  models: Mapping[str, RewardModel],
+  state: step.State,
+  rollouts: step.Rollouts,
+  parts: int,
+) -> step.Rollouts:
+  """Adds the scores of every model to the policy's rollout, as extras.
+
+  Args:
+    models: the models; without any, the rollouts are returned as they are.
+    state: training state with the parameters of the models.
+    rollouts: a rollout, or those of the learners.
+    parts: number of slices along P that are scored one after another.
+  """
+  if not models:
+    return rollouts
+  rollout = learners.by_learner(rollouts)[learners.POLICY]
+  data = step_model.of_rollout(rollout)
+  scores = {}
+  for name, model in models.items():
+    params = state.models[name]["params"]
+
+    def score(part, model=model, params=params):
+      return model.model.scores(params, part)
+
+    scores[name] = minibatches.map_parts(score, data, parts)
+  return _with_scores(rollouts, scores)
+
+
+def abstract_scores(
+  models: Mapping[str, RewardModel], rollouts: step.Rollouts
+) -> step.Rollouts:
+  """Returns the shapes of the result of `add_scores`.
+
+  Args:
+    models: the models.
+    rollouts: shapes of a rollout, or of those of the learners.
+
+  Raises:
+    ValueError: there are models, but the task has no steps.
+  """
+  if not models:
+    return rollouts
+  rollout = learners.by_learner(rollouts)[learners.POLICY]
+  if rollout.step_mask is None:
+    raise ValueError(
+      f"models: {', '.join(models)} cannot score the samples, because the task "
+      "does not divide completions into steps; use such a task, for example "
+      "chain(), or leave models empty"
+    )
+  shape = jax.ShapeDtypeStruct(rollout.step_mask.shape, jnp.float32)
+  return _with_scores(rollouts, dict.fromkeys(models, shape))
+
+
+def _with_scores(
+  rollouts: step.Rollouts, scores: Mapping[str, Any]
+) -> step.Rollouts:
+  """Adds scores, by the name of the model, to the policy's extras."""
+  by_learner = learners.by_learner(rollouts)
+  rollout = by_learner[learners.POLICY]
+  extras = {str(base.model_scores(name)): x for name, x in scores.items()}
+  rollout = rollout.replace(extras=rollout.extras.update(extras))
+  if not isinstance(rollouts, Mapping):
+    return rollout
+  return {**by_learner, learners.POLICY: rollout}
+
+
+def update(
+  models: Mapping[str, RewardModel], state: step.State, rollout: types.Rollout
+) -> tuple[dict[str, types.PyTree], step.Metrics]:
+  """Trains those models that are not frozen on the samples of a rollout.
+
+  Args:
+    models: the models.
+    state: training state before the step.
+    rollout: the policy's rollout, with the scores of the models.
+
+  Returns:
+    The new value of `State.models`, and metrics (`metrics`); "NAME/loss" is 0
+    in a step without an update.
+  """
+  states, logged = dict(state.models), {}
+  for name, model in models.items():
+    logged |= metrics(name, model, rollout)
+    if model.tx is None:
+      continue
+    is_due = (state.step + 1) % model.every == 0
+    states[name], logged[f"{name}/loss"] = jax.lax.cond(
+      is_due,
+      lambda old, model=model: _update_one(model, old, rollout),
+      lambda old: (old, jnp.zeros(())),
+      states[name],
+    )
+  return states, logged
+
+
+def _update_one(
+  model: RewardModel, state: types.PyTree, rollout: types.Rollout
+) -> tuple[types.PyTree, Array]:
+  """Makes one update of a model; returns its state and the loss before it.
+
+  A gradient that is not finite changes nothing.
+  """
+  values, weights = LABELS[model.labels](rollout)
+  exists = rollout.valid("step")
+  data = step_model.of_rollout(rollout).replace(
+    values=values,
+    weights=jnp.where(exists, weights, 0.0),
+    correct=jnp.where(rollout.sample_mask, rollout.correct, -1),
+  )
+
+  def loss_fn(params):
+    outputs, _ = model.model.outputs(params, data)
+    return model.model.loss.loss(outputs, data)
+
+  loss, grads = jax.value_and_grad(loss_fn)(state["params"])
+  changes, opt_state = model.tx.update(
+    grads, state["opt_state"], state["params"]
+  )
+  updated = {
+    "params": optax.apply_updates(state["params"], changes),
+    "opt_state": opt_state,
+  }
+  is_finite = jnp.isfinite(optax.tree.norm(grads))
+  return update_guard.select(is_finite, updated, state), loss
+
+
+def metrics(
+  name: str, model: RewardModel, rollout: types.Rollout
+) -> step.Metrics:
+  """Returns the proxy (the model's scores) beside the gold (the task's).
+
+    NAME/score        mean score of a step by the model
+    NAME/worst        mean over the samples of their lowest score
+    cost/NAME_tokens  tokens, of prompts and completions, that the model reads
+
+  and if the task itself scores steps:
+
+    NAME/task_score   mean score of a step by the task
+    NAME/task_worst   mean over the samples of their lowest score by the task
+    NAME/accuracy     share of the steps that the model and the task judge
+                      equally, of those that the task judges
+
+  Args:
+    name: NAME.
+    model: the model.
+    rollout: a rollout with the model's scores.
+  """
+  exists = rollout.valid("step")
+  has_steps = exists.any(-1)
+  scores = rollout.extras[base.model_scores(name)]
+  tokens = rollout.tokens
+
+  def mean(values: Array) -> Array:
+    return masked.mean(values, exists, (0, 1, 2))
+
+  def worst(values: Array) -> Array:
+    lowest = masked.min(values, exists)
+    return masked.mean(jnp.where(has_steps, lowest, 0.0), has_steps, (0, 1))
+
+  logged = {
+    f"{name}/score": mean(scores),
+    f"{name}/worst": worst(scores),
+    f"cost/{name}_tokens": (
+      tokens.lengths.sum() + tokens.prompt_mask.sum()
+    ).astype(jnp.float32),
+  }
+  if rollout.step_scores is None:
+    return logged
+  task_scores = rollout.step_scores
+  is_equal = (scores >= model.threshold) == (task_scores > 0)
+  return logged | {
+    f"{name}/task_score": mean(task_scores),
+    f"{name}/task_worst": worst(task_scores),
+    f"{name}/accuracy": masked.mean(
+      is_equal.astype(jnp.float32), exists & (task_scores != 0), (0, 1, 2)
+    ),
+  }

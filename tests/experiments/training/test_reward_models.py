@@ -1,0 +1,297 @@
+"""A fitted process reward model scores, and pays, the samples of a run."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import tasks
+from experiments.configs import defaults
+from experiments.logging import json_files
+from experiments.prm import fit
+from experiments.training import (
+  build,
+  checkpointing,
+  dispatch,
+  initial_state,
+  loop,
+  reward_models,
+  validate,
+)
+from models import checkpoint_reader, heads, policy, transformer
+from rewards import base
+from rewards.process import step_model
+from rl import prepare
+
+TASK = "chain(operations=1)"
+TINY = {
+  "width": 16,
+  "layers": 1,
+  "heads": 2,
+  "kv_heads": 2,
+  "head_dim": 8,
+  "mlp_width": 32,
+}
+NEED = base.model_scores("prm")
+
+
+def write_model(workdir, loss="bce", vocab_size=0):
+  """Writes a model with random parameters, as `experiments.prm fit` does."""
+  config = defaults.rl()
+  config.task, config.model = TASK, defaults.model(**TINY)
+  config.model.vocab_size = vocab_size
+  decoder = build.build(config, jax.devices()[:1]).model
+  settings = fit.Settings(loss=loss)
+  key = jax.random.key(7)
+  params = reward_models.init_params(
+    settings.make_loss(),
+    decoder.width,
+    transformer.init(decoder, key),
+    key,
+  )
+  # A head whose outputs differ from step to step.
+  params["head"]["kernel"] *= 20.0
+  record = {
+    "settings": dataclasses.asdict(settings),
+    "decoder": dataclasses.asdict(decoder),
+    "threshold": 0.1,
+  }
+  (workdir / reward_models.RECORD_FILE).write_text(json.dumps(record))
+  folder = workdir / checkpoint_reader.FOLDER
+  with checkpointing.Checkpoints(folder) as checkpoints:
+    checkpoints.save(0, {"params": params}, {})
+  model = step_model.StepModel(
+    policy.bind(decoder), heads.linear, settings.make_loss()
+  )
+  return model, params
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+  """Returns a workdir, the model that it has, and its parameters."""
+  workdir = tmp_path_factory.mktemp("prm")
+  return workdir, *write_model(workdir)
+
+
+def make_config(workdir, labels="", **keys):
+  config = defaults.rl(steps=4)
+  config.task, config.model = TASK, defaults.model(**TINY)
+  config.method = "sum_form()"
+  config.reward = defaults.reward(step_reward="model_steps(model='prm')")
+  config.models.prm = defaults.reward_model(str(workdir))
+  config.models.prm.labels = labels
+  config.rollout.prompts, config.rollout.samples = 4, 4
+  config.evaluation.problems = config.evaluation.batch = 4
+  config.evaluation.samples = 2
+  config.sinks = ()
+  for name, value in keys.items():
+    config[name] = value
+  return config
+
+
+def run(config, folder, devices=1):
+  e = validate.check_and_build(config, folder, devices=jax.devices()[:devices])
+  loop.run(e, folder)
+  return e, json_files.read(folder / "metrics.jsonl")
+
+
+def start(e, folder):
+  """Returns the state at step 0 of an experiment."""
+  with checkpointing.Checkpoints(folder / "none") as checkpoints:
+    return initial_state.restore_or_initialise(e, folder, checkpoints)
+
+
+def test_the_model_pays_the_run(fitted, tmp_path):
+  """The reward of a step is what the model computes for it, and no other."""
+  workdir, model, params = fitted
+  e = validate.check_and_build(
+    make_config(workdir), tmp_path, devices=jax.devices()[:1]
+  )
+  state = start(e, tmp_path)
+  rollout, _ = dispatch.compile_rollout_fn(e)(state)
+  expected = model.scores(params, step_model.of_rollout(rollout))
+  scores = rollout.extras[NEED]
+  np.testing.assert_allclose(scores, expected, atol=1e-5)
+  assert np.unique(np.asarray(scores)[np.asarray(rollout.step_mask)]).size > 8
+  batch, _, _ = prepare.prepare(e.method, rollout, state.method_state)
+  np.testing.assert_array_equal(batch.rollout.step_scores, scores)
+  # The task's own scores remain in the rollout, as the gold score.
+  assert set(np.unique(rollout.step_scores)) <= {-1.0, 0.0, 1.0}
+  # Another model pays other rewards.
+  other = jax.tree.map(lambda x: -x, params["head"])
+  models = {"prm": {"params": {**params, "head": other}, "opt_state": ()}}
+  again, _ = dispatch.compile_rollout_fn(e)(state.replace(models=models))
+  np.testing.assert_array_equal(again.tokens.completions, rollout.completions)
+  assert np.abs(again.extras[NEED] - scores).max() > 0.1
+
+
+def test_metrics_compare_the_model_with_the_task():
+  """Two samples with two steps and one, by hand."""
+  rollout = build.build(
+    make_config_without_model(), jax.devices()[:1]
+  ).abstract_rollout
+  rollout = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), rollout)
+  scores = jnp.full(rollout.step_mask.shape, 9.0)  # 9: no step
+  task_scores, mask = scores, jnp.zeros(scores.shape, bool)
+  scores = scores.at[0, 0, :2].set(jnp.array([0.5, -0.3]))
+  task_scores = task_scores.at[0, 0, :2].set(jnp.array([1.0, 1.0]))
+  scores = scores.at[0, 1, 0].set(0.05)
+  task_scores = task_scores.at[0, 1, 0].set(-1.0)
+  mask = mask.at[0, 0, :2].set(True).at[0, 1, 0].set(True)
+  rollout = rollout.replace(
+    step_scores=task_scores,
+    step_mask=mask,
+    sample_mask=jnp.ones_like(rollout.sample_mask),
+    extras=rollout.extras.update({str(NEED): scores}),
+  )
+  model = reward_models.RewardModel(None, None, None, threshold=0.1)
+  logged = reward_models.metrics("prm", model, rollout)
+  assert logged["prm/score"] == pytest.approx(0.25 / 3)
+  assert logged["prm/task_score"] == pytest.approx(1 / 3)
+  assert logged["prm/worst"] == pytest.approx(-0.125)
+  assert logged["prm/task_worst"] == pytest.approx(0.0)
+  # 0.5 and 1 agree, -0.3 and 1 do not, 0.05 (below .1) and -1 do.
+  assert logged["prm/accuracy"] == pytest.approx(2 / 3)
+
+
+def make_config_without_model():
+  config = make_config("")
+  config.models, config.reward = {}, defaults.reward()
+  return config
+
+
+def test_labels_of_the_task_and_of_the_verdict():
+  """0 is no judgement of the task, and -1 no verdict."""
+  e = build.build(make_config_without_model(), jax.devices()[:1])
+  rollout = jax.tree.map(
+    lambda x: jnp.zeros(x.shape, x.dtype), e.abstract_rollout
+  )
+  scores = rollout.step_scores.at[0, 0, :3].set(jnp.array([1.0, -1.0, 0.0]))
+  correct = rollout.correct.at[0, :3].set(jnp.array([1, 0, -1], jnp.int8))
+  rollout = rollout.replace(step_scores=scores, correct=correct)
+  labels, weights = reward_models.task_labels(rollout)
+  np.testing.assert_array_equal(labels[0, 0, :3], [1, 0, 0])
+  np.testing.assert_array_equal(weights[0, 0, :3], [1, 1, 0])
+  labels, weights = reward_models.verdict_labels(rollout)
+  np.testing.assert_array_equal(labels[0, :3, 0], [1, 0, 0])
+  np.testing.assert_array_equal(weights[0, :3, 0], [1, 1, 0])
+  assert labels.shape == rollout.step_mask.shape
+
+
+def test_a_frozen_model_is_read_again_and_not_saved(fitted, tmp_path):
+  workdir, _, params = fitted
+  complete = tmp_path / "complete"
+  e, metrics = run(make_config(workdir), complete)
+  assert len(metrics) == 4
+  assert {"prm/score", "prm/task_score", "cost/prm_tokens"} <= metrics[0].keys()
+  assert "prm/loss" not in metrics[0]
+  resumed = tmp_path / "resumed"
+  run(make_config(workdir, steps=2), resumed)
+  _, again = run(make_config(workdir), resumed)
+  for line, expected in zip(again, metrics, strict=True):
+    for name in ("loss/total", "prm/score", "prm/worst", "prm/accuracy"):
+      assert line[name] == expected[name], name
+  with checkpointing.Checkpoints(resumed / "checkpoints") as checkpoints:
+    state, _ = checkpoints.restore(e.saved_part(e.abstract))
+    assert state.models == {}
+    state = initial_state.restore_or_initialise(e, resumed, checkpoints)
+  jax.tree.map(
+    np.testing.assert_array_equal, state.models["prm"]["params"], params
+  )
+
+
+def test_a_trained_model_learns_the_labels_and_resumes(fitted, tmp_path):
+  """Its loss falls, and its updates are due in every second step."""
+  workdir, _, params = fitted
+
+  def config(**keys):
+    result = make_config(workdir, "task", **keys)
+    result.models.prm.every, result.models.prm.learning_rate = 2, 3e-2
+    return result
+
+  e, metrics = run(config(steps=12), tmp_path / "complete")
+  losses = [line["prm/loss"] for line in metrics]
+  assert all(loss == 0 for loss in losses[::2])
+  assert losses[-1] < losses[1]
+  assert metrics[-1]["prm/accuracy"] > metrics[0]["prm/accuracy"]
+  run(config(steps=5), tmp_path / "resumed")
+  _, again = run(config(steps=12), tmp_path / "resumed")
+  assert [line["prm/loss"] for line in again] == losses
+  state = start(e, tmp_path)
+  jax.tree.map(
+    np.testing.assert_array_equal, state.models["prm"]["params"], params
+  )
+
+
+def test_the_fused_loop_and_a_mesh_have_the_same_scores(fitted, tmp_path):
+  workdir = fitted[0]
+  _, expected = run(make_config(workdir, "verdict"), tmp_path / "one")
+  fused = make_config(workdir, "verdict", steps_per_dispatch=2)
+  _, lines = run(fused, tmp_path / "fused")
+  split = make_config(workdir, "verdict")
+  split.mesh.fsdp = 2
+  _, split_lines = run(split, tmp_path / "split", devices=4)
+  for name in ("prm/score", "prm/worst", "prm/loss", "loss/total"):
+    values = [line[name] for line in expected]
+    for others in (lines, split_lines):
+      np.testing.assert_allclose(
+        [line[name] for line in others], values, atol=2e-5, err_msg=name
+      )
+
+
+def test_a_model_can_be_watched_without_paying(fitted, tmp_path):
+  config = make_config(fitted[0], steps=1)
+  config.method, config.reward = "grpo(beta=0.0)", defaults.reward()
+  _, metrics = run(config, tmp_path)
+  assert np.isfinite(metrics[0]["prm/score"])
+  assert np.isfinite(metrics[0]["prm/task_score"])
+
+
+@pytest.mark.parametrize(
+  ("change", "expected"),
+  [
+    ({"labels": "tasks"}, "did you mean 'task'"),
+    ({"every": 0}, "models.prm.every = 0 must be at least 1"),
+    ({"labels": "task", "learning_rate": 0.0}, "learning_rate = 0.0"),
+    ({"workdir": "/no/such/prm"}, "/no/such/prm has no fitted model"),
+    ({"worker": 1}, "did you mean 'workdir'"),
+  ],
+)
+def test_wrong_settings_are_refused(change, expected, fitted):
+  config = make_config(fitted[0])
+  for name, value in change.items():
+    config.models.prm[name] = value
+  with pytest.raises((ValueError, FileNotFoundError), match=expected):
+    validate.check_and_build(config, devices=jax.devices()[:1])
+
+
+def test_a_model_of_other_tokens_is_refused(fitted):
+  config = make_config(fitted[0])
+  config.model.vocab_size = 64
+  with pytest.raises(ValueError, match="and the policy 64; fit it on"):
+    validate.check_and_build(config, devices=jax.devices()[:1])
+
+
+def test_a_task_without_steps_is_refused(tmp_path):
+  write_model(tmp_path, vocab_size=tasks.get("countdown").vocab_size)
+  config = make_config(tmp_path)
+  config.task, config.method = "countdown(count=2)", "grpo()"
+  with pytest.raises(ValueError, match="does not divide completions"):
+    validate.check_and_build(config, devices=jax.devices()[:1])
+
+
+def test_a_reward_of_a_missing_model_is_refused(fitted):
+  config = make_config(fitted[0])
+  config.reward = defaults.reward(step_reward="model_steps(model='prn')")
+  with pytest.raises(ValueError, match=r"model/prn.*config\.models"):
+    validate.check_and_build(config, devices=jax.devices()[:1])
+
+
+def test_a_loss_of_the_host_is_refused(tmp_path):
+  write_model(tmp_path, "implicit(kind='dpo')")
+  config = make_config(tmp_path, "verdict")
+  with pytest.raises(ValueError, match="selects its examples on the host"):
+    validate.check_and_build(config, devices=jax.devices()[:1])
