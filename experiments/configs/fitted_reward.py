@@ -1,0 +1,81 @@
+"""Chained arithmetic that is paid by a fitted process reward model.
+
+These commands train a policy, label samples of it, and fit a model:
+
+  python -m experiments.run --config experiments/configs/chain.py:base \
+    --workdir runs/chain_base
+  python -m experiments.prm label --workdir runs/chain_prm \
+    --policy runs/chain_base --source "binary_search(least=2)" \
+    --problems 1024 --samples 4 --batch 256
+  python -m experiments.prm fit --workdir runs/chain_prm
+
+and these train the policy on the step scores of the model, as a minimum or as a
+sum, or on the task's own score while the model watches:
+
+  python -m experiments.run --workdir runs/fitted_min_form \
+    --config experiments/configs/fitted_reward.py:min_form
+  python -m experiments.run --workdir runs/fitted_sum_form \
+    --config experiments/configs/fitted_reward.py:sum_form
+  python -m experiments.run --workdir runs/fitted_outcome \
+    --config experiments/configs/fitted_reward.py:outcome
+
+`prm/score` is the mean score of a step by the model, and `prm/task_score` that
+by the task's exact checker. `experiments/studies/process_rewards` runs all of
+it with several seeds; its README has the results.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.cli import config_names
+from experiments.configs import defaults
+
+
+def min_form() -> ConfigDict:
+  """RL on the least of the model's scores of a sample (PURE)."""
+  return _paid("min_form")
+
+
+def sum_form() -> ConfigDict:
+  """RL on the sum of the model's scores of a sample."""
+  return _paid("sum_form")
+
+
+def outcome() -> ConfigDict:
+  """RL on the task's score alone; the model only watches."""
+  return _config("grpo(beta=0.0)")
+
+
+def _paid(method: str) -> ConfigDict:
+  config = _config(method)
+  config.reward = defaults.reward(step_reward="model_steps(model='prm')")
+  return config
+
+
+def _config(method: str) -> ConfigDict:
+  """Returns the part that all configs share."""
+  config = defaults.rl(steps=100)
+  config.task = "chain(operations=3)"
+  config.method = method
+  config.init_from = "runs/chain_base"
+  config.models.prm = defaults.reward_model("runs/chain_prm")
+  config.rollout.prompts = 16
+  config.optimizer.learning_rate = 2e-4
+  config.steps_per_dispatch = 10
+  config.rollouts_every = 50
+  return config
+
+
+_CONFIGS = {"min_form": min_form, "sum_form": sum_form, "outcome": outcome}
+
+
+def names() -> list[str]:
+  return list(_CONFIGS)
+
+
+def summary(name: str) -> str:
+  return config_names.first_sentence(_CONFIGS[name])
+
+
+def get_config(name: str = "") -> ConfigDict:
+  config_names.check("fitted_reward", name, names())
+  return _CONFIGS[name]()

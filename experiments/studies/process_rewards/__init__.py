@@ -1,0 +1,1 @@
+"""Process reward models on chained arithmetic, and the runs that they pay."""

@@ -1,0 +1,63 @@
+"""The rows of the tables: a label source, a loss, or a run that is paid.
+
+All start from the same base policy, one for each seed. A row of labels fits the
+loss `bce` to the labels of a source. A row of losses fits a loss to the hard
+Monte-Carlo labels. A row of runs trains the base policy with a config of
+`experiments/configs/fitted_reward.py` and the model of the row `two_class`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rewards.process import label_sources, step_losses
+
+TASK = "chain(operations=3)"
+# The checker with which models are evaluated: a step of true arithmetic is
+# right, also if it does not lead to the answer.
+JUDGED_TASK = "chain(operations=3, prm='filler')"
+MONTE_CARLO = "monte_carlo(least=2)"
+# Second labels, which the loss `dual_head` reads.
+POTENTIALS = "monte_carlo(soft=True)"
+PAID_BY = "two_class"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """A unit of work for each seed.
+
+  Attributes:
+    kind: "labels", "loss" or "run".
+    source: label source, of the kind "labels".
+    loss: loss of the model, of the kinds "labels" and "loss".
+    config: name in `fitted_reward`, of the kind "run".
+  """
+
+  kind: str
+  source: str = MONTE_CARLO
+  loss: str = "bce"
+  config: str = ""
+
+
+# Settings of sources and losses whose defaults do not fit.
+_SOURCES = {
+  "monte_carlo": MONTE_CARLO,
+  "binary_search": "binary_search(least=2)",
+}
+# A judge is a program of the user.
+_WITHOUT_ROW = ("consensus", "judge")
+ROWS = {
+  **{
+    f"labels_{name}": Row("labels", source=_SOURCES.get(name, name))
+    for name in label_sources.names()
+    if name not in _WITHOUT_ROW
+  },
+  "labels_monte_carlo_soft": Row("labels", source="monte_carlo(soft=True)"),
+  **{name: Row("loss", loss=name) for name in step_losses.names()},
+  "implicit_dpo": Row("loss", loss="implicit(kind='dpo')"),
+  "implicit_nca": Row("loss", loss="implicit(kind='nca')"),
+  **{
+    f"paid_{name}": Row("run", config=name)
+    for name in ("min_form", "sum_form", "outcome")
+  },
+}

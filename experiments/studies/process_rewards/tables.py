@@ -1,0 +1,145 @@
+"""The tables and the picture of the results.
+
+A cell is the mean over the seeds with Student's 95 % interval.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib.figure
+import numpy as np
+
+from experiments.evaluation import intervals
+from experiments.report import picture
+from experiments.studies.process_rewards import rows, unit
+
+# Title of a column -> key in "metrics".
+_MODEL_COLUMNS = {
+  "first-error F1": "first_error/f1",
+  "best of 16, worst step": "accuracy/worst@16",
+  "best of 16, mean step": "accuracy/mean@16",
+  "majority of 16": "accuracy/maj@16",
+}
+# Title of a column -> metric whose mean over the last steps is shown.
+_RUN_COLUMNS = {
+  "steps of a sample": "length/steps_mean",
+  "score of a step, model": "prm/score",
+  "score of a step, checker": "prm/task_score",
+}
+_LAST_STEPS = 10
+_PANELS = {
+  "accuracy/pass@1": "share of right samples",
+  "length/steps_mean": "steps of a sample",
+  "prm/score": "proxy: score of a step by the model",
+  "prm/task_score": "gold: score of a step by the checker",
+}
+
+
+def read(row: str) -> list[dict[str, Any]]:
+  """Returns the results of a row, in the order of their seeds."""
+  files = unit.RESULTS.glob(f"{row}_*.json")
+  records = [json.loads(file.read_text()) for file in files]
+  own = [record for record in records if record["row"] == row]
+  return sorted(own, key=lambda record: record["seed"])
+
+
+def all_tables() -> str:
+  """Returns the tables of label sources, losses and runs in Markdown."""
+  kinds = {"labels": [], "loss": [], "run": []}
+  for name, row in rows.ROWS.items():
+    kinds[row.kind].append(name)
+  models = (_model_table(kinds[kind]) for kind in ("labels", "loss"))
+  return "\n\n".join((*models, _run_table(kinds["run"])))
+
+
+def _model_table(names: Sequence[str]) -> str:
+  """Returns a table with a row for each model that has results."""
+
+  def cells(records: list[dict[str, Any]]) -> list[str]:
+    metrics = [record["metrics"] for record in records]
+    values = [
+      _cell([one[key]["mean"] for one in metrics])
+      for key in _MODEL_COLUMNS.values()
+    ]
+    tokens = np.mean([one["label_tokens"] for one in metrics]) / 1e6
+    return [*values, f"{tokens:.2f}"]
+
+  titles = [*_MODEL_COLUMNS, "tokens, millions"]
+  return _table(titles, names, cells)
+
+
+def _run_table(names: Sequence[str]) -> str:
+  """Returns a table with a row for each run that has results."""
+
+  def cells(records: list[dict[str, Any]]) -> list[str]:
+    accuracies = [
+      _cell([record["evaluation"][when]["1"] for record in records])
+      for when in ("before", "after")
+    ]
+    return accuracies + [
+      _cell(
+        [np.mean(record["series"][key][-_LAST_STEPS:]) for record in records]
+      )
+      for key in _RUN_COLUMNS.values()
+    ]
+
+  titles = ["pass@1 before", "pass@1 after", *_RUN_COLUMNS]
+  return _table(titles, names, cells)
+
+
+def _table(
+  titles: Sequence[str],
+  names: Sequence[str],
+  cells: Callable[[list[dict[str, Any]]], list[str]],
+) -> str:
+  """Returns a table in Markdown of the rows that have results."""
+  lines = [
+    "| | seeds | " + " | ".join(titles) + " |",
+    "|---" * (len(titles) + 2) + "|",
+  ]
+  for name in names:
+    if records := read(name):
+      values = " | ".join(cells(records))
+      lines.append(f"| {name} | {len(records)} | {values} |")
+  return "\n".join(lines)
+
+
+def _cell(values: Sequence[float]) -> str:
+  """Returns the mean over seeds and its interval."""
+  mean = f"{np.mean(values):.3f}"
+  if len(values) == 1:
+    return mean
+  low, high = intervals.student_interval(np.array(values))
+  return f"{mean} [{low:.3f}, {high:.3f}]"
+
+
+def draw_runs(path: pathlib.Path) -> None:
+  """Draws the runs by training step.
+
+  A thin line is a seed, and a thick line the mean over the seeds.
+
+  Args:
+    path: file of the picture.
+  """
+  figure = matplotlib.figure.Figure(figsize=(9.6, 6.4), layout="constrained")
+  names = [name for name, row in rows.ROWS.items() if row.kind == "run"]
+  for axes, (key, title) in zip(
+    figure.subplots(2, 2).flat, _PANELS.items(), strict=True
+  ):
+    for name, color in zip(names, picture.COLORS[1:], strict=False):
+      records = read(name)
+      if not records:
+        continue
+      seeds = np.array([record["series"][key] for record in records])
+      steps = np.arange(1, seeds.shape[1] + 1)
+      axes.plot(steps, seeds.T, color=color, alpha=0.3, linewidth=0.8)
+      axes.plot(steps, seeds.mean(0), color=color, linewidth=2, label=name)
+    axes.set_title(title, color=picture.INK, fontsize=10, loc="left")
+    axes.set_xlabel("step", color=picture.INK)
+    picture.dress(axes)
+  axes.legend(frameon=False, labelcolor=picture.INK)
+  figure.savefig(path, dpi=150)
