@@ -1,8 +1,8 @@
 """Samples a policy and writes its right and wrong samples as training data.
 
   python -m experiments.preferences --workdir DIR [--step N] --out FILE
-    [--demonstrations FILE] [--problems N] [--samples S] [--temperature T]
-    [--batch P] [--max_tokens M] [--seed N]
+    [--demonstrations FILE] [--right_samples R] [--problems N] [--samples S]
+    [--temperature T] [--batch P] [--max_tokens M] [--seed N]
 
 The command draws N train problems of the run's task, samples S completions of
 each from the run's latest checkpoint, and judges them as the task does. It
@@ -11,15 +11,16 @@ writes a line for each problem that has a right and a wrong sample, which
 
   {"prompt": "1 1 7 8 = d1 d9", "chosen": "...", "rejected": "..."}
 
-With --demonstrations it also writes a line for each problem that has a right
-sample, which `--config.demonstrations=FILE` and the task `jsonl` read:
+With --demonstrations it also writes the right samples of the problems, at most
+R of each problem (one unless set), which `--config.demonstrations=FILE` and the
+task `jsonl` read:
 
   {"prompt": "1 1 7 8 = d1 d9", "solution": "..."}
 
-The first right and the first wrong sample of a problem are taken. Samples that
-the length limit cut, or whose verdict is unknown, are left out. Nothing is
-written before all samples are judged. --out may be left out if --demonstrations
-is used.
+A line of preferences has the first right and the first wrong sample of its
+problem. Samples that the length limit cut, or whose verdict is unknown, are
+left out. Nothing is written before all samples are judged. --out may be left
+out if --demonstrations is used.
 
   python -m experiments.preferences --policy FOLDER --task gsm8k ...
 
@@ -84,12 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   console.print(f"{loaded.name}, step {loaded.step}: {task.name}", markup=False)
   with progress.bar_or_lines(console, "samples", count) as update:
     lines = training_lines.collect(
-      loaded, problems, key, sampling, options.batch, update
+      *(loaded, problems, key, sampling, options.batch, update),
+      right_samples=options.right_samples,
     )
   console.print(
     f"{count} problems, {sampling.samples} samples of each, "
     f"{lines.accuracy:.1%} right: {len(lines.pairs)} problems with a right and "
-    f"a wrong sample, {len(lines.demonstrations)} with a right one"
+    f"a wrong sample, {len(lines.demonstrations)} demonstrations"
   )
   files = [
     (options.out, lines.pairs),
@@ -139,6 +141,12 @@ def _parser() -> argparse.ArgumentParser:
     help="JSONL file of right samples to write",
   )
   add(
+    "--right_samples",
+    type=int,
+    default=1,
+    help="largest number of demonstrations of a problem; default: %(default)s",
+  )
+  add(
     "--problems",
     type=int,
     default=DEFAULT_PROBLEMS,
@@ -186,7 +194,9 @@ def _check(options: argparse.Namespace) -> None:
     raise ValueError(
       "--policy needs a --task, which provides the template and the problems"
     )
-  arguments.check_counts(options, "problems", "batch", "max_tokens")
+  arguments.check_counts(
+    options, "problems", "batch", "max_tokens", "right_samples"
+  )
   arguments.check_counts(options, "samples", minimum=2 if options.out else 1)
   arguments.check_counts(options, "step", minimum=0)
   arguments.check_seed("--seed", options.seed)

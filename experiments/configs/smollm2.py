@@ -18,9 +18,10 @@ to assign credit to the lines of a numbered list,
 
 and for the three stages of Tulu 3, each of which starts from the run before,
 
-  python -m experiments.preferences --policy smollm2 --problems 2000 \
-    --task "short_texts(rules_at_once=(1, 2), problems=2000)" --samples 8 \
-    --out runs/smollm2_pairs.jsonl --demonstrations runs/smollm2_right.jsonl
+  python -m experiments.preferences --policy smollm2 --problems 1200 \
+    --task "short_texts(rules_at_once=(1, 2), problems=1200)" --samples 8 \
+    --right_samples 8 --out runs/smollm2_pairs.jsonl \
+    --demonstrations runs/smollm2_right.jsonl
   python -m experiments.run --workdir runs/smollm2_tulu3_sft \
     --config experiments/configs/smollm2.py:tulu3_sft
   python -m experiments.run --workdir runs/smollm2_tulu3_dpo \
@@ -138,7 +139,7 @@ def tulu3_dpo() -> ConfigDict:
   _share(config, TEXTS)
   config.preferences = PAIRS
   config.init_from = "runs/smollm2_tulu3_sft"
-  config.steps = 31  # about one epoch
+  config.steps = 15  # about one epoch
   config.rollout.prompts = 32
   config.plan.microbatches = 2
   config.optimizer.learning_rate = 2e-6

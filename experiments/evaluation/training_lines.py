@@ -32,8 +32,7 @@ class Lines:
   Attributes:
     pairs: a line `{prompt, chosen, rejected}` of each problem that has a right
       and a wrong sample.
-    demonstrations: a line `{prompt, solution}` of each problem that has a right
-      sample.
+    demonstrations: lines `{prompt, solution}` of right samples.
     accuracy: share of right samples among those with a verdict.
   """
 
@@ -49,6 +48,7 @@ def collect(
   sampling: generation.Sampling,
   batch: int,
   update: progress.Update,
+  right_samples: int = 1,
 ) -> Lines:
   """Samples a policy and selects lines from its judged samples.
 
@@ -60,6 +60,8 @@ def collect(
     batch: largest number of problems that are sampled at a time.
     update: function called after each batch with the number of finished
       problems.
+    right_samples: largest number of right samples of a problem among the
+      demonstrations.
   """
   pairs, demonstrations, verdicts = [], [], []
   for result in evaluator.score_in_batches(
@@ -67,17 +69,12 @@ def collect(
     *(sampling, loaded.sharding),
   ):
     verdicts.append(result.arrays["correct"].ravel())
-    for right, wrong in select(loaded.task, result):
-      if right:
-        demonstrations.append(right)
+    for prompt, right, wrong in select(loaded.task, result):
+      demonstrations += [
+        {PROMPT: prompt, SOLUTION: text} for text in right[:right_samples]
+      ]
       if right and wrong:
-        pairs.append(
-          {
-            PROMPT: right[PROMPT],
-            CHOSEN: right[SOLUTION],
-            REJECTED: wrong[SOLUTION],
-          }
-        )
+        pairs.append({PROMPT: prompt, CHOSEN: right[0], REJECTED: wrong[0]})
     update(result.done)
   judged = np.concatenate(verdicts)
   accuracy = (judged == 1).sum() / max((judged >= 0).sum(), 1)
@@ -101,22 +98,22 @@ def distinct_problems(task: Task, key: jax.Array, count: int) -> Problems:
 
 def select(
   task: Task, result: evaluator.BatchResult
-) -> Iterator[tuple[Line | None, Line | None]]:
-  """Yields the first right and the first wrong sample of each problem.
+) -> Iterator[tuple[str, list[str], list[str]]]:
+  """Yields the texts of the right and of the wrong samples of each problem.
 
-  Samples that the length limit cut, or whose verdict is unknown, are not taken.
+  Samples that the length limit cut, whose verdict is unknown, or that have no
+  text are not taken, and equal texts only once.
 
   Args:
     task: the task.
     result: samples of problems; of its arrays, "correct" is read.
 
   Yields:
-    (right, wrong), each a line with a prompt and a solution, or None if there
-    is no such sample.
+    The prompt, the right texts and the wrong ones, in the order of the samples.
   """
   samples = result.samples
   for i, prompt in enumerate(task.prompt_texts(result.problems)):
-    lines: list[Line | None] = []
+    texts_by_verdict = []
     for verdict in (1, 0):
       (candidates,) = np.nonzero(
         (result.arrays["correct"][i] == verdict) & samples.finished[i]
@@ -127,6 +124,6 @@ def select(
         for s in candidates
       )
       # A blank completion cannot be a line of the file.
-      text = next((text for text in texts if text.strip()), None)
-      lines.append(None if text is None else {PROMPT: prompt, SOLUTION: text})
-    yield lines[0], lines[1]
+      distinct = dict.fromkeys(text for text in texts if text.strip())
+      texts_by_verdict.append(list(distinct))
+    yield prompt, *texts_by_verdict

@@ -112,6 +112,12 @@ def test_lines_are_right_and_wrong_and_can_be_trained_on(run, tmp_path, capsys):
     assert not is_legal or eval(line["rejected"]) != target
   assert preferences.main(list(map(str, words))) == 0
   assert pairs.read_text() == first  # the same seed
+  # Further right samples of a problem are other texts.
+  assert preferences.main([*map(str, words), "--right_samples", "8"]) == 0
+  more = training_texts.read(right, TASK, ("solution",))
+  assert len(more) > len(solutions)
+  all_lines = right.read_text().splitlines()
+  assert len(set(all_lines)) == len(all_lines)
   assert preferences.main([*map(str, words), "--seed", "1"]) == 0
   assert pairs.read_text() != first
 
