@@ -33,20 +33,22 @@ def lines_of(verdicts, texts, finished=None):
   )
   judged = {"correct": np.array([verdicts])}
   result = evaluator.BatchResult(problems, samples, judged, done=1)
-  (lines,) = training_lines.select(TASK, result)
-  prompt = TASK.decode(problems.prompts[0])
-  assert all(line["prompt"] == prompt for line in lines if line)
-  return [line and line["solution"] for line in lines]
+  ((prompt, right, wrong),) = training_lines.select(TASK, result)
+  assert prompt == TASK.decode(problems.prompts[0])
+  return right, wrong
 
 
-def test_the_first_right_and_the_first_wrong_sample_are_taken():
+def test_right_and_wrong_samples_are_taken_in_order():
   texts = ["1", "2", "3", "4"]
-  assert lines_of([0, 1, 1, 0], texts) == ["2", "1"]
-  assert lines_of([1, 1, 1, 1], texts) == ["1", None]
-  assert lines_of([0, -1, -1, 0], texts) == [None, "1"]  # unknown verdicts
+  assert lines_of([0, 1, 1, 0], texts) == (["2", "3"], ["1", "4"])
+  assert lines_of([1, 1, 1, 1], texts) == (texts, [])
+  assert lines_of([0, -1, -1, 0], texts) == ([], ["1", "4"])  # unknown verdicts
   cut = [False, False, True, True]
-  assert lines_of([0, 1, 1, 0], texts, cut) == ["3", "4"]
-  assert lines_of([0, 1, 0, 0], ["", "2", "3", "4"]) == ["2", "3"]  # blank
+  assert lines_of([0, 1, 1, 0], texts, cut) == (["3"], ["4"])
+  blank = ["", "2", "3", "4"]
+  assert lines_of([0, 1, 0, 0], blank) == (["2"], ["3", "4"])
+  equal = ["3", "2", "2", "3"]
+  assert lines_of([0, 1, 1, 0], equal) == (["2"], ["3"])
 
 
 def test_a_problem_is_drawn_once():

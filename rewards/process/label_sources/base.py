@@ -90,6 +90,37 @@ def until_first_zero(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
   return np.where(zeros_before > 0, 0.0, weights)
 
 
+def balance_samples(labels: StepLabels, correct: np.ndarray) -> StepLabels:
+  """Leaves out samples, so that as many are right as are wrong.
+
+  The first samples of the verdict that more samples have are kept.
+
+  Args:
+    labels: labels.
+    correct: `[R]` bool, verdicts of the labelled samples.
+  """
+  count = min(correct.sum(), (~correct).sum())
+  rank = np.where(correct, np.cumsum(correct), np.cumsum(~correct))
+  return StepLabels(*(x[rank <= count] for x in labels))
+
+
+def balance_steps(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+  """Returns the weights with as many labels 1 as labels 0 at each step.
+
+  Of the label that more samples have at step k, the first ones are kept.
+
+  Args:
+    values: `[R, K]`, labels 0 and 1.
+    weights: `[R, K]`; 0 for steps without a label.
+  """
+  is_one, is_zero = (
+    (weights > 0) & (values == label) for label in (1.0, 0.0)
+  )
+  counts = np.minimum(is_one.sum(0), is_zero.sum(0))
+  rank = np.where(is_one, np.cumsum(is_one, 0), np.cumsum(is_zero, 0))
+  return np.where(rank <= counts, weights, 0.0)
+
+
 def from_first_error(first: np.ndarray, mask: np.ndarray):
   """Returns values and weights: 1 before the first error, 0 at it.
 

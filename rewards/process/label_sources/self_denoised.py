@@ -9,7 +9,10 @@ from rewards.process.label_sources import base
 
 
 def self_denoised(
-  window: int = 2, confidence: float = 0.75, continuations: int = 8
+  window: int = 2,
+  confidence: float = 0.75,
+  continuations: int = 8,
+  balance: bool = True,
 ):
   """Labels steps from the first hopeless one and the policy's own confidence.
 
@@ -19,15 +22,16 @@ def self_denoised(
   them have min(1, p_k / c): an error may hide in them from a policy that often
   recovers. Step t has label 0, and later steps have none. A right sample has
   labels 1 without continuations. Problems with c below `confidence` have no
-  labels.
+  labels. Of the problems that are labelled together, as many right as wrong
+  samples are kept (`balance`).
   Source: Ding et al. 2025, SCAN: Self-Denoising Monte Carlo Annotation for
-  Robust Process Reward Learning, and its released code. Deviation: the code
-  then draws as many right samples as wrong ones; here all are labelled.
+  Robust Process Reward Learning, and its released code.
 
   Args:
     window: number of steps before the first hopeless one with soft labels.
     confidence: smallest share of right samples of a problem that is labelled.
     continuations: number of continuations of each step.
+    balance: whether to keep as many right as wrong samples.
   """
 
   def label(forest: Forest) -> base.StepLabels:
@@ -45,6 +49,11 @@ def self_denoised(
     values = np.where(step < first - window, 1.0, np.minimum(1.0, rates / c))
     values[is_right] = 1.0
     has_label = mask & ((step <= first) | is_right[:, None])
-    return base.make(rows, values, has_label)
+    labels = base.make(rows, values, has_label)
+    if not balance:
+      return labels
+    return base.balance_samples(
+      labels, forest.samples.correct[labels.rows] == 1
+    )
 
   return label

@@ -36,13 +36,15 @@ def tool_tree(
   For each problem, and `simulations` times: from the prompt, the search walks
   to the child with the largest
 
-    Q / N + exploration sqrt(ln(N_parent + 1) / (N + 1))
+    Q + exploration sqrt(ln(N_parent + 1) / (N + 1))
 
   as long as a node has two children or more, and simulates one continuation of
   the node that it reaches. The first step of the continuation becomes a child
-  of the node, and gets the reward u of `simulation_reward` over the later
-  steps, which the checker of the task verifies, and the answer. Q of an
-  ancestor at distance d grows by decay^d u. The label is 1 if Q > 0 and 0 if Q
+  of the node, and gets the reward u of `simulation_reward` of the steps between
+  it and the last one, which the checker of the task verifies, and of the
+  answer, which is the last step. Q of an ancestor at distance d grows by
+  decay^d u; it is a sum over the N simulations, as in the released code, and
+  not their mean. The label is 1 if Q > 0 and 0 if Q
   < 0; a step with Q = 0 has none. Below a step with Q < 0, a step with Q >= 0
   and all steps after it have no label.
   Source: Zhang et al. 2025, GroundedPRM: Tree-Guided and Fidelity-Aware Process
@@ -82,9 +84,9 @@ def tool_tree(
 
 
 def _simulate(forest: Forest, row: int, steps: int) -> float:
-  """Returns u of a sample, for the steps after the first `steps` ones."""
+  """Returns u of a sample, of the node that its first `steps` steps reach."""
   samples = forest.samples
-  later = samples.step_scores[row, steps : samples.num_steps[row]]
+  later = samples.step_scores[row, steps : samples.num_steps[row] - 1]
   final = 1 if samples.correct[row] == 1 else -1
   return simulation_reward(np.sign(later), final)
 
@@ -116,7 +118,7 @@ class _Node:
 
     def score(child: _Node) -> float:
       bonus = math.sqrt(math.log(self.visits + 1) / (child.visits + 1))
-      return child.q / max(child.visits, 1) + exploration * bonus
+      return child.q + exploration * bonus
 
     return max(self._children, key=score).select(exploration)
 

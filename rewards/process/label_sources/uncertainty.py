@@ -7,29 +7,39 @@ import numpy as np
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
 
-ORDERS = ("entropy", "entropy_increase")
+ORDERS = ("entropy", "entropy_increase", "log_sum", "log_sum_increase")
 
 
-def step_entropies(
-  log_probs: np.ndarray, step_ids: np.ndarray, num_steps: int
+def step_uncertainties(
+  log_probs: np.ndarray,
+  step_ids: np.ndarray,
+  num_steps: int,
+  kind: str = "entropy",
 ) -> np.ndarray:
-  """Returns U_k = -sum_t q_t log q_t, q = softmax over tokens of log p_t / 5.
+  """Returns U_k of each step, with q = softmax over its tokens of log p_t / 5.
+
+    entropy:  U_k = -sum_t q_t log q_t
+    log_sum:  U_k = -sum_t log q_t
 
   Args:
     log_probs: `[R, T]`, log p of the tokens, in nats.
     step_ids: `[R, T]` int, -1 outside of steps.
     num_steps: K.
+    kind: "entropy" or "log_sum".
 
   Returns:
-    `[R, K]`; log n for a step of n tokens with equal log-probs, and 0 for a
-    step without tokens.
+    `[R, K]`; 0 for a step without tokens. For a step of n tokens with equal
+    log-probs the entropy is log n, and the other sum n log n.
   """
   in_step = step_ids[:, None] == np.arange(num_steps)[:, None]  # [R, K, T]
   scaled = np.where(in_step, log_probs[:, None] / 5, -np.inf)
   highest = scaled.max(-1, keepdims=True)
   weights = np.where(in_step, np.exp(scaled - np.maximum(highest, -1e9)), 0.0)
   q = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30)
-  return -np.sum(np.where(q > 0, q * np.log(np.maximum(q, 1e-30)), 0.0), -1)
+  factor = q if kind == "entropy" else 1.0
+  return -np.sum(
+    np.where(q > 0, factor * np.log(np.maximum(q, 1e-30)), 0.0), -1
+  )
 
 
 def likelihood_weighted(correct: np.ndarray, means: np.ndarray) -> np.ndarray:
@@ -49,7 +59,7 @@ def uncertainty(order: str = "entropy", continuations: int = 16):
   """Verifies steps in the order of their uncertainty, until one is an error.
 
   A right sample has labels 1 without continuations. In a wrong sample, steps
-  are tried in falling order of U_k (`step_entropies`). The first step that is
+  are tried in falling order of U_k (`step_uncertainties`). The first step that is
   tried with
 
     s(state after the step) < s(prompt)
@@ -64,7 +74,8 @@ def uncertainty(order: str = "entropy", continuations: int = 16):
   the prompt are right.
 
   Args:
-    order: "entropy" for U_k, or "entropy_increase" for U_k - U_{k-1}.
+    order: "entropy" or "log_sum" for U_k of this kind, "entropy_increase" or
+      "log_sum_increase" for U_k - U_{k-1}.
     continuations: number of continuations of a state.
 
   Raises:
@@ -79,10 +90,11 @@ def uncertainty(order: str = "entropy", continuations: int = 16):
     samples = forest.samples
     mask = base.step_mask(forest, rows)
     root_success = _root_success(forest)[samples.problems[rows]]
-    keys = step_entropies(
-      samples.log_probs[rows], samples.step_ids[rows], forest.max_steps
+    kind = order.removesuffix("_increase")
+    keys = step_uncertainties(
+      samples.log_probs[rows], samples.step_ids[rows], forest.max_steps, kind
     )
-    if order == "entropy_increase":
+    if order != kind:
       keys = np.diff(keys, axis=-1, prepend=0.0)
     ranking = np.argsort(np.where(mask, -keys, np.inf), -1, kind="stable")
     is_right = samples.correct[rows] == 1

@@ -150,16 +150,20 @@ def test_self_denoised_labels():
   rates = {"a": 0.1, "ab": 0.5, "abc": 0.9, "abcd": 0.0}
   rates |= dict.fromkeys("stu", 0.0)  # never looked at
   forest = RatedForest(words, is_right, rates)
-  labels = run(forest, "self_denoised")
+  labels = run(forest, "self_denoised", balance=False)
   assert labels["abcdx"] == [1, 0.625, 1, 0, None]
   assert labels["sr"] == [1, 1]
   assert all(prefix[0] == "a" for prefix, _ in forest.looks)
-  assert run(forest, "self_denoised", window=0)["abcdx"] == [1, 1, 1, 0, None]
-  assert run(forest, "self_denoised", window=3)["abcdx"][0] == 0.125
-  assert run(forest, "self_denoised", confidence=0.81) == {}
+  assert run(forest, "self_denoised", balance=False, window=0)["abcdx"] == [1, 1, 1, 0, None]
+  assert run(forest, "self_denoised", balance=False, window=3)["abcdx"][0] == 0.125
+  assert run(forest, "self_denoised", balance=False, confidence=0.81) == {}
   # The last step of a wrong sample is wrong, so that an error always exists.
   hopeful = RatedForest(["ax", "r", "sr", "tr"], is_right, {"a": 0.5})
-  assert run(hopeful, "self_denoised")["ax"] == [round(0.5 / 0.75, 4), 0]
+  # Of the three right samples, the first one is kept.
+  assert run(hopeful, "self_denoised") == {
+    "ax": [round(0.5 / 0.75, 4), 0],
+    "r": [1],
+  }
 
 
 def test_step_entropies():
@@ -168,7 +172,7 @@ def test_step_entropies():
   ids = np.array([[0, 0, 0, 1, 1]])
   q = 1 / (1 + math.exp(-1))  # softmax of -1 and -2
   second = -q * math.log(q) - (1 - q) * math.log(1 - q)
-  actual = uncertainty.step_entropies(log_probs, ids, 3)
+  actual = uncertainty.step_uncertainties(log_probs, ids, 3)
   np.testing.assert_allclose(actual, [[math.log(3), second, 0]], rtol=1e-6)
 
 
@@ -244,9 +248,16 @@ def test_consensus_keeps_samples_with_the_same_error():
 def test_stepwise_outcome_labels_do_not_rise():
   rates = {"a": 0.0, "ab": 0.25, "abc": 0.0}
   forest = RatedForest(["abcx", "abcr"], is_right, rates)
-  assert run(forest, "stepwise_outcome") == {
+  assert run(forest, "stepwise_outcome", balance=False) == {
     "abcx": [1, 1, 0, 0],
     "abcr": [1, 1, 1, 1],
+  }
+  # A second step 0 is missing for the third samples, and any 0 for the first
+  # two steps.
+  forest = RatedForest(["abcx", "abcr", "abdr"], is_right, rates | {"abd": 0.0})
+  assert run(forest, "stepwise_outcome") == {
+    "abcx": [None, None, 0, 0],
+    "abcr": [None, None, 1, 1],
   }
 
 
@@ -400,25 +411,44 @@ def test_simulation_reward(verdicts, final, reward):
 
 
 def test_tool_tree_labels_the_sign_of_the_rewards():
-  """Three simulations from the prompt, then one from the better child.
+  """Two simulations from the prompt, then one from the better child.
 
-  ab: the checker calls b good and the answer is wrong: u = 1 - 1 = 0 for n = 1.
-  cdr: d and r are good, and the answer is right: u = (1 + 1/2) / 2 + 1/2.
+  ab: no step is between a and the answer, which is wrong: u = -1.
+  cdr: d is good, and the answer is right: u = 1 + 1.
   """
   script = {"": ["ab", "cdr"], "c": ["cxy", "cdr"]}
   forest = WordForest(
     ["zx"], is_right, script, is_good=lambda prefix: prefix[-1] not in "xy"
   )
   labels = run(forest, "tool_tree", simulations=2)
-  assert labels == {"cdr": [1, None, None]}  # ab has Q = 0
+  assert labels == {"ab": [0, None], "cdr": [1, None, None]}
   forest = WordForest(
     ["zx"], is_right, script, is_good=lambda prefix: prefix[-1] not in "xy"
   )
   labels = run(forest, "tool_tree", simulations=3)
-  # From c: x and y are bad and the answer is wrong. The child cx has one later
-  # step: u = -1 - 1. Q of c is 1.25 - 0.9 * 2 < 0, which turns its label.
-  assert labels["cdr"] == [0, None, None]
+  # From c, the answer of cxy is wrong: u = -1 for cx, and Q of c is 2 - 0.9.
+  assert labels["cdr"] == [1, None, None]
   assert labels["cxy"] == [None, 0, None]
+  # Of a longer sample, all steps but the last are verified: cxyx has the bad
+  # step y after x, u = -1 - 1, and Q of c is 2 - 1.8; after three of them it is
+  # negative.
+  script = {"": ["ab", "cdr"], "c": ["cxyx"], "cx": ["cxyx"]}
+  forest = WordForest(
+    ["zx"], is_right, script, is_good=lambda prefix: prefix[-1] not in "xy"
+  )
+  assert run(forest, "tool_tree", simulations=3)["cdr"] == [1, None, None]
+
+
+def test_the_tree_search_compares_sums_of_rewards():
+  """A mean of .75 over two visits is more than 1 of one visit, as a sum."""
+  root = tool_tree._Node(0, 0, None)
+  often, once = root.add(1), root.add(2)
+  root.visits, often.visits, once.visits = 3, 2, 1
+  often.q, once.q = 1.5, 1.0
+  # 1.5 + 1.414 sqrt(ln 4 / 3) = 2.461, and 1 + 1.414 sqrt(ln 4 / 2) = 2.177
+  assert root.select(1.414) is often
+  # 1.5 + 4 sqrt(ln 4 / 3) = 4.219, and 1 + 4 sqrt(ln 4 / 2) = 4.330
+  assert root.select(4.0) is once
 
 
 def test_a_path_that_has_turned_ends_before_a_good_step():
