@@ -96,18 +96,24 @@ def _label(
       batch=options.batch,
       temperature=options.temperature,
       seed=options.seed,
+      judge=options.judge,
+      judge_model=options.judge_model,
+      judge_key=options.judge_key,
     )
     label.check_settings(settings, workdir)
   print(f"loading {options.policy} ...", flush=True)
   with errors.usage_errors():
-    loaded = _load_policy(options.policy, options.task)
+    step = (label.read_record(workdir) or {}).get(label.POLICY_STEP)
+    loaded = _load_policy(options.policy, options.task, step)
     with progress.bar_or_lines(console, "labels", options.problems) as update:
       record = label.run(settings, loaded, workdir, update)
   mean = record["sum"] / max(record["steps"], 1)
+  unjudged = record.get("unjudged", 0)
   console.print(
     f"wrote {workdir / label.LINES_FILE}: {record['lines']} samples, "
     f"{record['steps']} labelled steps, {mean:.3f} on average; "
-    f"{record['tokens']} tokens of continuations",
+    f"{record['tokens']} tokens of continuations"
+    + (f"; the judge left {unjudged} samples unjudged" if unjudged else ""),
     soft_wrap=True,
     markup=False,
   )
@@ -128,7 +134,7 @@ def _fit(
     arguments.check_counts(options, "layers", minimum=0)
     arguments.check_seed("--seed", options.seed)
     fit.Settings(loss=options.loss).make_loss()  # refuses unknown names
-    policy, task = _policy_of(options, workdir)
+    policy, task, step = _policy_of(options, workdir)
     file = _data_of(options, workdir)
     settings = fit.Settings(
       policy=policy,
@@ -147,8 +153,13 @@ def _fit(
   print_line = functools.partial(print, flush=True)
   print_line(f"loading {policy} ...")
   with errors.usage_errors():
-    loaded = _load_policy(policy, task)
-    data, _ = step_lines.read(file, loaded.task, settings.max_steps)
+    loaded = _load_policy(policy, task, step)
+    lines = step_lines.read(file, loaded.task, settings.max_steps)
+    if lines.left_out:
+      print_line(
+        f"{file}: {lines.left_out} lines are longer than the task allows, and "
+        "are left out"
+      )
     with progress.Heartbeat(print_line) as heartbeat:
       heartbeat.start("compiling and making the first updates")
 
@@ -156,7 +167,7 @@ def _fit(
         print_line(f"update {done} of {options.steps}")
         heartbeat.start("further updates", first_seconds=30.0)
 
-      record = fit.fit(settings, loaded, data, workdir, update)
+      record = fit.fit(settings, loaded, lines.data, workdir, update)
   console.print(
     f"{workdir}: {record['examples']} examples, loss {record['loss']:.4f}, "
     f"threshold {record['threshold']:.3f}",
@@ -183,13 +194,13 @@ def _evaluate(
     policy, task = (record["settings"][name] for name in ("policy", "task"))
   print(f"loading {policy} ...", flush=True)
   with errors.usage_errors():
-    loaded = _load_policy(policy, task)
+    loaded = _load_policy(policy, task, record.get(label.POLICY_STEP))
     fitted = fit.load(workdir, loaded)
     if options.data:
-      data, categories = step_lines.read(
-        options.data, loaded.task, fitted.max_steps
-      )
-      estimates = evaluate.on_lines(fitted, data, categories)
+      lines = step_lines.read(options.data, loaded.task, fitted.max_steps)
+      if lines.left_out:
+        print(f"{options.data}: {lines.left_out} lines do not fit", flush=True)
+      estimates = evaluate.on_lines(fitted, lines.data, lines.categories)
     else:
       judged_task = loaded.task
       if options.task:
@@ -234,8 +245,8 @@ def table(metrics: dict[str, Any]) -> rich.table.Table:
 
 def _policy_of(
   options: argparse.Namespace, workdir: epath.Path
-) -> tuple[str, str]:
-  """Returns the policy and the task of `label`, or of the flags.
+) -> tuple[str, str, int | None]:
+  """Returns the policy, its task and its step of `label`, or of the flags.
 
   Raises:
     ValueError: the workdir has no labels, and there is no --policy.
@@ -244,7 +255,7 @@ def _policy_of(
   from experiments.prm import label
 
   if options.policy:
-    return options.policy, options.task
+    return options.policy, options.task, None
   record = label.read_record(workdir)
   if record is None:
     raise ValueError(
@@ -252,7 +263,11 @@ def _policy_of(
       "a file with --data and the policy to start from with --policy"
     )
   settings = record["settings"]
-  return settings["policy"], options.task or settings["task"]
+  return (
+    settings["policy"],
+    options.task or settings["task"],
+    record.get(label.POLICY_STEP),
+  )
 
 
 def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
@@ -277,13 +292,16 @@ def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
   return workdir / label.LINES_FILE
 
 
-def _load_policy(policy: str, task: str) -> policies.LoadedPolicy:
+def _load_policy(
+  policy: str, task: str, step: int | None
+) -> policies.LoadedPolicy:
   """Loads a run, or the model in a folder if it has no run.
 
   Args:
     policy: workdir of a run, folder of a model, or a name in
       `pretrained.MODELS`.
     task: task with its settings; "" takes that of the run.
+    step: training step of the run's checkpoint; None takes the latest.
   """
   # Imported here, so that the command prints its first line at once.
   from experiments.evaluation import policies
@@ -291,7 +309,7 @@ def _load_policy(policy: str, task: str) -> policies.LoadedPolicy:
 
   folder = storage_paths.parse(policy)
   if (folder / workdirs.CONFIG_FILE).exists() and _is_run(folder):
-    loaded = policies.load_from_run(folder, None, {}, cpu_devices=1)
+    loaded = policies.load_from_run(folder, step, {}, cpu_devices=1)
     if task:
       loaded = dataclasses.replace(loaded, task=_make_task(task, policy))
     return loaded
@@ -386,6 +404,20 @@ def _parser() -> argparse.ArgumentParser:
     type=int,
     default=64,
     help="problems that are labelled at a time; default: %(default)s",
+  )
+  label.add_argument(
+    "--judge",
+    default="",
+    help="URL of an OpenAI-compatible API, such as http://localhost:8000/v1, "
+    "for the sources judge and consensus",
+  )
+  label.add_argument(
+    "--judge_model", default="", help="name of the model on that server"
+  )
+  label.add_argument(
+    "--judge_key",
+    default="",
+    help="environment variable with the API key of that server",
   )
   label.add_argument(
     "--temperature", type=float, default=1.0, help="default: %(default)s"

@@ -10,16 +10,18 @@
   auc                    probability that a right step scores above a wrong one;
                          steps after the first error are left out
   calibration            mean |p - share of right steps| over tenths of the
-                         probability p of a right step, weighted by their steps
+                         probability p of a right step, weighted by their
+                         steps; only if the scores are probabilities
   accuracy/pass@1        mean accuracy of the samples
   accuracy/maj@n         accuracy of the majority vote of n samples
   accuracy/RULE@n        accuracy of the best of n samples; the score of a
                          sample is that of its worst step, the mean over its
-                         steps, the product of their probabilities, or that of
-                         its last step
+                         steps, the product of their probabilities (if the
+                         scores are probabilities), or that of its last step
   uplift/RULE@n          accuracy/RULE@n minus accuracy/maj@n
 
-F1, accuracies and uplifts have 95 % bootstrap intervals over problems; those of
+Accuracies and uplifts leave out problems with a sample without a verdict. F1,
+accuracies and uplifts have 95 % bootstrap intervals over problems; those of
 differences are paired. Axes: P problems, S samples per problem, K steps.
 """
 
@@ -51,11 +53,12 @@ def _products(scores: Array, step_mask: Array) -> Array:
   return jnp.sum(jnp.where(step_mask, jnp.log(p), 0.0), -1)
 
 
+_PRODUCT = "product"
 # Functions that aggregate the scores of steps to the score of a sample.
 RULES = {
   "worst": step_aggregates.worst_step_scores,
   "mean": step_aggregates.mean_step_scores,
-  "product": _products,
+  _PRODUCT: _products,
   "last": step_aggregates.last_step_scores,
 }
 
@@ -80,6 +83,7 @@ def on_lines(
     data.problems,
     fitted.threshold,
     categories,
+    fitted.model.loss.is_probability,
   )
 
 
@@ -127,6 +131,7 @@ def on_samples(
   scores, mask, truth, correct, answers = map(
     np.concatenate, zip(*parts, strict=True)
   )
+  is_probability = fitted.model.loss.is_probability
   flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
   estimates = _judge_steps(
     flat(scores),
@@ -135,8 +140,15 @@ def on_samples(
     np.repeat(np.arange(problems), samples),
     fitted.threshold,
     [],
+    is_probability,
   )
-  return estimates | _best_of_n(scores, mask, correct, answers, ns)
+  rules = [name for name in RULES if is_probability or name != _PRODUCT]
+  has_verdicts = (correct >= 0).all(-1)
+  if not has_verdicts.any():
+    return estimates
+  return estimates | _best_of_n(
+    *(x[has_verdicts] for x in (scores, mask, correct, answers)), ns, rules
+  )
 
 
 def _score_forest(
@@ -190,6 +202,7 @@ def _judge_steps(
   problems: np.ndarray,
   threshold: float,
   categories: list[str],
+  is_probability: bool = True,
 ) -> dict[str, Any]:
   """Returns first-error scores, AUC and calibration.
 
@@ -200,6 +213,7 @@ def _judge_steps(
     problems: `[N]`, the problem of each sample.
     threshold: score below which a step counts as an error.
     categories: category of each sample, or an empty list.
+    is_probability: whether (score + 1) / 2 is a probability.
   """
   first = np.asarray(step_metrics.first_error(truth, has_truth))
   # A step whose truth is unknown is no evidence for or against the model.
@@ -235,10 +249,11 @@ def _judge_steps(
   valid_steps = has_truth & ((first[:, None] < 0) | (steps <= first[:, None]))
   area = metrics.auc(jnp.asarray(scores), jnp.asarray(truth > 0), valid_steps)
   estimates["auc"] = {"mean": float(area)}
-  p = np.clip((scores[valid_steps] + 1) / 2, 0, 1)
-  estimates["calibration"] = {
-    "mean": calibration_error(p, truth[valid_steps] > 0)
-  }
+  if is_probability:
+    p = np.clip((scores[valid_steps] + 1) / 2, 0, 1)
+    estimates["calibration"] = {
+      "mean": calibration_error(p, truth[valid_steps] > 0)
+    }
   return estimates
 
 
@@ -263,6 +278,7 @@ def _best_of_n(
   correct: np.ndarray,
   answers: np.ndarray,
   ns: tuple[int, ...],
+  rules: list[str],
 ) -> dict[str, dict[str, float]]:
   """Returns the accuracies of majority votes and of the best of n samples.
 
@@ -272,14 +288,15 @@ def _best_of_n(
     correct: `[P, S]` verdicts.
     answers: `[P, S]`, ids of the answers; -1 without an answer.
     ns: values of n.
+    rules: keys of `RULES`.
   """
   votes = majority_vote.majority_at_k(answers, correct, ns)
   # `{name: [P]}`, because the bootstrap resamples problems.
   columns = {"accuracy/pass@1": (correct == 1).mean(-1)}
   for i, n in enumerate(ns):
     columns[f"accuracy/maj@{n}"] = votes[:, i]
-    for rule, reduce in RULES.items():
-      sample_scores = reduce(jnp.asarray(scores), jnp.asarray(step_mask))
+    for rule in rules:
+      sample_scores = RULES[rule](jnp.asarray(scores), jnp.asarray(step_mask))
       best = np.asarray(
         step_metrics.best_of_n_value(sample_scores, jnp.asarray(correct), n)
       )

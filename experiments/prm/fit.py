@@ -21,6 +21,7 @@ from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.evaluation import policies
 from experiments.logging import json_files
+from experiments.prm import label
 from experiments.training import checkpointing, prng_keys, reward_models
 from models import checkpoint_reader, grow, heads, policy
 from models.config import ModelConfig
@@ -198,16 +199,17 @@ def fit(
     update: function called with the number of finished updates.
 
   Returns:
-    The content of `fit.json`: "settings", the shape of the "decoder", and after
-    the last update "loss" (the mean of the last dispatch), "threshold",
-    "examples" and "calibration_lines".
+    The content of `fit.json`: "settings", "policy_step", the shape of the
+    "decoder", and after the last update "loss" (the mean of the last dispatch),
+    "threshold", "examples" and "calibration_lines".
 
   Raises:
-    ValueError: there are fewer examples than a batch has, or the settings
-      cannot be used.
+    ValueError: the lines lack what the loss learns from, there are fewer
+      examples than a batch has, or the settings cannot be used.
     RunError: there are checkpoints, but none can be read.
   """
   decoder, model, params = make_model(settings, loaded)
+  model.loss.check_targets(data)
   train, calibration = split(data, settings.calibration)
   train = model.loss.prepare(train)
   examples = model.loss.examples(train)
@@ -249,6 +251,7 @@ def fit(
   # Written first, so that a command with other settings does not continue.
   record = {
     "settings": dataclasses.asdict(settings),
+    label.POLICY_STEP: loaded.step,
     "decoder": dataclasses.asdict(decoder),
   }
   _write_record(workdir, record)

@@ -8,6 +8,7 @@ complete, so that a command that was stopped continues with the next batch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -21,10 +22,14 @@ from experiments.logging import json_files, progress
 from experiments.prm import policy_forest, step_lines
 from experiments.training import prng_keys
 from rewards.process import label_sources
+from rewards.verifiers import judge, step_judge
 from rl.sampling import generation
 
 LINES_FILE = "labels.jsonl"
 RECORD_FILE = "label.json"
+# Key of the records of `label` and `fit`: the training step of the checkpoint
+# of the policy. A run may save further ones.
+POLICY_STEP = "policy_step"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +46,10 @@ class Settings:
     batch: problems that are labelled at a time.
     temperature: sampling temperature.
     seed: seed of the problems and of all samples.
+    judge: URL of an OpenAI-compatible API, for sources that ask a judge; ""
+      without a judge.
+    judge_model: name of the model on this server.
+    judge_key: environment variable with the API key; "" sends no key.
   """
 
   policy: str
@@ -52,6 +61,20 @@ class Settings:
   batch: int
   temperature: float
   seed: int
+  judge: str = ""
+  judge_model: str = ""
+  judge_key: str = ""
+
+  def make_judge(self) -> policy_forest.Judge | None:
+    """Returns the judge; None without one.
+
+    Raises:
+      ValueError: the URL or the environment variable cannot be used.
+    """
+    if not self.judge:
+      return None
+    endpoint = judge.Endpoint(self.judge, self.judge_model, self.judge_key)
+    return functools.partial(step_judge.first_errors, complete=endpoint)
 
   def make_sources(self) -> list[label_sources.Source]:
     """Returns the label source, and that of the potentials if there is one.
@@ -77,16 +100,24 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
   """Refuses settings that cannot be used, and a workdir with other ones.
 
   Raises:
-    ValueError: a label source is unknown, or the workdir has other labels.
+    ValueError: a label source is unknown, it asks a judge and there is none, or
+      the workdir has other labels.
   """
-  settings.make_sources()
+  asks = any(map(label_sources.reads_judge, settings.make_sources()))
+  if asks != bool(settings.make_judge()):
+    raise ValueError(
+      f"--source {settings.source} asks a judge; name the URL of an "
+      "OpenAI-compatible API with --judge and its model with --judge_model"
+      if asks
+      else f"--source {settings.source} asks no judge; leave --judge out"
+    )
   record = read_record(workdir)
   if record is None:
     return
   changed = [
-    f"{name} = {record['settings'][name]!r} (now {value!r})"
+    f"{name} = {record['settings'].get(name)!r} (now {value!r})"
     for name, value in dataclasses.asdict(settings).items()
-    if record["settings"][name] != value
+    if record["settings"].get(name, value) != value
   ]
   if changed:
     raise ValueError(
@@ -111,10 +142,11 @@ def run(
       problems.
 
   Returns:
-    The content of `label.json`: "settings", whether it "is_complete", the
-    number of "problems" that are finished, "lines", "bytes" of the lines,
-    "tokens" that continuations have sampled,
-    "steps" with a label, and the "sum" of the labels.
+    The content of `label.json`: "settings", "policy_step", whether it
+    "is_complete", the number of "problems" that are finished, "lines", "bytes"
+    of the lines,
+    "tokens" that continuations have sampled, number of samples that the judge
+    left "unjudged", "steps" with a label, and the "sum" of the labels.
 
   Raises:
     ValueError: the task does not divide completions into steps.
@@ -132,11 +164,13 @@ def run(
   sources = settings.make_sources()
   record = read_record(workdir) or {
     "settings": dataclasses.asdict(settings),
+    POLICY_STEP: loaded.step,
     "is_complete": False,
     "problems": 0,
     "lines": 0,
     "bytes": 0,
     "tokens": 0,
+    "unjudged": 0,
     "steps": 0,
     "sum": 0.0,
   }
@@ -156,6 +190,7 @@ def run(
       *(task, loaded.policy, loaded.params),
       jax.tree.map(lambda x, rows=rows: x[rows], problems),
       *(key, sampling),
+      judge=settings.make_judge(),
       num_problems=min(settings.batch, count - start),
     )
     labels = [source(forest) for source in sources]
@@ -176,6 +211,7 @@ def run(
       "lines": record["lines"] + len(lines),
       "bytes": len(content),
       "tokens": record["tokens"] + forest.tokens,
+      "unjudged": record.get("unjudged", 0) + forest.unjudged,
       "steps": record["steps"] + len(values),
       "sum": record["sum"] + sum(values),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,14 @@ import numpy as np
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.process import continuations
 from rewards.process.forest import Forest, Samples
+from rewards.verifiers import step_judge
 from rl import types
 from rl.sampling import generation
 
 Array = jax.Array
-# `(problems of the samples, samples) -> [R, K]` bool, the steps that are right.
-Judge = Callable[[Problems, Samples], np.ndarray]
+# Function that returns the first wrong step of each solution, as
+# `step_judge.first_errors` does.
+Judge = Callable[[Sequence[step_judge.Solution]], Sequence[int]]
 STATES = 256  # states that are continued in one call of the compiled program
 
 
@@ -36,6 +38,7 @@ class PolicyForest(Forest):
 
   Attributes:
     problems: the problems.
+    unjudged: number of samples about which the judge had no verdict.
   """
 
   def __init__(
@@ -58,8 +61,8 @@ class PolicyForest(Forest):
       problems: Q problems, as numpy arrays.
       key: PRNG key.
       sampling: settings of sampling; `samples` is the number per problem.
-      judge: function that calls steps right or wrong; None for label sources
-        that read no judge.
+      judge: function that finds wrong steps; None for label sources that read
+        no judge.
       num_problems: number of the first problems that belong to the forest; the
         others only fill up the shape of the compiled program. None means all.
 
@@ -68,6 +71,7 @@ class PolicyForest(Forest):
     """
     self._task, self._policy, self._params = task, policy, params
     self.problems, self._sampling, self._judge = problems, sampling, judge
+    self.unjudged = 0
     self._keys = generation.prompt_keys(key, 0, jnp.asarray(problems.ids))
     # Number of times that a state has been continued.
     self._looks: dict[tuple[int, int], int] = collections.Counter()
@@ -101,11 +105,29 @@ class PolicyForest(Forest):
       parts[0].append(part)
     return parts[0]
 
-  def judge(self, rows: np.ndarray) -> np.ndarray:
+  def first_errors(self, rows: np.ndarray) -> np.ndarray:
     if self._judge is None:
-      return super().judge(rows)
-    problems = self._problems_at(self.samples.problems[rows])
-    return self._judge(problems, self.samples.select(rows))
+      return super().first_errors(rows)
+    prompts = self._task.prompt_texts(self.problems)
+    solutions = [
+      step_judge.Solution(
+        prompts[self.samples.problems[row]],
+        [self._task.decode(ids) for ids in self._steps(row)],
+      )
+      for row in rows
+    ]
+    first = np.array(self._judge(solutions), int)
+    self.unjudged += int((first == step_judge.UNKNOWN).sum())
+    return first
+
+  def _steps(self, row: int) -> list[np.ndarray]:
+    """Returns the token ids of each step of a sample, without an end token."""
+    ids = self.samples.completions[row]
+    is_text = ~np.isin(ids, self._task.eos_ids)
+    step_ids = self.samples.step_ids[row]
+    return [
+      ids[(step_ids == k) & is_text] for k in range(self.samples.num_steps[row])
+    ]
 
   def _continue(
     self, rows: np.ndarray, steps: np.ndarray, count: int

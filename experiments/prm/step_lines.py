@@ -113,9 +113,7 @@ def _to_json(values: np.ndarray, weights: np.ndarray) -> list[float | None]:
   ]
 
 
-def read(
-  file: epath.PathLike, task: Task, max_steps: int
-) -> tuple[step_data.StepData, list[str]]:
+def read(file: epath.PathLike, task: Task, max_steps: int) -> Lines:
   """Reads a file and turns its texts into tokens.
 
   Lines that do not fit into L and T tokens are left out. Steps from number
@@ -126,9 +124,6 @@ def read(
     file: JSONL file.
     task: task with the template, the tokens, L and T.
     max_steps: K.
-
-  Returns:
-    The lines, and the category of each, "" if it has none.
 
   Raises:
     ValueError: the file cannot be read, a line is not as above, a text has no
@@ -153,7 +148,25 @@ def read(
       f"prompt and the {task.completion_length} tokens of a completion of "
       f"{task.name}"
     )
-  return _to_arrays(rows, task, max_steps), [row.category for row in rows]
+  return Lines(
+    data=_to_arrays(rows, task, max_steps),
+    categories=[row.category for row in rows],
+    left_out=len(lines) - len(rows),
+  )
+
+
+class Lines(NamedTuple):
+  """The lines of a file in tokens.
+
+  Attributes:
+    data: the lines.
+    categories: category of each line, "" if it has none.
+    left_out: number of lines that do not fit.
+  """
+
+  data: step_data.StepData
+  categories: list[str]
+  left_out: int
 
 
 class _Row(NamedTuple):

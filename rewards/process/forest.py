@@ -127,8 +127,12 @@ class Forest(abc.ABC):
     self.tokens += int((new.lengths - prefix.sum(-1)).sum())
     return result
 
-  def judge(self, rows: np.ndarray) -> np.ndarray:
-    """Returns which steps of samples a judge calls right, `[R, K]` bool.
+  def first_errors(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the first step of samples that a judge calls wrong.
+
+    Returns:
+      `[R]` int, counted from 0; -1 if no step is wrong, and -2 if the judge has
+      no verdict.
 
     Raises:
       ValueError: the forest has no judge.

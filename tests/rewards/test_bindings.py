@@ -57,6 +57,7 @@ def judged():
   messages = jax.random.uniform(jax.random.key(4), (len(JUDGED), P, S))
   arguments = {
     "sampler/values": values,
+    "model/prm": values,
     "sampler/prompt_values": values[:, 0, 0],
     "sampler/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"][:, ::-1],

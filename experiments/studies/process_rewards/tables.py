@@ -43,8 +43,9 @@ def read(row: str) -> list[dict[str, Any]]:
   """Returns the results of a row, in the order of their seeds."""
   files = unit.RESULTS.glob(f"{row}_*.json")
   records = [json.loads(file.read_text()) for file in files]
-  own = [record for record in records if record["row"] == row]
-  return sorted(own, key=lambda record: record["seed"])
+  # The pattern also matches a row whose name begins with this one.
+  of_row = [record for record in records if record["row"] == row]
+  return sorted(of_row, key=lambda record: record["seed"])
 
 
 def all_tables() -> str:

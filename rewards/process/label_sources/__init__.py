@@ -47,6 +47,11 @@ def get(name: str, /, **settings: Any) -> Source:
   return make(**settings)
 
 
+def reads_judge(source: Source) -> bool:
+  """Returns whether a label source asks a judge (`Forest.first_errors`)."""
+  return getattr(source, "reads_judge", False)
+
+
 def summary(name: str) -> str:
   """Returns the first sentence of a label source's file."""
   module = registry.import_module(f"{__name__}.{name}")

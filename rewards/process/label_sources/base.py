@@ -113,9 +113,7 @@ def balance_steps(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     values: `[R, K]`, labels 0 and 1.
     weights: `[R, K]`; 0 for steps without a label.
   """
-  is_one, is_zero = (
-    (weights > 0) & (values == label) for label in (1.0, 0.0)
-  )
+  is_one, is_zero = ((weights > 0) & (values == label) for label in (1.0, 0.0))
   counts = np.minimum(is_one.sum(0), is_zero.sum(0))
   rank = np.where(is_one, np.cumsum(is_one, 0), np.cumsum(is_zero, 0))
   return np.where(rank <= counts, weights, 0.0)

@@ -51,4 +51,5 @@ def consensus(
     mask = base.step_mask(forest, rows)
     return base.make(rows, *base.from_first_error(first_error, mask))
 
+  label.reads_judge = any(map(label_sources.reads_judge, sources))
   return label

@@ -59,8 +59,8 @@ def uncertainty(order: str = "entropy", continuations: int = 16):
   """Verifies steps in the order of their uncertainty, until one is an error.
 
   A right sample has labels 1 without continuations. In a wrong sample, steps
-  are tried in falling order of U_k (`step_uncertainties`). The first step that is
-  tried with
+  are tried in falling order of U_k (`step_uncertainties`). The first step that
+  is tried with
 
     s(state after the step) < s(prompt)
 

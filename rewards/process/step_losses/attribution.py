@@ -25,4 +25,11 @@ def attribution() -> StepLoss:
     total = jnp.sum(jnp.where(has_verdict, error**2, 0.0))
     return total / jnp.maximum(has_verdict.sum(), 1)
 
-  return StepLoss("attribution", 1, loss, contributions)
+  return StepLoss(
+    "attribution",
+    1,
+    loss,
+    contributions,
+    targets=("verdicts",),
+    is_probability=False,
+  )

@@ -58,6 +58,10 @@ class StepLoss:
     prepare: `lines -> lines`, on the host, before the training.
     reads_reversed: whether `Outputs.reversed_steps` is computed.
     reads_reference: whether `Outputs.log_ratios` is computed.
+    targets: what the loss reads of a line, of "labels", "potentials" and
+      "verdicts".
+    is_probability: whether (score + 1) / 2 estimates the probability that a
+      step is right.
   """
 
   name: str
@@ -68,6 +72,27 @@ class StepLoss:
   prepare: Callable[[step_data.StepData], step_data.StepData] = lambda x: x
   reads_reversed: bool = False
   reads_reference: bool = False
+  targets: tuple[str, ...] = ("labels",)
+  is_probability: bool = True
+
+  def check_targets(self, data: step_data.StepData) -> None:
+    """Refuses lines without any target of a kind that the loss reads.
+
+    Raises:
+      ValueError: there is none.
+    """
+    present = {
+      "labels": np.any(data.weights > 0),
+      "potentials": np.any(data.potential_weights > 0),
+      "verdicts": np.any(data.correct >= 0),
+    }
+    for kind in self.targets:
+      if not present[kind]:
+        raise ValueError(
+          f"the loss {self.name} learns from {kind}, and no line has any; "
+          "label the lines with them, or use a loss that reads "
+          f"{' or '.join(name for name in present if present[name])}"
+        )
 
 
 def score_of_logits(outputs: Outputs, data: step_data.StepData) -> Array:

@@ -33,4 +33,4 @@ def dual_head() -> StepLoss:
     chances = jax.nn.sigmoid(outputs.steps)
     return 2 * chances[..., 0] * chances[..., 1] - 1
 
-  return StepLoss("dual_head", 2, loss, score)
+  return StepLoss("dual_head", 2, loss, score, targets=("labels", "potentials"))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rewards.process.step_losses import base
 
-KINDS = ("ce", "dpo", "nca")
+KINDS = ("ce", "dpo", "nca", "kto")
 
 
 def implicit(kind: str = "ce", beta: float = 0.05) -> base.StepLoss:
@@ -16,16 +16,19 @@ def implicit(kind: str = "ce", beta: float = 0.05) -> base.StepLoss:
     ce:   -(c log sigmoid(r) + (1 - c) log sigmoid(-r)), c the verdict
     dpo:  -log sigmoid(r_+ - r_-)
     nca:  -log sigmoid(r_+) - 1/2 log sigmoid(-r_+) - 1/2 log sigmoid(-r_-)
+    kto:  (1 - sigmoid(r_+ - z_-) + 1 - sigmoid(z_+ - r_-)) / 2
 
   phi is the decoder, and ref the decoder before the first update. + and - are a
-  right and a wrong sample of a problem: every pair is an example of "dpo" and
-  "nca". The score of a step is beta times the sum of the log-ratios of its
-  tokens, so that the scores of a sample add up to r. No head and no label of a
-  step is read.
-  Source: Yuan et al. 2024, Free Process Rewards without Process Labels.
+  right and a wrong sample of a problem: every pair is an example of "dpo",
+  "nca" and "kto". z_+ and z_- are the means of r_+ and r_- over the batch, at
+  least 0, and have no gradient. The score of a step is beta times the sum of
+  the log-ratios of its tokens, so that the scores of a sample add up to r. No
+  head and no label of a step is read.
+  Source: Yuan et al. 2024, Free Process Rewards without Process Labels. The
+  form of KTO is that of OpenRLHF, whose estimates z come from the batch.
 
   Args:
-    kind: "ce", "dpo" or "nca".
+    kind: one of `KINDS`.
     beta: factor of the log-ratio.
 
   Raises:
@@ -47,6 +50,12 @@ def implicit(kind: str = "ce", beta: float = 0.05) -> base.StepLoss:
     right, wrong = jnp.moveaxis(rewards(outputs, data), -1, 0)
     if kind == "dpo":
       return jax.nn.softplus(wrong - right).mean()
+    if kind == "kto":
+      z = jax.lax.stop_gradient(
+        jnp.maximum(jnp.stack([right.mean(), wrong.mean()]), 0.0)
+      )
+      gains = jax.nn.sigmoid(right - z[1]) + jax.nn.sigmoid(z[0] - wrong)
+      return 1 - gains.mean() / 2
     both = jax.nn.softplus(right) + jax.nn.softplus(wrong)
     return (jax.nn.softplus(-right) + both / 2).mean()
 
@@ -57,4 +66,6 @@ def implicit(kind: str = "ce", beta: float = 0.05) -> base.StepLoss:
     score=lambda outputs, data: beta * base.log_ratios_of_steps(outputs, data),
     examples=base.each_line if kind == "ce" else base.right_and_wrong,
     reads_reference=True,
+    targets=("verdicts",),
+    is_probability=False,
   )

@@ -47,4 +47,6 @@ def outcome_value() -> StepLoss:
     mask = data.tokens.mask & (data.correct >= 0)[..., None]
     return squared_error(outputs.tokens[..., 0], targets, mask)
 
-  return StepLoss("outcome_value", 1, loss, values_at_steps)
+  return StepLoss(
+    "outcome_value", 1, loss, values_at_steps, targets=("verdicts",)
+  )

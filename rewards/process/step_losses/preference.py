@@ -89,4 +89,5 @@ def preference(gap: float = 0.375) -> StepLoss:
     loss,
     score_of_logits,
     examples=lambda data: sibling_pairs(data, gap),
+    is_probability=False,
   )

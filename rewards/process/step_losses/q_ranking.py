@@ -72,4 +72,4 @@ def q_ranking(margin: float = 4.0) -> StepLoss:
       has_any.sum(), 1
     )
 
-  return StepLoss("q_ranking", 1, loss, score_of_logits)
+  return StepLoss("q_ranking", 1, loss, score_of_logits, is_probability=False)

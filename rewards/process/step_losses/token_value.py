@@ -44,5 +44,10 @@ def token_value() -> StepLoss:
     return squared_error(outputs.tokens[..., 0], data.token_values, mask)
 
   return StepLoss(
-    "token_value", 1, loss, values_at_steps, prepare=_with_targets
+    "token_value",
+    1,
+    loss,
+    values_at_steps,
+    prepare=_with_targets,
+    targets=("verdicts",),
   )

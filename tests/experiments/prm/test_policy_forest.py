@@ -8,6 +8,7 @@ from helpers import small_run
 from experiments.prm import policy_forest
 from experiments.training import build
 from rewards.process import label_sources
+from rewards.process.label_sources import base
 from rl import scoring, types
 from rl.sampling import generation
 
@@ -128,7 +129,9 @@ def test_every_source_labels_samples_of_a_policy(name, experiment, params):
   # The untrained policy has no right sample; some sources need one.
   forest = make(experiment, params)
   forest.samples.correct = (np.arange(12) > 0).astype(np.int8)
-  labels = label_sources.get(name)(forest)
+  # Of one wrong sample, balance may leave nothing.
+  settings = {"balance": False} if name == "self_denoised" else {}
+  labels = label_sources.get(name, **settings)(forest)
   samples = forest.samples.select(labels.rows)
   exists = np.arange(forest.max_steps) < samples.num_steps[:, None]
   assert not labels.weights[~exists].any()
@@ -136,16 +139,32 @@ def test_every_source_labels_samples_of_a_policy(name, experiment, params):
   assert len(labels.rows) > 0
 
 
-def test_a_judge_calls_steps_right(experiment, params):
-  def judge(problems, samples):
-    assert len(problems.ids) == len(samples.problems)
-    return samples.step_scores > 0
+def test_a_judge_reads_the_texts_of_the_steps(experiment, params):
+  seen = []
+
+  def judge(solutions):
+    seen.extend(solutions)
+    return [-2, *([0] * (len(solutions) - 1))]
 
   forest = make(experiment, params, judge=judge)
-  by_judge = label_sources.get("judge")(forest)
-  by_checker = label_sources.get("checker")(forest)
-  for one, other in zip(by_judge, by_checker, strict=True):
-    np.testing.assert_array_equal(one, other)
+  labels = label_sources.get("judge")(forest)
+  rows = base.root_rows(forest)
+  assert labels.rows.tolist() == rows[1:].tolist()
+  assert not labels.values.any()
+  assert (labels.weights.sum(-1) == 1).all()
+  assert forest.unjudged == 1
+  prompts = experiment.task.prompt_texts(forest.problems)
+  for row, solution in zip(rows, seen, strict=True):
+    assert solution.question == prompts[forest.samples.problems[row]]
+    ids = forest.samples.completions[row]
+    in_step = forest.samples.step_ids[row] >= 0
+    # The untrained policy writes padding, which has no text.
+    nothing = [*experiment.task.eos_ids, experiment.task.pad_id]
+    ids = ids[in_step & ~np.isin(ids, nothing)]
+    words = " ".join(solution.steps).split()
+    words = [word for word in words if word != "<pad>"]
+    assert words == experiment.task.decode(ids).split()
+    assert len(solution.steps) == forest.samples.num_steps[row]
 
 
 def test_a_task_without_steps_is_refused():

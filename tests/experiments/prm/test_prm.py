@@ -1,7 +1,10 @@
 """The commands that label steps, and fit and evaluate a model of them."""
 
 import dataclasses
+import http.server
 import json
+import shutil
+import threading
 
 import jax
 import numpy as np
@@ -125,12 +128,85 @@ def test_a_resumed_command_labels_the_rest(
     assert (tmp_path / name).read_text() == (labelled / name).read_text()
 
 
+def test_a_later_checkpoint_of_the_policy_changes_nothing(base, tmp_path):
+  run_folder, folder = tmp_path / "run", tmp_path / "prm"
+  shutil.copytree(base, run_folder)
+  assert run_label(run_folder, folder) == 0
+  checkpoints = run_folder / checkpoint_reader.FOLDER
+  params = checkpoint_reader.restore_params(checkpoints)
+  later = jax.tree.map(lambda x: x * 0, params)
+  with checkpointing.Checkpoints(checkpoints, keep=2) as saving:
+    saving.save(5, {"params": later}, {})
+  assert run("fit", folder, *FIT) == 0
+  assert json.loads((folder / "fit.json").read_text())["policy_step"] == 0
+  fitted = fit.load(folder, policies.load_from_run(run_folder, 0, {}, 1))
+  embed = np.asarray(fitted.params["decoder"]["embed"]["table"])
+  first = np.asarray(params["embed"]["table"])
+  # Four updates move it little.
+  assert np.abs(embed - first).max() < 0.1 * np.abs(first).max()
+
+
 def test_potentials_are_labels_of_a_second_source(base, tmp_path):
   words = ("--potentials", "monte_carlo(continuations=2, soft=True)")
   assert run_label(base, tmp_path, *words) == 0
   first = json.loads((tmp_path / "labels.jsonl").read_text().splitlines()[0])
   assert len(first["potentials"]) == len(first["labels"])
   assert run("fit", tmp_path, *FIT, "--loss", "dual_head") == 0
+
+
+class JudgeServer(http.server.BaseHTTPRequestHandler):
+  """Calls the first step with a 5 wrong; cannot say if the question has a 7.
+
+  The second request is refused once.
+  """
+
+  requests = 0
+
+  def do_POST(self):
+    type(self).requests += 1
+    body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    self.send_response(503 if type(self).requests == 2 else 200)
+    self.end_headers()
+    fields = json.loads(body["messages"][1]["content"])
+    wrong = [int(n) for n, text in fields["steps"].items() if "5" in text]
+    reply = json.dumps({"first_error": min(wrong, default=0)})
+    if "7" in fields["question"]:
+      reply = "I cannot say."
+    choices = [{"message": {"content": reply}}]
+    self.wfile.write(json.dumps({"choices": choices}).encode())
+
+  def log_message(self, *arguments):
+    """Keeps quiet."""
+
+
+def test_a_judge_on_a_server_labels_steps(base, tmp_path, monkeypatch, capsys):
+  monkeypatch.setenv("no_proxy", "127.0.0.1")
+  server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), JudgeServer)
+  thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+  thread.start()
+  url = f"http://127.0.0.1:{server.server_port}/v1"
+  try:
+    words = ("--source", "judge", "--judge", url, "--judge_model", "m")
+    assert run_label(base, tmp_path, *words) == 0
+  finally:
+    server.shutdown()
+    server.server_close()
+    thread.join()
+  lines = [
+    json.loads(text)
+    for text in (tmp_path / "labels.jsonl").read_text().splitlines()
+  ]
+  assert lines
+  for line in lines:
+    assert "7" not in line["prompt"]
+    wrong = [k for k, text in enumerate(line["steps"]) if "5" in text]
+    first = min(wrong, default=len(line["steps"]))
+    expected = [1.0] * first + [0.0] + [None] * len(line["steps"])
+    assert line["labels"] == expected[: len(line["steps"])]
+  unjudged = json.loads((tmp_path / "label.json").read_text())["unjudged"]
+  assert unjudged > 0
+  output = " ".join(capsys.readouterr().out.split())
+  assert f"the judge left {unjudged} samples unjudged" in output
 
 
 def make_data(loaded, count=24):
@@ -158,14 +234,14 @@ def make_data(loaded, count=24):
 @pytest.mark.parametrize(
   "loss",
   [name for name in step_losses.names() if name != "implicit"]
-  + ["implicit(kind='ce')", "implicit(kind='dpo')", "implicit(kind='nca')"],
+  + [f"implicit(kind='{kind}')" for kind in ("ce", "dpo", "nca", "kto")],
 )
 def test_every_loss_falls(loss, loaded, tmp_path):
   """The loss of the last update is below that of the first one."""
   file = tmp_path / "lines.jsonl"
   lines = make_data(loaded)
   file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-  data, _ = step_lines.read(file, loaded.task, 4)
+  data = step_lines.read(file, loaded.task, 4).data
   settings = fit.Settings(
     loss=loss,
     updates=60,
@@ -201,7 +277,7 @@ def test_a_killed_fit_ends_as_an_uninterrupted_one(
   loaded = policies.load_from_run(
     label.read_record(labelled)["settings"]["policy"], None, {}, cpu_devices=1
   )
-  data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 32)
+  data = step_lines.read(labelled / "labels.jsonl", loaded.task, 32).data
   settings = fit.Settings(updates=6, batch=8, checkpoint_every=2)
   arguments = settings, loaded, data
   complete = fit.fit(*arguments, tmp_path / "complete", no_report)
@@ -234,7 +310,7 @@ def test_a_killed_fit_ends_as_an_uninterrupted_one(
 def test_calibration_lines_change_the_threshold_and_no_parameter(
   labelled, loaded, tmp_path
 ):
-  data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 4)
+  data = step_lines.read(labelled / "labels.jsonl", loaded.task, 4).data
   settings = fit.Settings(updates=2, batch=8, calibration=0.5, max_steps=4)
   train, calibration = fit.split(data, 0.5)
   assert set(train.problems).isdisjoint(calibration.problems)
@@ -320,6 +396,9 @@ def test_the_list_names_every_source_and_loss(capsys):
     (["label", "--source", "monte_carl"], "did you mean 'monte_carlo'"),
     (["label", "--source", "monte_carlo(least=9)"], "least = 9"),
     (["label", "--problems", "0"], "--problems 0"),
+    (["label", "--source", "judge"], "asks a judge; name the URL"),
+    (["label", "--judge", "http://x"], "asks no judge; leave --judge out"),
+    (["label", "--source", "judge", "--judge", "x"], "must start with http"),
     (["label", "--policy", "/no/such/run"], "/no/such/run"),
     (["fit", "--loss", "two_clas"], "did you mean 'two_class'"),
     (["fit"], "has no labels"),
@@ -350,7 +429,7 @@ def test_other_settings_in_a_workdir_are_refused(base, labelled, capsys):
 
 
 def test_too_few_examples_are_refused(labelled, loaded, tmp_path):
-  data, _ = step_lines.read(labelled / "labels.jsonl", loaded.task, 32)
+  data = step_lines.read(labelled / "labels.jsonl", loaded.task, 32).data
   settings = fit.Settings(batch=1000)
   with pytest.raises(ValueError, match="fewer than --batch 1000"):
     fit.fit(settings, loaded, data, tmp_path, no_report)

@@ -75,7 +75,7 @@ def test_lines_are_read_as_they_were_written(tmp_path):
   assert [line["correct"] for line in lines] == [None, 1, 0]
   file = tmp_path / "labels.jsonl"
   file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-  data, _ = step_lines.read(file, TASK, max_steps=4)
+  data = step_lines.read(file, TASK, max_steps=4).data
   rows = [2, 0, 1]
   np.testing.assert_array_equal(
     data.tokens.completions[:, 0], samples.completions[rows]
@@ -105,14 +105,14 @@ def test_steps_beyond_the_largest_number_are_one_step(tmp_path):
   file = tmp_path / "labels.jsonl"
   steps = {"steps": ["+ 3 7 ;", "* 2 4 ;", "ANS 4"], "labels": [1, None, 0.5]}
   file.write_text(json.dumps(line(**steps)))
-  data, _ = step_lines.read(file, TASK, max_steps=2)
+  data = step_lines.read(file, TASK, max_steps=2).data
   ids = data.step_ids[0, 0]
   assert ids[ids >= 0].tolist() == [0] * 4 + [1] * 7  # with the end token
   assert data.values[0, 0].tolist() == [1, 0.5]
   # An error among them is not hidden by a later step without a label.
   steps["labels"] = [1, 0, None]
   file.write_text(json.dumps(line(**steps)))
-  data, _ = step_lines.read(file, TASK, max_steps=2)
+  data = step_lines.read(file, TASK, max_steps=2).data
   assert data.values[0, 0].tolist() == [1, 0]
   assert data.weights[0, 0].tolist() == [1, 1]
 
@@ -121,7 +121,7 @@ def test_potentials_are_labels_of_a_second_kind(tmp_path):
   file = tmp_path / "labels.jsonl"
   steps = {"steps": ["+ 3 7 ;", "ANS 7"], "labels": [1, None]}
   file.write_text(json.dumps(line(**steps, potentials=[None, 0.5])))
-  data, _ = step_lines.read(file, TASK, max_steps=2)
+  data = step_lines.read(file, TASK, max_steps=2).data
   assert data.potentials[0, 0].tolist() == [0, 0.5]
   assert data.potential_weights[0, 0].tolist() == [0, 1]
   assert data.weights[0, 0].tolist() == [1, 0]
@@ -130,7 +130,7 @@ def test_potentials_are_labels_of_a_second_kind(tmp_path):
 def test_categories(tmp_path):
   file = tmp_path / "labels.jsonl"
   file.write_text(json.dumps(line()) + "\n" + json.dumps(line(category="x")))
-  _, categories = step_lines.read(file, TASK, 4)
+  categories = step_lines.read(file, TASK, 4).categories
   assert categories == ["", "x"]
 
 
@@ -138,7 +138,9 @@ def test_long_lines_are_left_out(tmp_path):
   file = tmp_path / "labels.jsonl"
   long = {"steps": ["+ 3 7 ;"] * 20, "labels": [1] * 20}
   file.write_text(json.dumps(line(**long)) + "\n" + json.dumps(line()))
-  assert len(step_lines.read(file, TASK, 4)[0].problems) == 1
+  lines = step_lines.read(file, TASK, 4)
+  assert len(lines.data.problems) == 1
+  assert lines.left_out == 1
   file.write_text(json.dumps(line(**long)))
   with pytest.raises(ValueError, match="fits into the"):
     step_lines.read(file, TASK, 4)

@@ -154,8 +154,16 @@ def test_self_denoised_labels():
   assert labels["abcdx"] == [1, 0.625, 1, 0, None]
   assert labels["sr"] == [1, 1]
   assert all(prefix[0] == "a" for prefix, _ in forest.looks)
-  assert run(forest, "self_denoised", balance=False, window=0)["abcdx"] == [1, 1, 1, 0, None]
-  assert run(forest, "self_denoised", balance=False, window=3)["abcdx"][0] == 0.125
+  assert run(forest, "self_denoised", balance=False, window=0)["abcdx"] == [
+    1,
+    1,
+    1,
+    0,
+    None,
+  ]
+  assert (
+    run(forest, "self_denoised", balance=False, window=3)["abcdx"][0] == 0.125
+  )
   assert run(forest, "self_denoised", balance=False, confidence=0.81) == {}
   # The last step of a wrong sample is wrong, so that an error always exists.
   hopeful = RatedForest(["ax", "r", "sr", "tr"], is_right, {"a": 0.5})
@@ -174,6 +182,9 @@ def test_step_entropies():
   second = -q * math.log(q) - (1 - q) * math.log(1 - q)
   actual = uncertainty.step_uncertainties(log_probs, ids, 3)
   np.testing.assert_allclose(actual, [[math.log(3), second, 0]], rtol=1e-6)
+  sums = uncertainty.step_uncertainties(log_probs, ids, 3, "log_sum")
+  second = -math.log(q) - math.log(1 - q)
+  np.testing.assert_allclose(sums, [[3 * math.log(3), second, 0]], rtol=1e-6)
 
 
 def test_likelihood_weighted_success():
@@ -232,17 +243,26 @@ def test_the_order_by_increase_of_uncertainty():
 
 def test_consensus_keeps_samples_with_the_same_error():
   class Judged(RatedForest):
-    def judge(self, rows):
-      # The second step of every sample with a b is wrong.
+    def first_errors(self, rows):
+      # A b is wrong, and there is no verdict of a word with a q.
       words = [self.word(row) for row in rows]
-      return np.array([[w[k : k + 1] != "b" for k in range(6)] for w in words])
+      return np.array([-2 if "q" in word else word.find("b") for word in words])
 
   rates = {"a": 0.5, "ab": 0.0, "c": 0.5, "cd": 0.5, "e": 0.5, "eb": 0.5}
-  forest = Judged(["abx", "cdr", "ebr", "cdx"], is_right, rates)
+  rates |= {"q": 0.5}
+  words = ["abx", "cdr", "ebr", "cdx", "qr"]
+  forest = Judged(words, is_right, rates)
   assert run(forest, "consensus") == {"abx": [1, 0, None], "cdr": [1, 1, 1]}
-  assert run(forest, "judge")["ebr"] == [1, 0, None]
+  by_judge = run(forest, "judge")
+  assert by_judge["ebr"] == [1, 0, None]
+  assert by_judge["cdx"] == [1, 1, 1]
+  assert "qr" not in by_judge
   both = run(forest, "consensus", second="monte_carlo")
-  assert set(both) == {"abx", "cdr", "ebr", "cdx"}
+  assert set(both) == set(words)
+  for name, settings in (("judge", {}), ("consensus", {})):
+    assert label_sources.reads_judge(label_sources.get(name, **settings))
+  without = label_sources.get("consensus", second="monte_carlo")
+  assert not label_sources.reads_judge(without)
 
 
 def test_stepwise_outcome_labels_do_not_rise():

@@ -256,7 +256,7 @@ def test_implicit_losses(kind, expected):
 
 def test_the_sign_of_the_implicit_pairs():
   data = data_of([["a"], ["b"]], [[None], [None]], [0, 1])
-  for kind in ("dpo", "nca"):
+  for kind in ("dpo", "nca", "kto"):
     loss = step_losses.get("implicit", kind=kind)
     (pair,) = loss.examples(data)
     assert pair.tolist() == [1, 0]  # the right sample first
@@ -267,8 +267,60 @@ def test_the_sign_of_the_implicit_pairs():
 
     slope = jax.grad(value)(jnp.zeros(examples.step_ids.shape))
     assert slope[0, 0, 0] < 0 < slope[0, 1, 0]
-  with pytest.raises(ValueError, match="must be one of ce, dpo, nca"):
-    step_losses.get("implicit", kind="kto")
+  with pytest.raises(ValueError, match="must be one of ce, dpo, nca, kto"):
+    step_losses.get("implicit", kind="sft")
+
+
+@pytest.mark.parametrize(
+  ("right", "wrong", "expected"),
+  [
+    # z_+ = 2 and z_- = 1: 1 - sigmoid(1) for both.
+    (40.0, 20.0, 0.268941),
+    # z_- = 0: 1 - (sigmoid(2) + sigmoid(3)) / 2.
+    (40.0, -20.0, 0.083314),
+  ],
+)
+def test_kto_compares_with_the_mean_of_the_other_samples(
+  right, wrong, expected
+):
+  data = data_of([["a"], ["b"]], [[None], [None]], [1, 0])
+  loss = step_losses.get("implicit", kind="kto")
+  examples = step_data.take(data, loss.examples(data))
+  ratios = jnp.zeros(examples.step_ids.shape)
+  ratios = ratios.at[0, 0, 0].set(right).at[0, 1, 0].set(wrong)
+  value = loss.loss(outputs_of(examples, log_ratios=ratios), examples)
+  np.testing.assert_allclose(value, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ("name", "missing"),
+  [
+    ("bce", "labels"),
+    ("dual_head", "potentials"),
+    ("attribution", "verdicts"),
+    ("outcome_value", "verdicts"),
+    ("token_value", "verdicts"),
+    ("implicit", "verdicts"),
+  ],
+)
+def test_lines_without_targets_are_refused(name, missing):
+  loss = step_losses.get(name)
+  data = data_of([["a"]], [[1]])
+  zeros = np.zeros_like(data.weights)
+  data = data.replace(potential_weights=zeros + 1)
+  loss.check_targets(data)
+  without = {
+    "labels": data.replace(weights=zeros),
+    "potentials": data.replace(potential_weights=zeros),
+    "verdicts": data.replace(correct=np.full_like(data.correct, -1)),
+  }
+  for kind, lines in without.items():
+    if kind in loss.targets:
+      assert kind == missing or name == "dual_head"
+      with pytest.raises(ValueError, match=f"learns from {kind}, and no line"):
+        loss.check_targets(lines)
+    else:
+      loss.check_targets(lines)
 
 
 def test_attribution_adds_up_to_the_verdict():
