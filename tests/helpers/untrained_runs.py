@@ -55,6 +55,8 @@ def make(workdir, rate=0.6, method="rloo"):
           "optim/lr": 1.5e-4,
           "score/legal/mean": 0.9 + 0.01 * rng.normal(),
           "loss/policy_gradient": rng.normal(),
+          "prm/score": 0.25 + step / 200,
+          "prm/task_score": 0.25 - step / 400,
           "group/solve_count_hist": counts / 32,
         },
       )

@@ -199,16 +199,14 @@ function trainingCurves(runs, slots) {
   const label = html("label", {}, "Smoothing", slider);
   slots.training?.append(html("div", { class: "controls" }, label, shown));
   const terms = found(TERMS);
-  const compared = proxies();
-  if (compared.length) {
-    const heading = html("h3", {}, "Gold against proxy");
-    slots.training?.append(heading, grid(compared, true));
+  function section(heading, figures, isLabelled) {
+    if (!figures.length) return;
+    slots.training?.append(html("h3", {}, heading), grid(figures, isLabelled));
   }
-  for (const [heading, wanted] of CURVES) {
-    const figures = found(wanted);
-    if (!figures.length) continue;
-    slots.training?.append(html("h3", {}, heading), grid(figures));
-  }
+  const [[first, wantedFirst], ...others] = CURVES;
+  section(first, found(wantedFirst));
+  section("Gold against proxy", proxies(), true);
+  for (const [heading, wanted] of others) section(heading, found(wanted));
   const rest = [...names]
     .filter((name) => !drawnAlready.has(name) && !NOWHERE.test(name))
     .sort()

@@ -253,11 +253,16 @@ def test_every_chart_is_drawn_and_nothing_goes_wrong(
     "legal",
     "loss/policy_gradient",
     "Samples right" if name == "one" else "other: samples right",
+    "prm, mean score" if name == "one" else "prm, other, mean score",
     "Counts and advantages",
     "Step scores",
     "Mean score by step",
   ):
     assert any(title.startswith(expected) for title in titles), expected
+  (gold, *_) = [one["about"] for one in result if one["title"][:4] == "prm,"]
+  assert "proxy: from 0.255 to 0.85" in gold
+  assert "gold: from 0.247 to \u22120.050" in gold
+  assert "pass@1: from" in gold
   for one in result:
     assert one["broken"] == 0, one
     assert one["about"], one
