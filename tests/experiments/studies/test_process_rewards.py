@@ -1,0 +1,103 @@
+"""The study of process reward models: its rows, tables and picture."""
+
+import json
+
+import pytest
+
+from experiments.cli import spec
+from experiments.configs import fitted_reward
+from experiments.studies.process_rewards import __main__ as command
+from experiments.studies.process_rewards import rows, tables, unit
+from rewards.process import label_sources, step_losses
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+  """Returns an empty folder of results."""
+  monkeypatch.setattr(unit, "RESULTS", tmp_path)
+  return tmp_path
+
+
+def write_run(row, seed, accuracy):
+  series = {key: [0.0, *([accuracy] * 10)] for key in unit.SERIES}
+  record = {
+    "row": row,
+    "seed": seed,
+    "series": series,
+    "evaluation": {"before": {"1": 0.5}, "after": {"1": accuracy}},
+  }
+  unit.result_file(row, seed).write_text(json.dumps(record))
+
+
+def write_model(row, seed, f1):
+  keys = tables._MODEL_COLUMNS.values()
+  metrics = {key: {"mean": f1} for key in keys}
+  record = {
+    "row": row,
+    "seed": seed,
+    "metrics": {**metrics, "label_tokens": 2_000_000},
+  }
+  unit.result_file(row, seed).write_text(json.dumps(record))
+
+
+def test_every_source_loss_and_config_exists():
+  assert rows.PAID_BY in rows.ROWS
+  sources, losses = set(), set()
+  for row in rows.ROWS.values():
+    name, settings = spec.parse(row.source, "source")
+    label_sources.get(name, **settings)
+    loss, loss_settings = spec.parse(row.loss, "loss")
+    step_losses.get(loss, **loss_settings)
+    if row.kind == "run":
+      fitted_reward.get_config(row.config)
+    sources.add(name if row.kind == "labels" else "")
+    losses.add(loss if row.kind == "loss" else "")
+  assert set(step_losses.names()) <= losses
+  assert set(label_sources.names()) - sources == {"judge", "consensus"}
+
+
+def test_cells_are_means_over_seeds_of_the_right_row(results):
+  write_model("implicit", 0, 0.5)
+  write_model("implicit_dpo", 0, 0.9)  # its name begins like the other one
+  write_run("paid_min_form", 0, 0.75)
+  write_run("paid_min_form", 1, 0.25)
+  text = tables.all_tables()
+  lines = {
+    line.split("|")[1].strip(): line for line in text.splitlines() if line
+  }
+  assert "| 1 | 0.500 | 0.500" in lines["implicit"]
+  assert lines["implicit"].endswith("| 2.00 |")
+  assert "| 1 | 0.900" in lines["implicit_dpo"]
+  # Student's interval of .25 and .75: .5 -+ 12.706 * .25.
+  assert (
+    "| 2 | 0.500 [0.500, 0.500] | 0.500 [-2.677, 3.677]"
+    in (lines["paid_min_form"])
+  )
+  assert "paid_sum_form" not in lines
+
+
+def test_the_picture_is_drawn(results, tmp_path):
+  write_run("paid_min_form", 0, 0.75)
+  file = tmp_path / "runs.png"
+  tables.draw_runs(file)
+  assert file.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_unit_with_a_result_is_skipped(results, monkeypatch, capsys):
+  write_run("paid_min_form", 0, 0.75)
+  started = []
+
+  def start(words, check):
+    started.append(words[-5:])
+    return type("Completed", (), {"returncode": 0})
+
+  monkeypatch.setattr(command.subprocess, "run", start)
+  words = ["run", "paid_min_form", "bce", "--seeds", "0", "--workdir", "w"]
+  assert command.main(words) == 0
+  assert started == [["unit", "bce", "0", "--workdir", "w"]]
+  assert "already has a result" in capsys.readouterr().out
+
+
+def test_an_unknown_row_is_one_line(capsys):
+  assert command.main(["run", "paid_min_from"]) == 2
+  assert "did you mean 'paid_min_form'" in capsys.readouterr().err
