@@ -2,7 +2,8 @@
 
 All start from the same base policy, one for each seed. A row of labels fits the
 loss `bce` to the labels of a source. A row of losses fits a loss to the hard
-Monte-Carlo labels. A row of runs trains the base policy with a config of
+Monte-Carlo labels. A row of noise fits `bce` to exact labels, some of which are
+flipped. A row of runs trains the base policy with a config of
 `experiments/configs/fitted_reward.py` and the model of the row `two_class`.
 """
 
@@ -20,6 +21,8 @@ MONTE_CARLO = "monte_carlo(least=2)"
 # Second labels, which the loss `dual_head` reads.
 POTENTIALS = "monte_carlo(soft=True)"
 PAID_BY = "two_class"
+NOISE = 0.05  # share of flipped labels
+SAMPLES = 4  # samples of a problem that is labelled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,15 +30,17 @@ class Row:
   """A unit of work for each seed.
 
   Attributes:
-    kind: "labels", "loss" or "run".
-    source: label source, of the kind "labels".
-    loss: loss of the model, of the kinds "labels" and "loss".
+    kind: "labels", "loss", "noise" or "run".
+    source: label source of the model.
+    loss: loss of the model.
+    problems: number of problems whose samples are labelled.
     config: name in `fitted_reward`, of the kind "run".
   """
 
   kind: str
   source: str = MONTE_CARLO
   loss: str = "bce"
+  problems: int = 1024
   config: str = ""
 
 
@@ -56,6 +61,12 @@ ROWS = {
   **{name: Row("loss", loss=name) for name in step_losses.names()},
   "implicit_dpo": Row("loss", loss="implicit(kind='dpo')"),
   "implicit_nca": Row("loss", loss="implicit(kind='nca')"),
+  **{
+    f"noise_{samples}": Row(
+      "noise", source=f"checker(noise={NOISE})", problems=samples // SAMPLES
+    )
+    for samples in (200, 2000)
+  },
   **{
     f"paid_{name}": Row("run", config=name)
     for name in ("min_form", "sum_form", "outcome")

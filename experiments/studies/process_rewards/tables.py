@@ -50,11 +50,12 @@ def read(row: str) -> list[dict[str, Any]]:
 
 def all_tables() -> str:
   """Returns the tables of label sources, losses and runs in Markdown."""
-  kinds = {"labels": [], "loss": [], "run": []}
+  kinds = {"labels": [], "loss": [], "noise": [], "run": []}
   for name, row in rows.ROWS.items():
     kinds[row.kind].append(name)
   models = (_model_table(kinds[kind]) for kind in ("labels", "loss"))
-  return "\n\n".join((*models, _run_table(kinds["run"])))
+  others = _noise_table(kinds["noise"]), _run_table(kinds["run"])
+  return "\n\n".join((*models, *others))
 
 
 def _model_table(names: Sequence[str]) -> str:
@@ -71,6 +72,18 @@ def _model_table(names: Sequence[str]) -> str:
 
   titles = [*_MODEL_COLUMNS, "tokens, millions"]
   return _table(titles, names, cells)
+
+
+def _noise_table(names: Sequence[str]) -> str:
+  """Returns a table of the models that are fitted to noisy labels."""
+
+  def cells(records: list[dict[str, Any]]) -> list[str]:
+    scores = [one["metrics"]["first_error/f1"]["mean"] for one in records]
+    best = [record["best_f1"] for record in records]
+    gaps = np.subtract(best, scores)
+    return [_cell(scores), _cell(best), _cell(gaps)]
+
+  return _table(["first-error F1", "of exact labels", "gap"], names, cells)
 
 
 def _run_table(names: Sequence[str]) -> str:

@@ -2,7 +2,9 @@
 
 The record has "row", "seed", "run" (date, commit, version of JAX and devices)
 and "minutes", those of the last process. A model has "metrics", the content of
-`metrics.json` of `experiments.prm evaluate`. A run has
+`metrics.json` of `experiments.prm evaluate`. A model of noisy labels is
+evaluated on noisy labels, and has "best_f1", the F1 of the exact labels against
+them. A run has
 
   "series"      values of every training step, by the metrics in `SERIES`
   "evaluation"  pass@k on held-out problems before and after training
@@ -16,14 +18,22 @@ import pathlib
 import time
 from typing import Any
 
-from experiments.cli import errors
+from experiments.cli import errors, spec
 from experiments.configs import chain, fitted_reward
 from experiments.evaluation import statistics
 from experiments.logging import json_files, provenance
 from experiments.prm import __main__ as prm
-from experiments.prm import label
+from experiments.prm import fit, label, step_lines
 from experiments.studies.process_rewards import rows
-from experiments.training import loop, reward_models, validate, workdirs
+from experiments.training import (
+  build,
+  loop,
+  reward_models,
+  validate,
+  workdirs,
+)
+from rewards.process import metrics as step_metrics
+from rewards.process import step_data
 
 RESULTS = pathlib.Path(__file__).with_name("results")
 SERIES = (
@@ -38,7 +48,8 @@ SERIES = (
 )
 _KS = (1, 8)
 _SAMPLES = 16  # samples of a dump in the record
-_LABEL = "--problems 1024 --samples 4 --batch 256"
+_LABEL = f"--samples {rows.SAMPLES} --batch 256"
+_TEST_PROBLEMS = 512  # problems of the lines with which noise is evaluated
 _FIT = "--steps 400"
 _EVALUATE = "--problems 256 --samples 32 --batch 64"
 
@@ -62,6 +73,8 @@ def run(name: str, seed: int, folder: pathlib.Path) -> None:
   _train_base(seed, folder)
   if row.kind == "run":
     result = _run_paid(row, seed, folder)
+  elif row.kind == "noise":
+    result = _fit_noisy(name, row, seed, folder)
   else:
     result = {"metrics": _fit_model(name, row, seed, folder)}
   record = {
@@ -85,18 +98,30 @@ def _train_base(seed: int, folder: pathlib.Path) -> None:
 
 
 def _fit_model(
-  name: str, row: rows.Row, seed: int, folder: pathlib.Path
+  name: str,
+  row: rows.Row,
+  seed: int,
+  folder: pathlib.Path,
+  test_lines: pathlib.Path | None = None,
 ) -> dict[str, Any]:
   """Labels, fits and evaluates; returns the content of `metrics.json`.
 
   All rows of losses have the same labels.
+
+  Args:
+    name: name of the row.
+    row: the row.
+    seed: seed of all commands.
+    folder: folder of the seed.
+    test_lines: lines on which the model is evaluated; None samples the policy.
   """
   labels = folder / ("labels" if row.kind == "loss" else name)
   model = folder / name
   words = ["--policy", str(folder / "base"), "--source", row.source]
   if row.kind == "loss":
     words += ["--potentials", rows.POTENTIALS]
-  _call("label", labels, seed, *words, *_LABEL.split())
+  words += ["--problems", str(row.problems), *_LABEL.split()]
+  _call("label", labels, seed, *words)
   _call(
     *("fit", model, seed, "--policy", str(folder / "base")),
     *("--data", str(labels / label.LINES_FILE), "--loss", row.loss),
@@ -105,9 +130,51 @@ def _fit_model(
   metrics = model / prm.METRICS_FILE
   if not metrics.exists():
     words = ["--task", rows.JUDGED_TASK, *_EVALUATE.split()]
+    if test_lines is not None:
+      words = ["--data", str(test_lines)]
     _call("evaluate", model, seed, *words)
   tokens = (label.read_record(labels) or {})["tokens"]
   return json.loads(metrics.read_text()) | {"label_tokens": tokens}
+
+
+def _fit_noisy(
+  name: str, row: rows.Row, seed: int, folder: pathlib.Path
+) -> dict[str, Any]:
+  """Fits a model to noisy labels; returns its metrics and the best F1."""
+  files = {}
+  for source in (row.source, "checker"):
+    workdir = folder / f"test_{spec.parse(source)[0]}_{len(files)}"
+    words = ["--policy", str(folder / "base"), "--source", source]
+    words += ["--problems", str(_TEST_PROBLEMS), *_LABEL.split()]
+    # The samples of another seed than those that the model is fitted to.
+    _call("label", workdir, seed + 1000, *words)
+    files[source] = workdir / label.LINES_FILE
+  metrics = _fit_model(name, row, seed, folder, files[row.source])
+  task = build.make_task_from_text(rows.TASK)
+  noisy, exact = (
+    step_lines.read(file, task, fit.Settings.max_steps).data
+    for file in files.values()
+  )
+  return {"metrics": metrics, "best_f1": best_f1(exact, noisy)}
+
+
+def best_f1(exact: step_data.StepData, noisy: step_data.StepData) -> float:
+  """Returns the first-error F1 of exact labels, judged by noisy ones.
+
+  Args:
+    exact: lines of samples with exact labels.
+    noisy: the same lines with noisy labels. As in `prm.evaluate`, errors at
+      steps without a noisy label are not seen.
+  """
+  has_label = noisy.weights > 0
+  predicted, truth = (
+    step_metrics.first_error(x.values, mask, threshold=0.5)
+    for x, mask in (
+      (exact, has_label & (exact.weights > 0)),
+      (noisy, has_label),
+    )
+  )
+  return float(step_metrics.first_error_f1(predicted, truth).f1)
 
 
 def _call(command: str, workdir: pathlib.Path, seed: int, *words: str) -> None:

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+import zlib
+
+import numpy as np
+
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
 
 
-def checker():
+def checker(noise: float = 0.0):
   """Labels the steps up to the first error by the checker of the task.
 
   A step is good if its score is above 0 and bad if it is below 0. A score of 0
   judges nothing, such as that of a line of prose: the step has no label. Costs
   no tokens. It is the truth with which other sources are compared.
+
+  Args:
+    noise: probability that a label is flipped, at random, before the labels
+      after the first error are dropped. With it, the best F1 that a model can
+      reach is known.
+
+  Raises:
+    ValueError: `noise` is not in [0, 1].
   """
+  if not 0 <= noise <= 1:
+    raise ValueError(f"noise = {noise} must be from 0 to 1")
 
   def label(forest: Forest) -> base.StepLabels:
     rows = base.root_rows(forest)
     scores = forest.samples.step_scores[rows]
     values = (scores > 0).astype(float)
+    values = np.where(_draws(forest, rows) < noise, 1 - values, values)
     mask = base.step_mask(forest, rows) & (scores != 0)
     return base.make(rows, values, base.until_first_zero(values, mask))
 
   return label
+
+
+def _draws(forest: Forest, rows: np.ndarray) -> np.ndarray:
+  """Returns numbers in [0, 1) that do not depend on other samples, `[R, K]`.
+
+  They depend on the number of the sample, so that a model that reads its text
+  cannot predict them.
+  """
+  texts = forest.samples.completions[rows]
+  seeds = [
+    [int(row), zlib.crc32(text)] for row, text in zip(rows, texts, strict=True)
+  ]
+  return np.array(
+    [np.random.default_rng(seed).random(forest.max_steps) for seed in seeds]
+  ).reshape(len(rows), forest.max_steps)

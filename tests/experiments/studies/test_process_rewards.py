@@ -2,13 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from experiments.cli import spec
 from experiments.configs import fitted_reward
 from experiments.studies.process_rewards import __main__ as command
 from experiments.studies.process_rewards import rows, tables, unit
-from rewards.process import label_sources, step_losses
+from rewards.process import label_sources, step_data, step_losses
 
 
 @pytest.fixture
@@ -74,6 +75,28 @@ def test_cells_are_means_over_seeds_of_the_right_row(results):
     in (lines["paid_min_form"])
   )
   assert "paid_sum_form" not in lines
+
+
+def test_the_best_f1_is_that_of_the_exact_labels():
+  """Four samples: two agree, one error is hidden, and one is added."""
+  shape = (4, 1, 3)
+  exact = np.ones(shape), np.ones(shape)
+  exact[0][0, 0, 1] = exact[0][2, 0, 1] = 0
+  exact[1][0, 0, 2] = exact[1][2, 0, 2] = 0
+  noisy = np.ones(shape), np.ones(shape)
+  noisy[0][0, 0, 1] = noisy[0][3, 0, 0] = 0
+  noisy[1][0, 0, 2] = 0
+  noisy[1][3, 0, 1:] = 0
+  tokens = np.zeros((4, 1, 3), np.int32)
+  data = [
+    step_data.unlabelled(None, tokens, 3, None, np.arange(4)).replace(
+      values=values, weights=weights
+    )
+    for values, weights in (exact, noisy)
+  ]
+  # Of two noisy errors one is found; of two samples without one, one is not
+  # called wrong.
+  assert unit.best_f1(*data) == pytest.approx(0.5)
 
 
 def test_the_picture_is_drawn(results, tmp_path):

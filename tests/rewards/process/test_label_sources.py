@@ -10,6 +10,7 @@ from helpers.tabular_forest import RatedForest, WordForest
 from rewards.process import label_sources
 from rewards.process.label_sources import (
   base,
+  compressed_tree,
   divide_and_conquer,
   entropy_regularized,
   prefix_counts,
@@ -326,6 +327,82 @@ def test_a_score_of_0_judges_nothing():
   )
   forest.samples.step_scores[0, 1] = 0
   assert run(forest, "checker") == {"abcr": [1, None, 0, None]}
+
+
+def test_the_noise_of_the_checker_flips_labels():
+  """With noise 1 all labels flip, and a tenth flips with noise .1."""
+  words = ["abcr"] * 400
+  forest = WordForest(words, is_right, is_good=lambda prefix: prefix[-1] != "c")
+  (label,) = {tuple(x) for x in label_sources.get("checker")(forest).values}
+  assert label[:4] == (1, 1, 0, 0)
+  flipped = label_sources.get("checker", noise=1.0)(forest)
+  assert flipped.values.tolist() == [[0.0] * 6] * 400
+  assert (flipped.weights.sum(-1) == 1).all()  # the first step is an error
+  noisy = label_sources.get("checker", noise=0.1)(forest)
+  share = (noisy.values[:, 0] == 0).mean()
+  assert 0.055 < share < 0.145  # three standard deviations
+  again = label_sources.get("checker", noise=0.1)(forest)
+  np.testing.assert_array_equal(again.values, noisy.values)
+  with pytest.raises(ValueError, match=r"noise = 1.5 must be from 0 to 1"):
+    label_sources.get("checker", noise=1.5)
+
+
+def test_compressed_tree_labels_are_shares_of_right_samples():
+  """Two samples at the prompt and after each step; nothing is merged."""
+  script = {
+    "": ["abr", "cdx"],
+    "a": ["abr", "aex"],
+    "c": ["cdx", "cdx"],
+    "ab": ["abr", "abx"],
+    "ae": ["aex", "aex"],
+    "cd": ["cdx", "cdr"],
+  }
+  forest = WordForest(["zx"], is_right, script)
+  source = label_sources.get(
+    "compressed_tree", children=2, levels=3, probability=0.0
+  )
+  labels = source(forest)
+  by_word = {}
+  for row, values, weights in zip(*labels, strict=True):
+    assert weights[:3].all()
+    by_word.setdefault(forest.word(row), []).append(values[:3].tolist())
+  # Below a: abr, abx, aex, aex; below ab: abr, abx.
+  assert by_word["abr"] == [[0.25, 0.5, 1]]
+  assert by_word["abx"] == [[0.25, 0.5, 0]]
+  assert by_word["aex"] == [[0.25, 0, 0]] * 2
+  # c has the states cd twice, each with cdx and cdr.
+  assert by_word["cdr"] == [[0.5, 0.5, 1]] * 2
+
+
+def test_a_merged_step_has_one_label_and_leaves_its_parent():
+  """Of the four children of a, only ab has height 2: it moves to the root."""
+  leaf = lambda row, steps: compressed_tree.Node(row, steps, leaves=[row])  # noqa: E731
+  node = compressed_tree.Node
+  abcd = node(0, 3, children=[leaf(0, 4), leaf(1, 4)])
+  ab = node(0, 2, children=[abcd])
+  a = node(0, 1, children=[ab, leaf(2, 2), leaf(3, 2), leaf(4, 2)])
+  root = node(0, 0, children=[a])
+  compressed_tree.compress(root, 1.0, 4, np.random.default_rng(0))
+  assert [child.steps for child in root.children] == [1, 2]
+  assert root.children[1] is ab
+  assert a.all_leaves() == [2, 3, 4]
+  assert sorted(root.all_leaves()) == [0, 1, 2, 3, 4]
+  words = ["abcr", "abcx", "ax", "ar", "ax"]
+  forest = WordForest(words, is_right)
+  values, weights = np.zeros((5, 6)), np.zeros((5, 6))
+  compressed_tree._label(forest, root, values, weights)
+  # The boundary inside of the step ab has no label.
+  assert weights[0].tolist() == [0, 1, 1, 1, 0, 0]
+  assert values[0, 1:4].tolist() == [0.5, 0.5, 1]
+  # a has lost the leaves below ab: one of three is right.
+  np.testing.assert_allclose(values[3, :2], [1 / 3, 1])
+  # With too few children nothing moves.
+  few = node(0, 0, children=[node(0, 1, children=[ab])])
+  compressed_tree.compress(few, 1.0, 4, np.random.default_rng(0))
+  assert len(few.children) == 1
+  never = node(0, 0, children=[a])
+  compressed_tree.compress(never, 0.0, 1, np.random.default_rng(0))
+  assert never.children == [a]
 
 
 def test_continuations_without_a_verdict_do_not_count():
