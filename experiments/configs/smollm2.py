@@ -16,6 +16,19 @@ to assign credit to the lines of a numbered list,
   python -m experiments.run --workdir runs/smollm2_lists_outcome \
     --config experiments/configs/smollm2.py:lists_outcome
 
+for the same two credits by a process reward model with the decoder of SmolLM2,
+which is fitted to 500 lists whose lines the rules label,
+
+  python -m experiments.prm label --workdir runs/smollm2_prm --policy smollm2 \
+    --task "numbered_lists(steps=True, max_steps=16)" --source checker \
+    --problems 64 --samples 8 --batch 8 --temperature 0.7
+  python -m experiments.prm fit --workdir runs/smollm2_prm --max_steps 16 \
+    --layers 0 --steps 100 --batch 8 --learning_rate 2e-5
+  python -m experiments.run --workdir runs/smollm2_lists_fitted_min_form \
+    --config experiments/configs/smollm2.py:lists_fitted_min_form
+  python -m experiments.run --workdir runs/smollm2_lists_fitted_sum_form \
+    --config experiments/configs/smollm2.py:lists_fitted_sum_form
+
 and for the three stages of Tulu 3, each of which starts from the run before,
 
   python -m experiments.preferences --policy smollm2 --problems 1200 \
@@ -119,6 +132,23 @@ def lists_outcome() -> ConfigDict:
   return _lists("grpo(beta=0.0)")
 
 
+def _fitted(config: ConfigDict) -> ConfigDict:
+  """Replaces the step scores of the rules by those of a fitted model."""
+  config.models.prm = defaults.reward_model("runs/smollm2_prm")
+  config.reward = defaults.reward(step_reward="model_steps(model='prm')")
+  return config
+
+
+def lists_fitted_min_form() -> ConfigDict:
+  """Min-form credit for lines that a fitted model scores."""
+  return _fitted(lists_min_form())
+
+
+def lists_fitted_sum_form() -> ConfigDict:
+  """Sum-form credit for lines that a fitted model scores."""
+  return _fitted(lists_sum_form())
+
+
 def tulu3_sft() -> ConfigDict:
   """The first stage of Tulu 3, on right samples of the model itself."""
   config = tulu3.sft()
@@ -165,6 +195,8 @@ _CONFIGS = {
   "lists_min_form": lists_min_form,
   "lists_sum_form": lists_sum_form,
   "lists_outcome": lists_outcome,
+  "lists_fitted_min_form": lists_fitted_min_form,
+  "lists_fitted_sum_form": lists_fitted_sum_form,
   "tulu3_sft": tulu3_sft,
   "tulu3_dpo": tulu3_dpo,
   "tulu3_rlvr": tulu3_rlvr,

@@ -70,6 +70,9 @@ ARMS: Mapping[str, Arm] = {
   "lists_sum_form": Arm("lists_sum_form"),
   "lists_min_form": Arm("lists_min_form"),
   "lists_outcome": Arm("lists_outcome"),
+  # The same by a fitted model (smollm2.py).
+  "lists_fitted_sum_form": Arm("lists_fitted_sum_form"),
+  "lists_fitted_min_form": Arm("lists_fitted_min_form"),
   # The stages of Tulu 3, on samples of `experiments.preferences` (smollm2.py).
   "tulu3_sft": Arm("tulu3_sft"),
   "tulu3_dpo": Arm("tulu3_dpo", start="tulu3_sft"),

@@ -50,6 +50,8 @@ _SERIES = {
   "length/steps_mean": "lines",
   "reward/mean": "score",
   "accuracy/pass@1": "pass@1",
+  "prm/score": "model's score of a step",
+  "prm/task_score": "task's score of a step",
   "time/step_s": "seconds",
 }
 _SAMPLES = 16  # samples of a training step in the record

@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from helpers import small_policy
+from helpers import fitted_model, small_policy
 
 from experiments.cli import cache_folders
 from experiments.configs import smollm2
-from experiments.training import validate
+from experiments.training import build, validate
 
 # Without the stages of Tulu 3, which read what earlier commands wrote.
 FIRST = [name for name in smollm2.names() if not name.startswith("tulu3")]
@@ -28,6 +28,11 @@ def test_every_first_config_can_run(name, small_smollm2, tmp_path):
   config.task = f"{config.task[:-1]}, prompt_length=512)"
   # Two microbatches of 4 prompts would not fill the eight devices of the tests.
   config.rollout.prompts = 16
+  if config.models:
+    (tmp_path / "prm").mkdir()
+    unpaid = smollm2.get_config("lists_min_form")
+    fitted_model.write(tmp_path / "prm", build.build(unpaid).model)
+    config.models.prm.workdir = str(tmp_path / "prm")
   e = validate.check_and_build(config, tmp_path / "run")
   is_short = not name.startswith("lists")
   assert e.config.evaluation.problems == (128 if is_short else 32)

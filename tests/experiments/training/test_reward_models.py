@@ -1,17 +1,14 @@
 """A fitted process reward model scores, and pays, the samples of a run."""
 
-import dataclasses
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import fitted_model
 
 from experiments import tasks
 from experiments.configs import defaults
 from experiments.logging import json_files
-from experiments.prm import fit
 from experiments.training import (
   build,
   checkpointing,
@@ -21,7 +18,6 @@ from experiments.training import (
   reward_models,
   validate,
 )
-from models import checkpoint_reader, heads, policy, transformer
 from rewards import base
 from rewards.process import step_model
 from rl import prepare
@@ -39,34 +35,12 @@ NEED = base.model_scores("prm")
 
 
 def write_model(workdir, loss="bce", vocab_size=0):
-  """Writes a model with random parameters, as `experiments.prm fit` does."""
+  """Writes a model of the policy's size; returns the model and parameters."""
   config = defaults.rl()
   config.task, config.model = TASK, defaults.model(**TINY)
   config.model.vocab_size = vocab_size
   decoder = build.build(config, jax.devices()[:1]).model
-  settings = fit.Settings(loss=loss)
-  key = jax.random.key(7)
-  params = reward_models.init_params(
-    settings.make_loss(),
-    decoder.width,
-    transformer.init(decoder, key),
-    key,
-  )
-  # A head whose outputs differ from step to step.
-  params["head"]["kernel"] *= 20.0
-  record = {
-    "settings": dataclasses.asdict(settings),
-    "decoder": dataclasses.asdict(decoder),
-    "threshold": 0.1,
-  }
-  (workdir / reward_models.RECORD_FILE).write_text(json.dumps(record))
-  folder = workdir / checkpoint_reader.FOLDER
-  with checkpointing.Checkpoints(folder) as checkpoints:
-    checkpoints.save(0, {"params": params}, {})
-  model = step_model.StepModel(
-    policy.bind(decoder), heads.linear, settings.make_loss()
-  )
-  return model, params
+  return fitted_model.write(workdir, decoder, loss)
 
 
 @pytest.fixture(scope="module")
