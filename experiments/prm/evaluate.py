@@ -18,7 +18,13 @@
                          sample is that of its worst step, the mean over its
                          steps, the product of their probabilities (if the
                          scores are probabilities), or that of its last step
+  accuracy/VOTE@n        accuracy of a vote of n samples that weighs the answers
+                         by the mean score of a sample (`votes.VOTES`)
   uplift/RULE@n          accuracy/RULE@n minus accuracy/maj@n
+  worst_is_last          share of the samples whose worst step is the last one
+  accuracy/right_answer_wrong_step
+                         share of the right samples with a wrong step for which
+                         the model predicts an error
 
 Accuracies and uplifts leave out problems with a sample without a verdict. F1,
 accuracies and uplifts have 95 % bootstrap intervals over problems; those of
@@ -34,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.evaluation import intervals, majority_vote, policies
-from experiments.prm import fit, policy_forest
+from experiments.prm import fit, policy_forest, votes
 from experiments.tasks.task import Task
 from experiments.training import prng_keys
 from rewards.process import metrics as step_metrics
@@ -143,6 +149,7 @@ def on_samples(
     is_probability,
   )
   rules = [name for name in RULES if is_probability or name != _PRODUCT]
+  estimates |= _diagnose(scores, mask, truth, correct, fitted.threshold)
   has_verdicts = (correct >= 0).all(-1)
   if not has_verdicts.any():
     return estimates
@@ -257,6 +264,41 @@ def _judge_steps(
   return estimates
 
 
+def _diagnose(
+  scores: np.ndarray,
+  step_mask: np.ndarray,
+  truth: np.ndarray,
+  correct: np.ndarray,
+  threshold: float,
+) -> dict[str, dict[str, float]]:
+  """Returns signs that a model has learnt outcomes in place of steps.
+
+  Source: Zhang et al. 2025, The Lessons of Developing Process Reward Models in
+  Mathematical Reasoning.
+
+  Args:
+    scores: `[P, S, K]`, of the model.
+    step_mask: `[P, S, K]` bool.
+    truth: `[P, S, K]`; a step below 0 is wrong.
+    correct: `[P, S]` verdicts.
+    threshold: score below which a step counts as an error.
+  """
+  lowest = np.where(step_mask, scores, np.inf).argmin(-1)
+  several = step_mask.sum(-1) > 1
+  last = step_mask.sum(-1) - 1
+  has_error = (step_mask & (truth < 0)).any(-1) & (correct == 1)
+  is_found = (step_mask & (scores < threshold)).any(-1)
+  shares = {
+    "worst_is_last": (lowest == last)[several],
+    "accuracy/right_answer_wrong_step": is_found[has_error],
+  }
+  return {
+    name: {"mean": float(values.mean())}
+    for name, values in shares.items()
+    if len(values)
+  }
+
+
 def calibration_error(p: np.ndarray, is_right: np.ndarray) -> float:
   """Returns sum_b n_b / n |mean p - share of right| over tenths b of p.
 
@@ -290,18 +332,25 @@ def _best_of_n(
     ns: values of n.
     rules: keys of `RULES`.
   """
-  votes = majority_vote.majority_at_k(answers, correct, ns)
+  majority = majority_vote.majority_at_k(answers, correct, ns)
   # `{name: [P]}`, because the bootstrap resamples problems.
   columns = {"accuracy/pass@1": (correct == 1).mean(-1)}
   for i, n in enumerate(ns):
-    columns[f"accuracy/maj@{n}"] = votes[:, i]
+    columns[f"accuracy/maj@{n}"] = majority[:, i]
     for rule in rules:
       sample_scores = RULES[rule](jnp.asarray(scores), jnp.asarray(step_mask))
       best = np.asarray(
         step_metrics.best_of_n_value(sample_scores, jnp.asarray(correct), n)
       )
       columns[f"accuracy/{rule}@{n}"] = best
-      columns[f"uplift/{rule}@{n}"] = best - votes[:, i]
+      columns[f"uplift/{rule}@{n}"] = best - majority[:, i]
+    means = np.asarray(
+      RULES["mean"](jnp.asarray(scores), jnp.asarray(step_mask))
+    )
+    for name in votes.VOTES:
+      columns[f"accuracy/{name}@{n}"] = votes.accuracies(
+        name, answers, correct, means, n
+      )
   values = np.stack(list(columns.values()), -1)
   low, high = intervals.bootstrap_interval(values, jax.random.key(0))
   return {

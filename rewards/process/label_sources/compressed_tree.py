@@ -81,8 +81,8 @@ def compressed_tree(
   step is the share of right samples among those that end below its state. Every
   sample is a line with the labels of the states that it passes.
   Source: Wang et al. 2025, Towards Hierarchical Multi-Step Reward Models for
-  Enhanced Reasoning (HRM), hierarchical node compression, and its released
-  code. Deviation: the code builds its trees by a search.
+  Enhanced Reasoning in Large Language Models (HRM), its hierarchical node
+  compression. Deviation: the released code builds its trees by a search.
 
   Args:
     children: number of samples that are drawn in a state.

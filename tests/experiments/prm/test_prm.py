@@ -374,6 +374,22 @@ def test_a_perfect_model_finds_every_error():
   assert none["first_error/erroneous"]["mean"] == 0
 
 
+def test_signs_of_a_model_that_has_learnt_outcomes():
+  """Three samples: the worst step is the last, the first, and the only one.
+
+  The second and third have a right answer with a wrong step; one is found.
+  """
+  scores = np.array([[[0.5, 0.2, 9], [-0.5, 0.4, 0.3], [0.6, 9, 9]]])
+  mask = np.array([[[1, 1, 0], [1, 1, 1], [1, 0, 0]]], bool)
+  truth = np.array([[[1, 1, -1], [-1, 1, 1], [-1, 0, 0]]])
+  correct = np.array([[0, 1, 1]])
+  shares = evaluate._diagnose(scores, mask, truth, correct, 0.0)
+  assert shares["worst_is_last"]["mean"] == 0.5
+  assert shares["accuracy/right_answer_wrong_step"]["mean"] == 0.5
+  none = evaluate._diagnose(scores, mask, truth, correct * 0, 0.0)
+  assert "accuracy/right_answer_wrong_step" not in none
+
+
 def test_calibration_error():
   """Two bins: .25 against 1/2, and .95 against 1."""
   p = np.array([0.25, 0.25, 0.95])

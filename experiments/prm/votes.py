@@ -1,0 +1,142 @@
+"""Votes among the answers of several samples, weighted by a reward model.
+
+Axes: V votes, n samples of a vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+
+def _tables(
+  answers: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the number of samples with the answer of each sample, and the mean.
+
+  Args:
+    answers: `[V, n]` int, equal for equal answers; -1 without an answer.
+    scores: `[V, n]`, scores of the samples.
+
+  Returns:
+    `[V, n]` each: the count of the samples with the same answer, and the mean
+    of their scores; 0 without an answer.
+  """
+  same = (answers[:, :, None] == answers[:, None]) & (answers >= 0)[:, None]
+  same &= (answers >= 0)[:, :, None]
+  counts = same.sum(-1)
+  means = (same * scores[:, None]).sum(-1) / np.maximum(counts, 1)
+  return counts, means
+
+
+def _normalize(values: np.ndarray, exists: np.ndarray) -> np.ndarray:
+  """Scales values of a vote to [0, 1]; all are 1 if they are equal."""
+  low = np.min(np.where(exists, values, np.inf), -1, keepdims=True)
+  high = np.max(np.where(exists, values, -np.inf), -1, keepdims=True)
+  width = np.where(exists.any(-1, keepdims=True), high - low, 0.0)
+  scaled = (values - low) / np.where(width > 0, width, 1.0)
+  return np.where(width > 0, scaled, 1.0)
+
+
+def weighted(answers: np.ndarray, scores: np.ndarray) -> np.ndarray:
+  """Sums over the samples of an answer their weights, (score + 1) / 2.
+
+  Source: Li et al. 2023, Making Language Models Better Reasoners with
+  Step-Aware Verifier; the vote of Luo et al. 2024 (OmegaPRM).
+
+  Args:
+    answers: `[V, n]` int, equal for equal answers; -1 without an answer.
+    scores: `[V, n]`, scores of the samples in [-1, 1].
+
+  Returns:
+    `[V, n]`, the value of the answer of each sample.
+  """
+  counts, means = _tables(answers, (scores + 1) / 2)
+  return counts * means
+
+
+def hybrid_majority(answers: np.ndarray, scores: np.ndarray) -> np.ndarray:
+  """Takes the answer of more than half of the samples, else the best mean.
+
+  Source: Han et al. 2025, Uncertainty-Based Methods for Automated Process
+  Reward Data Construction and Output Aggregation (hybrid majority reward). The
+  threshold is from a summary of the paper.
+
+  Args:
+    answers, scores: same as in `weighted`.
+
+  Returns:
+    `[V, n]`, the value of the answer of each sample.
+  """
+  counts, means = _tables(answers, scores)
+  is_majority = counts > answers.shape[-1] / 2
+  has_majority = is_majority.any(-1, keepdims=True)
+  return np.where(has_majority, is_majority.astype(float), means)
+
+
+def reward_frequency(
+  answers: np.ndarray, scores: np.ndarray, alpha: float = 0.5
+) -> np.ndarray:
+  """Returns alpha R + (1 - alpha) F of the answer of each sample.
+
+  R is the mean score of the samples with the answer and F their number, both
+  scaled to [0, 1] over the answers of the vote; a quantity that is the same for
+  all answers is 1.
+  Source: Han et al. 2025, Uncertainty-Based Methods for Automated Process
+  Reward Data Construction and Output Aggregation (weighted reward frequency).
+
+  Args:
+    answers, scores: same as in `weighted`.
+    alpha: weight of the scores; 0 is a majority vote.
+
+  Returns:
+    `[V, n]`, the value of the answer of each sample.
+  """
+  counts, means = _tables(answers, scores)
+  exists = answers >= 0
+  rewards = _normalize(means, exists)
+  return alpha * rewards + (1 - alpha) * _normalize(counts, exists)
+
+
+# Function that returns the value of the answer of each sample, by name.
+VOTES: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+  "weighted": weighted,
+  "hybrid_majority": hybrid_majority,
+  "reward_frequency": reward_frequency,
+}
+
+
+def accuracies(
+  name: str,
+  answers: np.ndarray,
+  correct: np.ndarray,
+  scores: np.ndarray,
+  n: int,
+) -> np.ndarray:
+  """Returns the accuracy of votes of n samples.
+
+  The S samples of a problem are divided into S // n votes. The answer with the
+  largest value wins; among equal values the first one does.
+
+  Args:
+    name: a key of `VOTES`.
+    answers: `[P, S]` int, equal for equal answers; -1 without an answer.
+    correct: `[P, S]` verdicts; 1 is right.
+    scores: `[P, S]`, scores of the samples in [-1, 1].
+    n: number of samples of a vote, at most S.
+
+  Returns:
+    `[P]`, the mean over the votes of a problem; a vote without any answer is
+    wrong.
+  """
+  problems, samples = answers.shape
+  count = samples // n
+  parts = [x[:, : count * n].reshape(-1, n) for x in (answers, correct, scores)]
+  answers, correct, scores = parts
+  values = VOTES[name](answers, scores)
+  values = np.where(answers >= 0, values, -np.inf)
+  winner = values.argmax(-1)[:, None]
+  is_right = np.take_along_axis(correct == 1, winner, -1)[:, 0]
+  is_right &= (answers >= 0).any(-1)
+  return is_right.reshape(problems, count).mean(-1)
