@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from experiments.evaluation import evaluator
-from experiments.training import rollouts
+from experiments.training import dispatch, rollouts
 from experiments.training.experiment import Experiment
 from rl import learners, scoring, step, types
 from rl.sampling import generation
@@ -100,7 +100,7 @@ def lower_train_step(e: Experiment, room: int) -> jax.stages.Lowered:
 def _train_step(e: Experiment) -> Any:
   """Returns the jitted function `(state, rollout) -> (state, metrics)`."""
   return jax.jit(
-    step.make(e.methods, e.policy, e.txs, e.plan),
+    dispatch.make_train_step(e),
     donate_argnums=0,
     out_shardings=(e.shardings, e.replicated),
   )

@@ -5,9 +5,8 @@ These commands train a policy, label samples of it, and fit a model:
   python -m experiments.run --config experiments/configs/chain.py:base \
     --workdir runs/chain_base
   python -m experiments.prm label --workdir runs/chain_prm \
-    --policy runs/chain_base --source "binary_search(least=2)" \
-    --problems 1024 --samples 4 --batch 256
-  python -m experiments.prm fit --workdir runs/chain_prm
+    --policy runs/chain_base --problems 1024 --samples 4 --batch 256
+  python -m experiments.prm fit --workdir runs/chain_prm --steps 400
 
 and these train the policy on the step scores of the model, as a minimum or as a
 sum, or on the task's own score while the model watches:

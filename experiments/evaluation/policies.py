@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import ml_collections
 from etils import epath
 
 from experiments import pretrained, tasks
@@ -86,6 +87,8 @@ def load_from_run(
   reason = devices.configure(
     config.cpu_devices or cpu_devices, batches=devices.batch_sizes(config)
   )
+  # The policy is read without the reward models that have paid its run.
+  config.models = ml_collections.ConfigDict()
   e = build.build(config)
   validate.check_evaluation(e)
   directory = workdir / checkpoint_reader.FOLDER

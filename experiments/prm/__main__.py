@@ -253,9 +253,12 @@ def _policy_of(
   """
   # Imported here, so that the command prints its first line at once.
   from experiments.prm import label
+  from experiments.training import reward_models
 
   if options.policy:
-    return options.policy, options.task, None
+    fitted = workdir / reward_models.RECORD_FILE
+    record = reward_models.read_record(workdir) if fitted.exists() else {}
+    return options.policy, options.task, record.get(label.POLICY_STEP)
   record = label.read_record(workdir)
   if record is None:
     raise ValueError(

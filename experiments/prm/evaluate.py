@@ -19,7 +19,8 @@
                          steps, the product of their probabilities (if the
                          scores are probabilities), or that of its last step
   accuracy/VOTE@n        accuracy of a vote of n samples that weighs the answers
-                         by the mean score of a sample (`votes.VOTES`)
+                         by the mean score of a sample (`votes.VOTES`;
+                         "weighted" only if the scores are probabilities)
   uplift/RULE@n          accuracy/RULE@n minus accuracy/maj@n
   worst_is_last          share of the samples whose worst step is the last one
   accuracy/right_answer_wrong_step
@@ -149,12 +150,16 @@ def on_samples(
     is_probability,
   )
   rules = [name for name in RULES if is_probability or name != _PRODUCT]
+  vote_names = [
+    name for name in votes.VOTES if is_probability or name != "weighted"
+  ]
   estimates |= _diagnose(scores, mask, truth, correct, fitted.threshold)
   has_verdicts = (correct >= 0).all(-1)
   if not has_verdicts.any():
     return estimates
   return estimates | _best_of_n(
-    *(x[has_verdicts] for x in (scores, mask, correct, answers)), ns, rules
+    *(x[has_verdicts] for x in (scores, mask, correct, answers)),
+    *(ns, rules, vote_names),
   )
 
 
@@ -321,6 +326,7 @@ def _best_of_n(
   answers: np.ndarray,
   ns: tuple[int, ...],
   rules: list[str],
+  vote_names: list[str],
 ) -> dict[str, dict[str, float]]:
   """Returns the accuracies of majority votes and of the best of n samples.
 
@@ -331,6 +337,7 @@ def _best_of_n(
     answers: `[P, S]`, ids of the answers; -1 without an answer.
     ns: values of n.
     rules: keys of `RULES`.
+    vote_names: keys of `votes.VOTES`.
   """
   majority = majority_vote.majority_at_k(answers, correct, ns)
   # `{name: [P]}`, because the bootstrap resamples problems.
@@ -347,7 +354,7 @@ def _best_of_n(
     means = np.asarray(
       RULES["mean"](jnp.asarray(scores), jnp.asarray(step_mask))
     )
-    for name in votes.VOTES:
+    for name in vote_names:
       columns[f"accuracy/{name}@{n}"] = votes.accuracies(
         name, answers, correct, means, n
       )

@@ -322,9 +322,9 @@ def calibrate(
     data: labelled lines on which it is not trained.
 
   Returns:
-    The threshold; 0 if there are no lines.
+    The threshold; 0 if no line has a label.
   """
-  if not len(data.problems):
+  if not (data.weights > 0).any():
     return 0.0
   labelled_error = step_metrics.first_error(
     data.values, data.weights > 0, threshold=0.5

@@ -111,6 +111,8 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
       if asks
       else f"--source {settings.source} asks no judge; leave --judge out"
     )
+  if asks and not settings.judge_model:
+    raise ValueError("--judge needs the name of its model, --judge_model")
   record = read_record(workdir)
   if record is None:
     return

@@ -117,6 +117,11 @@ class PolicyForest(Forest):
       for row in rows
     ]
     first = np.array(self._judge(solutions), int)
+    if len(first) and (first == step_judge.UNKNOWN).all():
+      raise ValueError(
+        f"the judge has no verdict about any of {len(first)} samples; check "
+        "its URL, the name of its model and its key, and what it replies"
+      )
     self.unjudged += int((first == step_judge.UNKNOWN).sum())
     return first
 

@@ -402,6 +402,11 @@ class OneByOne(_Trainer):
 
   def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
     super().__init__(e, tokens, report)
+    if e.reward_models:
+      raise ValueError(
+        f"models: {', '.join(e.reward_models)} cannot pay runs of several "
+        "seeds at a time; use experiments.sweep"
+      )
     self._rollout_fn = dispatch.compile_rollout_fn(e)
     self._train_step = jax.jit(
       step.make(e.methods, e.policy, e.txs, e.plan),

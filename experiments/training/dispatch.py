@@ -24,7 +24,7 @@ from experiments.training import (
   rollouts,
 )
 from experiments.training.experiment import Experiment
-from rl import fused_loop, learners, step
+from rl import fused_loop, learners, step, update_guard
 
 # state -> (state, metrics of the steps, times measured on the host)
 Dispatch = Callable[
@@ -126,18 +126,24 @@ def _with_model_scores(
 def make_train_step(e: Experiment) -> Callable:
   """Returns the train step of a run, which is jittable.
 
-  It also trains the reward models that are not frozen, after the policy, and
-  logs their metrics and the share of padding.
+  It also trains the reward models that are not frozen, on the same rollout, and
+  logs their metrics and the share of padding. A step in which all updates of
+  the policy are skipped changes no model.
   """
   make_update = step.make(e.methods, e.policy, e.txs, e.plan)
 
   def train_step(state: step.State, rollout: step.Rollouts):
     padding = packed_texts.padding_metrics(e, rollout)
     models, model_metrics = reward_models.update(
-      e.reward_models, state, learners.by_learner(rollout)[learners.POLICY]
+      e.reward_models,
+      state,
+      learners.by_learner(rollout)[learners.POLICY],
+      e.plan.microbatches,
     )
-    state, metrics = make_update(state, rollout)
-    return state.replace(models=models), metrics | padding | model_metrics
+    new_state, metrics = make_update(state, rollout)
+    is_made = metrics["optim/skipped"] < e.plan.updates
+    models = update_guard.select(is_made, models, state.models)
+    return new_state.replace(models=models), metrics | padding | model_metrics
 
   return train_step
 

@@ -66,10 +66,11 @@ def task_labels(rollout: types.Rollout) -> tuple[Array, Array]:
 
   Returns:
     The labels, and their weights: 0 for steps that the task scores 0, which it
-    does not judge; `[P, S, K]` each.
+    does not judge, or not at all (NaN); `[P, S, K]` each.
   """
   scores = rollout.step_scores
-  return (scores > 0).astype(jnp.float32), (scores != 0).astype(jnp.float32)
+  is_judged = (scores > 0) | (scores < 0)
+  return (scores > 0).astype(jnp.float32), is_judged.astype(jnp.float32)
 
 
 def verdict_labels(rollout: types.Rollout) -> tuple[Array, Array]:
@@ -113,8 +114,12 @@ def read_record(workdir: epath.Path) -> dict[str, Any]:
   return json.loads(path.read_text())
 
 
-def read(workdir: epath.Path) -> RewardModel:
+def read(workdir: epath.Path, splits_sequences: bool = False) -> RewardModel:
   """Returns the frozen model of a workdir; reads no parameters.
+
+  Args:
+    workdir: workdir of `experiments.prm fit`.
+    splits_sequences: whether the mesh splits the tokens of a sequence.
 
   Raises:
     FileNotFoundError: the workdir has no model that is fitted to the end.
@@ -127,7 +132,9 @@ def read(workdir: epath.Path) -> RewardModel:
     )
   name, settings = spec.parse(record["settings"]["loss"], "--loss")
   loss = step_losses.get(name, **settings)
-  shape = decoder.choose_fast_forms(from_fields(record["decoder"]))
+  shape = decoder.choose_fast_forms(
+    from_fields(record["decoder"]), splits_sequences=splits_sequences
+  )
   return RewardModel(
     workdir=workdir,
     model=step_model.StepModel(policy.bind(shape), heads.linear, loss),
@@ -173,8 +180,8 @@ def restore_params(model: RewardModel, mesh: Mesh) -> types.PyTree:
     ValueError: the checkpoint is damaged, or has other parameters.
   """
   placed = jax.tree.map(
-    lambda leaf, where: jax.ShapeDtypeStruct(
-      leaf.shape, leaf.dtype, sharding=where
+    lambda leaf, leaf_sharding: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=leaf_sharding
     ),
     model.shapes,
     sharding.shardings(model.shapes, mesh),
@@ -198,9 +205,12 @@ def make(config: ml_collections.ConfigDict) -> dict[str, RewardModel]:
   """
   models = {}
   for name, settings in (config.get("models") or {}).items():
-    model = read(epath.Path(settings.workdir))
+    model = read(
+      epath.Path(settings.workdir),
+      splits_sequences=(config.mesh.get("context") or 1) != 1,
+    )
     if settings.labels:
-      _check_trainable(name, model.model.loss)
+      _check_trainable(name, settings.labels, model.model.loss)
       model = dataclasses.replace(
         model,
         labels=settings.labels,
@@ -211,8 +221,21 @@ def make(config: ml_collections.ConfigDict) -> dict[str, RewardModel]:
   return models
 
 
-def _check_trainable(name: str, loss: step_losses.StepLoss) -> None:
-  """Refuses a loss whose examples or targets the host must make."""
+def _check_trainable(
+  name: str, labels: str, loss: step_losses.StepLoss
+) -> None:
+  """Refuses a loss that cannot learn from the samples of a run."""
+  if "potentials" in loss.targets:
+    raise ValueError(
+      f"models.{name}.labels: the loss {loss.name} learns from potentials, "
+      "which a run does not have; fit the model with another loss, such as "
+      "bce, or leave labels empty"
+    )
+  if labels == "task" and "labels" not in loss.targets:
+    raise ValueError(
+      f"models.{name}.labels = 'task': the loss {loss.name} reads no labels of "
+      "steps; nearest: 'verdict'"
+    )
   defaults = {field.name: field.default for field in dataclasses.fields(loss)}
   if any(getattr(loss, x) != defaults[x] for x in ("examples", "prepare")):
     raise ValueError(
@@ -327,7 +350,10 @@ def _with_scores(
 
 
 def update(
-  models: Mapping[str, RewardModel], state: step.State, rollout: types.Rollout
+  models: Mapping[str, RewardModel],
+  state: step.State,
+  rollout: types.Rollout,
+  parts: int,
 ) -> tuple[dict[str, types.PyTree], step.Metrics]:
   """Trains those models that are not frozen on the samples of a rollout.
 
@@ -335,9 +361,10 @@ def update(
     models: the models.
     state: training state before the step.
     rollout: the policy's rollout, with the scores of the models.
+    parts: number of slices along P; the loss is the mean of their losses.
 
   Returns:
-    The new value of `State.models`, and metrics (`metrics`); "NAME/loss" is 0
+    The new value of `State.models`, and metrics (`metrics`); "NAME/loss" is NaN
     in a step without an update.
   """
   states, logged = dict(state.models), {}
@@ -348,19 +375,20 @@ def update(
     is_due = (state.step + 1) % model.every == 0
     states[name], logged[f"{name}/loss"] = jax.lax.cond(
       is_due,
-      lambda old, model=model: _update_one(model, old, rollout),
-      lambda old: (old, jnp.zeros(())),
+      lambda old, model=model: _update_one(model, old, rollout, parts),
+      lambda old: (old, jnp.full((), jnp.nan)),
       states[name],
     )
   return states, logged
 
 
 def _update_one(
-  model: RewardModel, state: types.PyTree, rollout: types.Rollout
+  model: RewardModel, state: types.PyTree, rollout: types.Rollout, parts: int
 ) -> tuple[types.PyTree, Array]:
   """Makes one update of a model; returns its state and the loss before it.
 
-  A gradient that is not finite changes nothing.
+  The loss is that of the fit without the likelihood of the tokens. A gradient
+  that is not finite changes nothing.
   """
   values, weights = LABELS[model.labels](rollout)
   exists = rollout.valid("step")
@@ -370,11 +398,18 @@ def _update_one(
     correct=jnp.where(rollout.sample_mask, rollout.correct, -1),
   )
 
-  def loss_fn(params):
-    outputs, _ = model.model.outputs(params, data)
-    return model.model.loss.loss(outputs, data)
+  def loss_fn(params, part):
+    outputs, _ = model.model.outputs(params, part)
+    return model.model.loss.loss(outputs, part)
 
-  loss, grads = jax.value_and_grad(loss_fn)(state["params"])
+  def add(total, part):
+    return jax.tree.map(
+      jnp.add, total, jax.value_and_grad(loss_fn)(state["params"], part)
+    ), None
+
+  zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, state["params"])
+  total, _ = jax.lax.scan(add, zeros, minibatches.split(data, parts))
+  loss, grads = jax.tree.map(lambda x: x / parts, total)
   changes, opt_state = model.tx.update(
     grads, state["opt_state"], state["params"]
   )

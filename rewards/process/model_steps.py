@@ -36,7 +36,12 @@ def model_steps(
   Args:
     model: name of the model, a key of `config.models`.
     look_ahead: weight of the next step's score, from 0 to 1.
+
+  Raises:
+    ValueError: `look_ahead` is not in [0, 1].
   """
+  if not 0 <= look_ahead <= 1:
+    raise ValueError(f"look_ahead = {look_ahead} must be from 0 to 1")
   exists = rollout.valid("step")
   scores = base.zero_outside(rollout.extras[base.model_scores(model)], exists)
   following = information_gain.next_entry(scores)

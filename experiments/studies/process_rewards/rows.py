@@ -49,7 +49,7 @@ _SOURCES = {
   "monte_carlo": MONTE_CARLO,
   "binary_search": "binary_search(least=2)",
 }
-# A judge is a program of the user.
+# These ask a model on a server.
 _WITHOUT_ROW = ("consensus", "judge")
 ROWS = {
   **{

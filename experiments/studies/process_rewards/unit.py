@@ -106,7 +106,8 @@ def _fit_model(
 ) -> dict[str, Any]:
   """Labels, fits and evaluates; returns the content of `metrics.json`.
 
-  All rows of losses have the same labels.
+  All rows of losses have the same labels, except that `dual_head` needs labels
+  of a second kind.
 
   Args:
     name: name of the row.
@@ -115,10 +116,12 @@ def _fit_model(
     folder: folder of the seed.
     test_lines: lines on which the model is evaluated; None samples the policy.
   """
-  labels = folder / ("labels" if row.kind == "loss" else name)
+  has_potentials = row.loss == "dual_head"
+  shared = "labels_dual_head" if has_potentials else "labels"
+  labels = folder / (shared if row.kind == "loss" else name)
   model = folder / name
   words = ["--policy", str(folder / "base"), "--source", row.source]
-  if row.kind == "loss":
+  if has_potentials:
     words += ["--potentials", rows.POTENTIALS]
   words += ["--problems", str(row.problems), *_LABEL.split()]
   _call("label", labels, seed, *words)

@@ -93,21 +93,23 @@ def until_first_zero(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
 def balance_samples(labels: StepLabels, correct: np.ndarray) -> StepLabels:
   """Leaves out samples, so that as many are right as are wrong.
 
-  The first samples of the verdict that more samples have are kept.
+  Of the verdict that more samples have, samples are drawn at random.
 
   Args:
     labels: labels.
     correct: `[R]` bool, verdicts of the labelled samples.
   """
-  count = min(correct.sum(), (~correct).sum())
-  rank = np.where(correct, np.cumsum(correct), np.cumsum(~correct))
-  return StepLabels(*(x[rank <= count] for x in labels))
+  is_kept = (
+    balance_steps(correct[:, None], np.ones((len(correct), 1)))[:, 0] > 0
+  )
+  return StepLabels(*(x[is_kept] for x in labels))
 
 
 def balance_steps(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
   """Returns the weights with as many labels 1 as labels 0 at each step.
 
-  Of the label that more samples have at step k, the first ones are kept.
+  Of the label that more samples have at step k, labels are drawn at random. The
+  same samples are drawn in every call.
 
   Args:
     values: `[R, K]`, labels 0 and 1.
@@ -115,7 +117,12 @@ def balance_steps(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
   """
   is_one, is_zero = ((weights > 0) & (values == label) for label in (1.0, 0.0))
   counts = np.minimum(is_one.sum(0), is_zero.sum(0))
-  rank = np.where(is_one, np.cumsum(is_one, 0), np.cumsum(is_zero, 0))
+  # Samples of a problem are next to each other, so that the first ones would be
+  # those of few problems.
+  order = np.random.default_rng(0).permutation(len(values))
+  rank = np.zeros(values.shape, int)
+  for is_label in (is_one, is_zero):
+    rank[order] += np.where(is_label[order], np.cumsum(is_label[order], 0), 0)
   return np.where(rank <= counts, weights, 0.0)
 
 

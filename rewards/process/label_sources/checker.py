@@ -19,8 +19,8 @@ def checker(noise: float = 0.0):
 
   Args:
     noise: probability that a label is flipped, at random, before the labels
-      after the first error are dropped. With it, the best F1 that a model can
-      reach is known.
+      after the first error are dropped. A study can then compare a model with
+      the exact labels, which no model can surpass by much.
 
   Raises:
     ValueError: `noise` is not in [0, 1].

@@ -28,8 +28,8 @@ class Node:
 
   @property
   def height(self) -> int:
-    """Number of levels of nodes below this one."""
-    return max((child.height + 1 for child in self.children), default=0)
+    """Number of levels of nodes, from this one to the lowest one below it."""
+    return 1 + max((child.height for child in self.children), default=0)
 
   def all_leaves(self) -> list[int]:
     """Returns all samples that end below the state."""
@@ -79,7 +79,8 @@ def compressed_tree(
   with their parents (`compress`), which changes the share of the parents and
   gives a step of two: the boundary inside of it has no label. The label of a
   step is the share of right samples among those that end below its state. Every
-  sample is a line with the labels of the states that it passes.
+  sample that ends at a leaf is a line with the labels of the states that it
+  passes.
   Source: Wang et al. 2025, Towards Hierarchical Multi-Step Reward Models for
   Enhanced Reasoning in Large Language Models (HRM), its hierarchical node
   compression. Deviation: the released code builds its trees by a search.

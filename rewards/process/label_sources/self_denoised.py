@@ -25,7 +25,8 @@ def self_denoised(
   labels. Of the problems that are labelled together, as many right as wrong
   samples are kept (`balance`).
   Source: Ding et al. 2025, SCAN: Self-Denoising Monte Carlo Annotation for
-  Robust Process Reward Learning, and its released code.
+  Robust Process Reward Learning, and its released code. Deviation: the code
+  balances the whole data set.
 
   Args:
     window: number of steps before the first hopeless one with soft labels.

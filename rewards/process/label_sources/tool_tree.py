@@ -44,9 +44,9 @@ def tool_tree(
   it and the last one, which the checker of the task verifies, and of the
   answer, which is the last step. Q of an ancestor at distance d grows by
   decay^d u; it is a sum over the N simulations, as in the released code, and
-  not their mean. The label is 1 if Q > 0 and 0 if Q
-  < 0; a step with Q = 0 has none. Below a step with Q < 0, a step with Q >= 0
-  and all steps after it have no label.
+  not their mean. The label is 1 if Q > 0 and 0 if Q < 0; a step with Q = 0 has
+  none. Below a step with Q < 0, a step with Q >= 0 and all steps after it have
+  no label.
   Source: Zhang et al. 2025, GroundedPRM: Tree-Guided and Fidelity-Aware Process
   Reward Modeling, and its released code. Deviation: the paper trains on
   rationales, and drops those whose own verdict contradicts the label.

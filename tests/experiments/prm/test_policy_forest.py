@@ -153,6 +153,9 @@ def test_a_judge_reads_the_texts_of_the_steps(experiment, params):
   assert not labels.values.any()
   assert (labels.weights.sum(-1) == 1).all()
   assert forest.unjudged == 1
+  forest = make(experiment, params, judge=lambda x: [-2] * len(x))
+  with pytest.raises(ValueError, match="no verdict about any of"):
+    label_sources.get("judge")(forest)
   prompts = experiment.task.prompt_texts(forest.problems)
   for row, solution in zip(rows, seen, strict=True):
     assert solution.question == prompts[forest.samples.problems[row]]

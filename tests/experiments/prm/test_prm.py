@@ -415,6 +415,7 @@ def test_the_list_names_every_source_and_loss(capsys):
     (["label", "--source", "judge"], "asks a judge; name the URL"),
     (["label", "--judge", "http://x"], "asks no judge; leave --judge out"),
     (["label", "--source", "judge", "--judge", "x"], "must start with http"),
+    (["label", "--source", "judge", "--judge", "http://x"], "--judge_model"),
     (["label", "--policy", "/no/such/run"], "/no/such/run"),
     (["fit", "--loss", "two_clas"], "did you mean 'two_class'"),
     (["fit"], "has no labels"),

@@ -1,5 +1,7 @@
 """A fitted process reward model scores, and pays, the samples of a run."""
 
+import shutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from helpers import fitted_model
 
 from experiments import tasks
 from experiments.configs import defaults
+from experiments.evaluation import policies
 from experiments.logging import json_files
 from experiments.training import (
   build,
@@ -90,6 +93,8 @@ def test_the_model_pays_the_run(fitted, tmp_path):
   scores = rollout.extras[NEED]
   np.testing.assert_allclose(scores, expected, atol=1e-5)
   assert np.unique(np.asarray(scores)[np.asarray(rollout.step_mask)]).size > 8
+  in_parts = reward_models.add_scores(e.reward_models, state, rollout, 2)
+  np.testing.assert_allclose(in_parts.extras[NEED], expected, atol=1e-5)
   batch, _, _ = prepare.prepare(e.method, rollout, state.method_state)
   np.testing.assert_array_equal(batch.rollout.step_scores, scores)
   # The task's own scores remain in the rollout, as the gold score.
@@ -143,12 +148,13 @@ def test_labels_of_the_task_and_of_the_verdict():
   rollout = jax.tree.map(
     lambda x: jnp.zeros(x.shape, x.dtype), e.abstract_rollout
   )
-  scores = rollout.step_scores.at[0, 0, :3].set(jnp.array([1.0, -1.0, 0.0]))
+  scores = jnp.array([1.0, -1.0, 0.0, jnp.nan])
+  scores = rollout.step_scores.at[0, 0, :4].set(scores)
   correct = rollout.correct.at[0, :3].set(jnp.array([1, 0, -1], jnp.int8))
   rollout = rollout.replace(step_scores=scores, correct=correct)
   labels, weights = reward_models.task_labels(rollout)
-  np.testing.assert_array_equal(labels[0, 0, :3], [1, 0, 0])
-  np.testing.assert_array_equal(weights[0, 0, :3], [1, 1, 0])
+  np.testing.assert_array_equal(labels[0, 0, :4], [1, 0, 0, 0])
+  np.testing.assert_array_equal(weights[0, 0, :4], [1, 1, 0, 0])
   labels, weights = reward_models.verdict_labels(rollout)
   np.testing.assert_array_equal(labels[0, :3, 0], [1, 0, 0])
   np.testing.assert_array_equal(weights[0, :3, 0], [1, 1, 0])
@@ -187,13 +193,13 @@ def test_a_trained_model_learns_the_labels_and_resumes(fitted, tmp_path):
     return result
 
   e, metrics = run(config(steps=12), tmp_path / "complete")
-  losses = [line["prm/loss"] for line in metrics]
-  assert all(loss == 0 for loss in losses[::2])
+  losses = [float(line["prm/loss"]) for line in metrics]  # "NaN" is a text
+  assert np.isnan(losses[::2]).all()
   assert losses[-1] < losses[1]
   assert metrics[-1]["prm/accuracy"] > metrics[0]["prm/accuracy"]
   run(config(steps=5), tmp_path / "resumed")
   _, again = run(config(steps=12), tmp_path / "resumed")
-  assert [line["prm/loss"] for line in again] == losses
+  assert [line["prm/loss"] for line in again[1::2]] == losses[1::2]
   state = start(e, tmp_path)
   jax.tree.map(
     np.testing.assert_array_equal, state.models["prm"]["params"], params
@@ -206,14 +212,38 @@ def test_the_fused_loop_and_a_mesh_have_the_same_scores(fitted, tmp_path):
   fused = make_config(workdir, "verdict", steps_per_dispatch=2)
   _, lines = run(fused, tmp_path / "fused")
   split = make_config(workdir, "verdict")
-  split.mesh.fsdp = 2
-  _, split_lines = run(split, tmp_path / "split", devices=4)
+  split.mesh.fsdp, split.mesh.data = 2, 1
+  _, split_lines = run(split, tmp_path / "split", devices=2)
   for name in ("prm/score", "prm/worst", "prm/loss", "loss/total"):
     values = [line[name] for line in expected]
+    assert np.isfinite(values).all()
     for others in (lines, split_lines):
       np.testing.assert_allclose(
         [line[name] for line in others], values, atol=2e-5, err_msg=name
       )
+
+
+def test_a_policy_is_loaded_without_its_model(tmp_path):
+  model = tmp_path / "prm"
+  model.mkdir()
+  write_model(model)
+  run(make_config(model, steps=1), tmp_path / "run")
+  shutil.rmtree(model)
+  loaded = policies.load_from_run(tmp_path / "run", None, {}, 1)
+  assert loaded.step == 1
+
+
+def test_a_frozen_model_with_a_reference_pays(tmp_path):
+  _, params = write_model(tmp_path, "implicit(kind='ce')")
+  # Log-ratios are 0 while both decoders are the same.
+  other = jax.tree.map(lambda x: 1.5 * x, params["decoder"])
+  e = build.build(make_config(tmp_path), jax.devices()[:1])
+  state = start(e, tmp_path)
+  scores = dispatch.compile_rollout_fn(e)(state)[0].extras[NEED]
+  np.testing.assert_allclose(scores, 0, atol=1e-6)
+  models = {"prm": {"params": {**params, "decoder": other}, "opt_state": ()}}
+  rollout, _ = dispatch.compile_rollout_fn(e)(state.replace(models=models))
+  assert np.abs(rollout.extras[NEED]).max() > 1e-3
 
 
 def test_a_model_can_be_watched_without_paying(fitted, tmp_path):
@@ -264,8 +294,18 @@ def test_a_reward_of_a_missing_model_is_refused(fitted):
     validate.check_and_build(config, devices=jax.devices()[:1])
 
 
-def test_a_loss_of_the_host_is_refused(tmp_path):
-  write_model(tmp_path, "implicit(kind='dpo')")
-  config = make_config(tmp_path, "verdict")
-  with pytest.raises(ValueError, match="selects its examples on the host"):
+@pytest.mark.parametrize(
+  ("loss", "labels", "expected"),
+  [
+    ("implicit(kind='dpo')", "verdict", "selects its examples on the host"),
+    ("attribution", "task", "reads no labels of steps; nearest: 'verdict'"),
+    ("dual_head", "task", "learns from potentials"),
+  ],
+)
+def test_a_loss_that_cannot_learn_in_a_run_is_refused(
+  loss, labels, expected, tmp_path
+):
+  write_model(tmp_path, loss)
+  config = make_config(tmp_path, labels)
+  with pytest.raises(ValueError, match=expected):
     validate.check_and_build(config, devices=jax.devices()[:1])

@@ -168,11 +168,10 @@ def test_self_denoised_labels():
   assert run(forest, "self_denoised", balance=False, confidence=0.81) == {}
   # The last step of a wrong sample is wrong, so that an error always exists.
   hopeful = RatedForest(["ax", "r", "sr", "tr"], is_right, {"a": 0.5})
-  # Of the three right samples, the first one is kept.
-  assert run(hopeful, "self_denoised") == {
-    "ax": [round(0.5 / 0.75, 4), 0],
-    "r": [1],
-  }
+  # Of the three right samples, one is kept.
+  balanced = run(hopeful, "self_denoised")
+  assert balanced.pop("ax") == [round(0.5 / 0.75, 4), 0]
+  assert list(balanced.values()) in ([[1]], [[1, 1]])
 
 
 def test_step_entropies():
@@ -273,13 +272,32 @@ def test_stepwise_outcome_labels_do_not_rise():
     "abcx": [1, 1, 0, 0],
     "abcr": [1, 1, 1, 1],
   }
-  # A second step 0 is missing for the third samples, and any 0 for the first
-  # two steps.
+  # The first two steps have no label 0, and the others have one label 0 and two
+  # labels 1, of which one is kept.
   forest = RatedForest(["abcx", "abcr", "abdr"], is_right, rates | {"abd": 0.0})
-  assert run(forest, "stepwise_outcome") == {
-    "abcx": [None, None, 0, 0],
-    "abcr": [None, None, 1, 1],
-  }
+  balanced = run(forest, "stepwise_outcome")
+  assert balanced.pop("abcx") == [None, None, 0, 0]
+  assert [
+    sum(labels[k] is not None for labels in balanced.values()) for k in range(4)
+  ] == [0, 0, 1, 1]
+
+
+def test_balance_draws_from_all_samples():
+  """40 of 120 samples are kept, of all parts of the forest."""
+  values = np.ones((120, 2))
+  values[80:, 0] = 0  # 80 right, 40 wrong
+  values[::3, 1] = 0  # the same numbers, mixed
+  weights = base.balance_steps(values, np.ones((120, 2)))
+  for k in range(2):
+    for label in (0, 1):
+      assert (weights[:, k] * (values[:, k] == label)).sum() == 40
+  drawn = np.flatnonzero(weights[:80, 0])
+  assert 10 <= (drawn < 40).sum() <= 30
+  labels = base.StepLabels(np.arange(120), values, np.ones((120, 2)))
+  balanced = base.balance_samples(labels, values[:, 0] == 1)
+  assert (balanced.values[:, 0] == 1).sum() == 40
+  np.testing.assert_array_equal(np.flatnonzero(weights[:, 0]), balanced.rows)
+  np.testing.assert_array_equal(balanced.values, values[balanced.rows])
 
 
 def test_prefix_counts():
@@ -374,12 +392,28 @@ def test_compressed_tree_labels_are_shares_of_right_samples():
   assert by_word["cdr"] == [[0.5, 0.5, 1]] * 2
 
 
+def test_the_default_tree_merges_steps():
+  """With probability 1 every state with four children loses one of them."""
+  words = ["".join(word) + "r" for word in itertools.product("abcd", repeat=3)]
+  script = {"": [f"{letter}aar" for letter in "abcd"]}
+  for word in words:
+    for size in (1, 2):
+      prefix = word[:size]
+      rest = "aar"[size:]
+      script[prefix] = [f"{prefix}{letter}{rest}" for letter in "abcd"]
+  labels = []
+  for probability in (0.0, 1.0):
+    forest = WordForest(["zx"], is_right, script)
+    source = label_sources.get("compressed_tree", probability=probability)
+    labels.append(source(forest).weights)
+  assert labels[0].sum() - labels[1].sum() == 16  # 4 states, 4 leaves each
+
+
 def test_a_merged_step_has_one_label_and_leaves_its_parent():
-  """Of the four children of a, only ab has height 2: it moves to the root."""
+  """Of the four children of a, only ab has children: it moves to the root."""
   leaf = lambda row, steps: compressed_tree.Node(row, steps, leaves=[row])  # noqa: E731
   node = compressed_tree.Node
-  abcd = node(0, 3, children=[leaf(0, 4), leaf(1, 4)])
-  ab = node(0, 2, children=[abcd])
+  ab = node(0, 2, children=[leaf(0, 3), leaf(1, 3)])
   a = node(0, 1, children=[ab, leaf(2, 2), leaf(3, 2), leaf(4, 2)])
   root = node(0, 0, children=[a])
   compressed_tree.compress(root, 1.0, 4, np.random.default_rng(0))
@@ -392,8 +426,8 @@ def test_a_merged_step_has_one_label_and_leaves_its_parent():
   values, weights = np.zeros((5, 6)), np.zeros((5, 6))
   compressed_tree._label(forest, root, values, weights)
   # The boundary inside of the step ab has no label.
-  assert weights[0].tolist() == [0, 1, 1, 1, 0, 0]
-  assert values[0, 1:4].tolist() == [0.5, 0.5, 1]
+  assert weights[0].tolist() == [0, 1, 1, 0, 0, 0]
+  assert values[0, 1:3].tolist() == [0.5, 1]
   # a has lost the leaves below ab: one of three is right.
   np.testing.assert_allclose(values[3, :2], [1 / 3, 1])
   # With too few children nothing moves.
