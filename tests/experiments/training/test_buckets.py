@@ -358,6 +358,7 @@ LOCAL = {
   "studies/benchmark": "folders and programs of the two sides",
   "studies/faults": "runs, to be broken",
   "studies/objectives.py": "a picture in the checkout",
+  "studies/process_rewards": "results in the checkout",
   "studies/real_model": "results in the checkout",
   "sweep.py": "logs of the processes that it starts",
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
