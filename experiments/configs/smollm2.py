@@ -183,8 +183,8 @@ def tulu3_rlvr() -> ConfigDict:
   config.init_from = "runs/smollm2_tulu3_dpo"
   config.steps = 30
   config.steps_per_dispatch = 1
-  # One sample of each prompt, as in the paper; with its four epochs a step takes
-  # as long as four steps of `grpo`.
+  # One sample of each prompt and four epochs, as in the paper: with as many
+  # samples, a step would take eight times as long as one of `grpo`.
   config.rollout.prompts = 24
   config.optimizer.learning_rate = 1e-5
   return config
