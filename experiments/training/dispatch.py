@@ -8,7 +8,6 @@ one fused program.
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -88,9 +87,9 @@ def make_dispatch(
 
 def fused_steps(e: Experiment) -> jax.stages.Wrapped:
   """Returns the jitted function `state -> (state, metrics)` of a dispatch."""
-  sample = _jittable_rollout_fn(e)
+  sample, add = _jittable_rollout_fn(e), add_model_scores(e)
   body = fused_loop.iteration(
-    lambda state: _add_model_scores(e, state, sample(state)), make_train_step(e)
+    lambda state: add(state, sample(state)), make_train_step(e)
   )
   return jax.jit(
     fused_loop.scan(body, e.config.steps_per_dispatch),
@@ -99,13 +98,17 @@ def fused_steps(e: Experiment) -> jax.stages.Wrapped:
   )
 
 
-def _add_model_scores(
-  e: Experiment, state: step.State, rollout: step.Rollouts
-) -> step.Rollouts:
-  """Adds the step scores of the reward models to a rollout."""
-  return reward_models.add_scores(
-    e.reward_models, state, rollout, e.plan.microbatches
-  )
+def add_model_scores(
+  e: Experiment,
+) -> Callable[[step.State, step.Rollouts], step.Rollouts]:
+  """Returns the jittable function that adds the scores of reward models."""
+
+  def add(state: step.State, rollout: step.Rollouts) -> step.Rollouts:
+    return reward_models.add_scores(
+      e.reward_models, state, rollout, e.plan.microbatches
+    )
+
+  return add
 
 
 def _with_model_scores(
@@ -114,7 +117,7 @@ def _with_model_scores(
   """Returns a rollout function whose rollouts have scores of reward models."""
   if not e.reward_models:
     return rollout_fn
-  score = jax.jit(functools.partial(_add_model_scores, e))
+  score = jax.jit(add_model_scores(e))
 
   def with_scores(state: step.State):
     rollout, times = rollout_fn(state)

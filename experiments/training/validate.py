@@ -17,7 +17,7 @@ import dataclasses
 import math
 import numbers
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -617,25 +617,8 @@ def _check_reward_models(e: Experiment) -> None:
         f"models.{name}.labels = 'task': {e.task.name} does not score steps; "
         "nearest: 'verdict'"
       )
-  if e.reward_models:
-    jax.eval_shape(_trace_reward_models(e), e.abstract, e.abstract_rollout)
-
-
-def _trace_reward_models(e: Experiment) -> Callable:
-  """Returns a function that scores a rollout and trains the models on it."""
-
-  def trace(state, sampled):
-    scored = reward_models.add_scores(
-      e.reward_models, state, sampled, e.plan.microbatches
-    )
-    return reward_models.update(
-      e.reward_models,
-      state,
-      learners.by_learner(scored)[learners.POLICY],
-      e.plan.microbatches,
-    )
-
-  return trace
+  if e.reward_models:  # a decoder may refuse the length of the texts
+    jax.eval_shape(dispatch.add_model_scores(e), e.abstract, e.abstract_rollout)
 
 
 def _check_step(e: Experiment) -> None:

@@ -10,6 +10,15 @@ from experiments.training import checkpointing, reward_models
 from models import checkpoint_reader, heads, policy, transformer
 from rewards.process import step_model
 
+TINY = {
+  "width": 16,
+  "layers": 1,
+  "heads": 2,
+  "kv_heads": 2,
+  "head_dim": 8,
+  "mlp_width": 32,
+}
+
 
 def write(workdir, decoder, loss="bce"):
   """Writes `fit.json` and a checkpoint.

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import subprocess
 import sys
 from collections.abc import Sequence
 
 from experiments.cli import arguments, devices, errors
+from experiments.studies import unit_processes
 from experiments.studies.process_rewards import rows, tables, unit
 from experiments.training import preemption
 from rl import registry
@@ -51,18 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check_rows(names)
     for seed in options.seeds:
       arguments.check_seed("--seeds", seed)
-  for seed in options.seeds:
-    for name in names:
-      if unit.result_file(name, seed).exists():
-        print(f"{name}, seed {seed}: already has a result", flush=True)
-        continue
-      print(f"{name}, seed {seed}: running", flush=True)
-      command = [sys.executable, "-m", "experiments.studies.process_rewards"]
-      command += ["unit", name, str(seed), "--workdir", str(options.workdir)]
-      status = subprocess.run(command, check=False).returncode
-      if status:  # its process has said why
-        return status
-  return 0
+  return unit_processes.run(
+    "experiments.studies.process_rewards",
+    *(names, options.seeds, unit.result_file, options.workdir),
+  )
 
 
 def _check_rows(names: Sequence[str]) -> None:

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-import subprocess
 import sys
 from collections.abc import Sequence
 
 from experiments.cli import arguments, devices, errors
+from experiments.studies import unit_processes
 from experiments.studies.real_model import arms, tables, unit, variants
 from experiments.training import preemption
 from rl import registry
@@ -62,18 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _check_arms(options.arms)
     for seed in options.seeds:
       arguments.check_seed("--seeds", seed)
-  for seed in options.seeds:
-    for arm in options.arms:
-      if unit.result_file(arm, seed).exists():
-        print(f"{arm}, seed {seed}: already has a result", flush=True)
-        continue
-      print(f"{arm}, seed {seed}: running", flush=True)
-      command = [sys.executable, "-m", "experiments.studies.real_model"]
-      command += ["unit", arm, str(seed), "--workdir", str(options.workdir)]
-      status = subprocess.run(command, check=False).returncode
-      if status:  # its process has said why
-        return status
-  return 0
+  return unit_processes.run(
+    "experiments.studies.real_model",
+    *(options.arms, options.seeds, unit.result_file, options.workdir),
+  )
 
 
 def _check_arms(names: Sequence[str]) -> None:

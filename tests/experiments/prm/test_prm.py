@@ -9,7 +9,7 @@ import threading
 import jax
 import numpy as np
 import pytest
-from helpers import small_policy
+from helpers import fitted_model, small_policy
 
 from experiments.configs import chain, defaults
 from experiments.evaluation import policies
@@ -19,14 +19,6 @@ from experiments.training import build, checkpointing, workdirs
 from models import checkpoint_reader
 from rewards.process import step_losses
 
-TINY = {
-  "width": 16,
-  "layers": 1,
-  "heads": 2,
-  "kv_heads": 2,
-  "head_dim": 8,
-  "mlp_width": 32,
-}
 FIT = ("--steps", "4", "--batch", "8")
 
 
@@ -36,7 +28,7 @@ def base(tmp_path_factory):
   folder = tmp_path_factory.mktemp("base")
   config = chain.base()
   config.task = "chain(operations=1)"
-  config.model = defaults.model(**TINY)
+  config.model = defaults.model(**fitted_model.TINY)
   config.evaluation.problems, config.evaluation.batch = 8, 8
   workdirs.write_config(folder, config)
   params = build.build(config).init().params

@@ -7,6 +7,7 @@ import pytest
 
 from experiments.cli import spec
 from experiments.configs import fitted_reward
+from experiments.studies import unit_processes
 from experiments.studies.process_rewards import __main__ as command
 from experiments.studies.process_rewards import rows, tables, unit
 from rewards.process import label_sources, step_data, step_losses
@@ -114,7 +115,7 @@ def test_a_unit_with_a_result_is_skipped(results, monkeypatch, capsys):
     started.append(words[-5:])
     return type("Completed", (), {"returncode": 0})
 
-  monkeypatch.setattr(command.subprocess, "run", start)
+  monkeypatch.setattr(unit_processes.subprocess, "run", start)
   words = ["run", "paid_min_form", "bce", "--seeds", "0", "--workdir", "w"]
   assert command.main(words) == 0
   assert started == [["unit", "bce", "0", "--workdir", "w"]]

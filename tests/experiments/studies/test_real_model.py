@@ -10,6 +10,7 @@ from helpers import small_policy
 from experiments.cli import cache_folders
 from experiments.configs import smollm2
 from experiments.evaluation import statistics
+from experiments.studies import unit_processes
 from experiments.studies.real_model import __main__ as command
 from experiments.studies.real_model import arms, tables, unit
 
@@ -157,7 +158,7 @@ def test_units_that_have_their_result_are_not_run_again(
     commands.append(arguments[3:])
     return Done()
 
-  monkeypatch.setattr(command.subprocess, "run", run)
+  monkeypatch.setattr(unit_processes.subprocess, "run", run)
   write(results, "grpo", 1, [4])
   assert command.main(["run", "grpo", "max_at_4", "--seeds", "1", "2"]) == 0
   assert [arguments[:3] for arguments in commands] == [

@@ -26,21 +26,13 @@ from rewards.process import step_model
 from rl import prepare
 
 TASK = "chain(operations=1)"
-TINY = {
-  "width": 16,
-  "layers": 1,
-  "heads": 2,
-  "kv_heads": 2,
-  "head_dim": 8,
-  "mlp_width": 32,
-}
 NEED = base.model_scores("prm")
 
 
 def write_model(workdir, loss="bce", vocab_size=0):
   """Writes a model of the policy's size; returns the model and parameters."""
   config = defaults.rl()
-  config.task, config.model = TASK, defaults.model(**TINY)
+  config.task, config.model = TASK, defaults.model(**fitted_model.TINY)
   config.model.vocab_size = vocab_size
   decoder = build.build(config, jax.devices()[:1]).model
   return fitted_model.write(workdir, decoder, loss)
@@ -55,7 +47,7 @@ def fitted(tmp_path_factory):
 
 def make_config(workdir, labels="", **keys):
   config = defaults.rl(steps=4)
-  config.task, config.model = TASK, defaults.model(**TINY)
+  config.task, config.model = TASK, defaults.model(**fitted_model.TINY)
   config.method = "sum_form()"
   config.reward = defaults.reward(step_reward="model_steps(model='prm')")
   config.models.prm = defaults.reward_model(str(workdir))

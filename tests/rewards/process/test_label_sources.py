@@ -410,7 +410,7 @@ def test_the_default_tree_merges_steps():
 
 
 def test_a_merged_step_has_one_label_and_leaves_its_parent():
-  """Of the four children of a, only ab has children: it moves to the root."""
+  """Merges the step ab with a: of the children of a, it alone has children."""
   leaf = lambda row, steps: compressed_tree.Node(row, steps, leaves=[row])  # noqa: E731
   node = compressed_tree.Node
   ab = node(0, 2, children=[leaf(0, 3), leaf(1, 3)])
