@@ -39,6 +39,7 @@ _OF_PRM = {
   "rewards.process.label_sources": "label source",
   "rewards.process.step_losses": "step loss",
 }
+_EVALUATE = "python -m experiments.prm evaluate --workdir DIR"
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
@@ -144,6 +145,10 @@ def _implementations(
   for package, kind in _OF_PRM.items():
     if docstring.module == f"{package}.{name}":
       return [(kind, name, _prm_command(kind, name))]
+  if docstring.module == "experiments.prm.search":
+    return [("search", name, f'{_EVALUATE} --search "{name}"')]
+  if docstring.module in ("experiments.prm.votes", "experiments.prm.evaluate"):
+    return [("evaluation", name.lstrip("_"), _EVALUATE)]
   if docstring.module.startswith("experiments.configs."):
     configs = importlib.import_module(docstring.module).names()
     return [

@@ -40,7 +40,7 @@ import rich.console
 import rich.table
 from etils import epath
 
-from experiments.cli import arguments, errors
+from experiments.cli import arguments, errors, spec
 from models import storage_paths
 
 if TYPE_CHECKING:
@@ -184,12 +184,16 @@ def _evaluate(
   """Runs `evaluate`."""
   # Imported here, so that the command prints its first line at once.
   from experiments.logging import json_files
-  from experiments.prm import evaluate, fit, label, step_lines
+  from experiments.prm import evaluate, fit, label, search, step_lines
   from experiments.training import reward_models
 
   with errors.usage_errors():
     arguments.check_counts(options, "problems", "batch")
     arguments.check_counts(options, "samples", minimum=4)
+    searching = None
+    if options.search:
+      name, settings = spec.parse(options.search, "--search")
+      searching = name, search.get(name, **settings)
     record = reward_models.read_record(workdir)
     policy, task = (record["settings"][name] for name in ("policy", "task"))
   print(f"loading {policy} ...", flush=True)
@@ -208,7 +212,7 @@ def _evaluate(
       ns = [2**i for i in range(1, 12) if 2**i <= options.samples // 2]
       estimates = evaluate.on_samples(
         *(fitted, loaded, judged_task, options.problems, options.samples),
-        *(options.batch, ns, options.seed),
+        *(options.batch, ns, options.seed, searching),
       )
   labels = label.read_record(workdir) or {}
   metrics = {
@@ -471,6 +475,12 @@ def _parser() -> argparse.ArgumentParser:
     type=int,
     default=32,
     help="samples of each problem; default: %(default)s",
+  )
+  evaluate.add_argument(
+    "--search",
+    default="",
+    help="search that the model guides, with its settings, such as "
+    "step_beam(width=4, candidates=20) or refine; default: none",
   )
   evaluate.add_argument(
     "--batch",

@@ -22,6 +22,9 @@
                          by the mean score of a sample (`votes.VOTES`;
                          "weighted" only if the scores are probabilities)
   uplift/RULE@n          accuracy/RULE@n minus accuracy/maj@n
+  accuracy/SEARCH        accuracy of the answers of a search that the model
+                         guides (`search.SEARCHES`), if one is asked for
+  search_tokens          tokens that the search samples for a problem
   worst_is_last          share of the samples whose worst step is the last one
   accuracy/right_answer_wrong_step
                          share of the right samples with a wrong step for which
@@ -34,6 +37,7 @@ differences are paired. Axes: P problems, S samples per problem, K steps.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -41,7 +45,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.evaluation import intervals, majority_vote, policies
-from experiments.prm import fit, policy_forest, votes
+from experiments.prm import fit, policy_forest, search, votes
 from experiments.tasks.task import Task
 from experiments.training import prng_keys
 from rewards.process import metrics as step_metrics
@@ -103,6 +107,7 @@ def on_samples(
   batch: int,
   ns: tuple[int, ...],
   seed: int,
+  searching: tuple[str, search.Search] | None = None,
 ) -> dict[str, Any]:
   """Samples the policy on held-out problems and evaluates the model on them.
 
@@ -116,6 +121,7 @@ def on_samples(
     batch: problems that are sampled at a time.
     ns: values of n of the best of n samples.
     seed: seed of the samples.
+    searching: name of a search, and the search; None for none.
   """
   held_out = jax.tree.map(np.asarray, task.test(problems))
   key = jax.random.fold_in(prng_keys.from_seed(seed), 5)
@@ -125,7 +131,7 @@ def on_samples(
     eos_ids=task.eos_ids,
     pad_id=task.pad_id,
   )
-  parts = []
+  parts, searched, tokens = [], [], 0
   for start in range(0, problems, batch):
     rows = np.minimum(np.arange(start, start + batch), problems - 1)
     forest = policy_forest.PolicyForest(
@@ -135,6 +141,14 @@ def on_samples(
       num_problems=min(batch, problems - start),
     )
     parts.append(_score_forest(fitted, forest, samples))
+    if searching is not None:
+      found = searching[1](
+        forest,
+        functools.partial(_score_states, fitted, forest),
+        fitted.threshold,
+      )
+      searched.append(forest.samples.correct[found])
+      tokens += forest.tokens
   scores, mask, truth, correct, answers = map(
     np.concatenate, zip(*parts, strict=True)
   )
@@ -157,9 +171,14 @@ def on_samples(
   has_verdicts = (correct >= 0).all(-1)
   if not has_verdicts.any():
     return estimates
+  columns = {}
+  if searching is not None:
+    estimates["search_tokens"] = {"mean": tokens / problems}
+    verdicts = np.concatenate(searched)
+    columns[f"accuracy/{searching[0]}"] = (verdicts == 1)[has_verdicts]
   return estimates | _best_of_n(
     *(x[has_verdicts] for x in (scores, mask, correct, answers)),
-    *(ns, rules, vote_names),
+    *(ns, rules, vote_names, columns),
   )
 
 
@@ -175,23 +194,7 @@ def _score_forest(
   rows = forest.samples
   count = len(rows.problems) // samples
   steps = np.arange(fitted.max_steps)
-  step_ids = np.minimum(rows.step_ids, fitted.max_steps - 1)
-  data = step_data.unlabelled(
-    tokens=types.Tokens(
-      prompts=forest.problems.prompts[rows.problems],
-      prompt_mask=forest.problems.prompt_mask[rows.problems],
-      completions=rows.completions[:, None],
-      lengths=rows.lengths[:, None],
-      mask=(np.arange(rows.completions.shape[-1]) < rows.lengths[:, None])[
-        :, None
-      ],
-    ),
-    step_ids=step_ids[:, None],
-    num_steps=fitted.max_steps,
-    correct=rows.correct[:, None],
-    problems=rows.problems,
-  )
-  scores = fit.score(fitted.model, fitted.params, data)[:, 0]
+  scores = _scores(fitted, forest, np.arange(len(rows.problems)), rows.lengths)
   truth = np.full(scores.shape, -1.0, np.float32)
   width = min(truth.shape[-1], rows.step_scores.shape[-1])
   truth[:, :width] = rows.step_scores[:, :width]
@@ -205,6 +208,63 @@ def _score_forest(
   return tuple(
     map(grouped, (scores, mask, truth, rows.correct, rows.answer_ids))
   )
+
+
+def _score_states(
+  fitted: fit.FittedModel,
+  forest: policy_forest.PolicyForest,
+  rows: np.ndarray,
+  steps: np.ndarray,
+) -> np.ndarray:
+  """Returns the score of the last step of each state, `[R]`.
+
+  The model does not see what the samples have after the state. A state of 0
+  steps has the lowest score.
+
+  Args:
+    fitted: the model.
+    forest: the forest.
+    rows: `[R]`, a sample that passes each state.
+    steps: `[R]`, number of steps of each state.
+  """
+  lengths = policy_forest.prefix_lengths(forest.samples.select(rows), steps)
+  last = np.minimum(steps, fitted.max_steps) - 1
+  scores = _scores(fitted, forest, rows, lengths)[np.arange(len(rows)), last]
+  return np.where(steps > 0, scores, -np.inf)
+
+
+def _scores(
+  fitted: fit.FittedModel,
+  forest: policy_forest.PolicyForest,
+  rows: np.ndarray,
+  lengths: np.ndarray,
+) -> np.ndarray:
+  """Returns the scores of the steps in the first tokens of samples, `[R, K]`.
+
+  Args:
+    fitted: the model.
+    forest: the forest.
+    rows: `[R]`, the samples.
+    lengths: `[R]`, number of tokens of each that the model reads.
+  """
+  samples = forest.samples.select(rows)
+  is_read = np.arange(samples.completions.shape[-1]) < lengths[:, None]
+  # Steps beyond the largest number belong to the last one.
+  step_ids = np.minimum(samples.step_ids, fitted.max_steps - 1)
+  data = step_data.unlabelled(
+    tokens=types.Tokens(
+      prompts=forest.problems.prompts[samples.problems],
+      prompt_mask=forest.problems.prompt_mask[samples.problems],
+      completions=samples.completions[:, None],
+      lengths=lengths[:, None].astype(np.int32),
+      mask=is_read[:, None],
+    ),
+    step_ids=np.where(is_read, step_ids, -1)[:, None],
+    num_steps=fitted.max_steps,
+    correct=samples.correct[:, None],
+    problems=samples.problems,
+  )
+  return fit.score(fitted.model, fitted.params, data)[:, 0]
 
 
 def _judge_steps(
@@ -327,6 +387,7 @@ def _best_of_n(
   ns: tuple[int, ...],
   rules: list[str],
   vote_names: list[str],
+  searched: dict[str, np.ndarray],
 ) -> dict[str, dict[str, float]]:
   """Returns the accuracies of majority votes and of the best of n samples.
 
@@ -338,10 +399,11 @@ def _best_of_n(
     ns: values of n.
     rules: keys of `RULES`.
     vote_names: keys of `votes.VOTES`.
+    searched: `{name: [P]}`, accuracies of searches.
   """
   majority = majority_vote.majority_at_k(answers, correct, ns)
   # `{name: [P]}`, because the bootstrap resamples problems.
-  columns = {"accuracy/pass@1": (correct == 1).mean(-1)}
+  columns = {"accuracy/pass@1": (correct == 1).mean(-1), **searched}
   for i, n in enumerate(ns):
     columns[f"accuracy/maj@{n}"] = majority[:, i]
     for rule in rules:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -300,7 +301,7 @@ def score(
   batch: int = 64,
 ) -> np.ndarray:
   """Returns the scores of the steps of lines, `[N, S, K]`."""
-  scores = jax.jit(model.scores)
+  scores = _jitted_scores(model)
   count = len(data.problems)
   parts = []
   for start in range(0, count, batch):
@@ -309,6 +310,13 @@ def score(
     part = scores(params, jax.tree.map(lambda x, rows=rows: x[rows], data))
     parts.append(np.asarray(part)[: count - start])
   return np.concatenate(parts)
+
+
+@functools.lru_cache(maxsize=4)
+def _jitted_scores(
+  model: step_model.StepModel,
+) -> Callable[[types.PyTree, StepData], jax.Array]:
+  return jax.jit(model.scores)
 
 
 def calibrate(

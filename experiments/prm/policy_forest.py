@@ -150,7 +150,7 @@ class PolicyForest(Forest):
     continued = _extend(
       *(self._policy, self._params, problems.prompts, problems.prompt_mask),
       *(samples.completions, samples.log_probs),
-      _prefix_lengths(samples, steps[index]),
+      prefix_lengths(samples, steps[index]),
       self._keys[samples.problems],
       np.stack([rows[index], steps[index], looks[index]]),
       dataclasses.replace(self._sampling, samples=count),
@@ -256,7 +256,7 @@ def _jitted_score(task: Task) -> Callable[..., Judged]:
   return jax.jit(task.score)
 
 
-def _prefix_lengths(samples: Samples, steps: np.ndarray) -> np.ndarray:
+def prefix_lengths(samples: Samples, steps: np.ndarray) -> np.ndarray:
   """Returns the number of tokens of the first steps of each sample, `[R]`.
 
   Args:

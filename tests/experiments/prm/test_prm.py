@@ -92,6 +92,13 @@ def test_label_fit_and_evaluate(labelled, capsys):
       best["mean"] - metrics["accuracy/maj@2"]["mean"], abs=1e-6
     )
   assert "first_error/f1" in capsys.readouterr().out
+  for text in ("step_beam(width=2, candidates=4)", "refine"):
+    assert run("evaluate", labelled, *words, "--search", text) == 0
+    searched = json.loads((labelled / "metrics.json").read_text())
+    assert "accuracy/" + text.partition("(")[0] in searched
+    # What does not come from the search is as before.
+    assert metrics.items() <= searched.items()
+    assert searched["search_tokens"]["mean"] > 0
 
 
 def test_a_resumed_command_labels_the_rest(
