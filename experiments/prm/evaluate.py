@@ -142,12 +142,12 @@ def on_samples(
     )
     parts.append(_score_forest(fitted, forest, samples))
     if searching is not None:
-      found = searching[1](
+      answers = searching[1](
         forest,
         functools.partial(_score_states, fitted, forest),
         fitted.threshold,
       )
-      searched.append(forest.samples.correct[found])
+      searched.append(forest.samples.correct[answers])
       tokens += forest.tokens
   scores, mask, truth, correct, answers = map(
     np.concatenate, zip(*parts, strict=True)

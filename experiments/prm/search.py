@@ -82,8 +82,8 @@ def step_beam(width: int = 4, candidates: int = 20) -> Search:
       # Sorted by problem, and within a problem by falling scores.
       order = np.lexsort((-scores, owners))
       first = np.searchsorted(owners[order], owners[order])
-      kept = order[np.arange(len(order)) - first < width]
-      owners, rows, steps = owners[kept], rows[kept], steps[kept]
+      best = order[np.arange(len(order)) - first < width]
+      owners, rows, steps = owners[best], rows[best], steps[best]
     return rows[np.searchsorted(owners, np.arange(len(roots)))]
 
   return search
