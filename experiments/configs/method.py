@@ -99,6 +99,8 @@ CHANGES: dict[str, dict[str, Any]] = {
   "superhf": {"plan.minibatches": 1},  # one supervised step per rollout
   # Ten times the usual rate, because only 1 % of the weights is trained.
   "ticket_mask": {"optimizer.learning_rate": 0.0015},
+  # A tree of 16 leaves, with segments of 4 tokens: completions are short.
+  "treerpo": {"method": "treerpo(width=4, depth=2, segment=4)"},
   "unlikeliness": {"plan.epochs": 2},  # as in the paper
   # For the first 10 of the 100 steps only the critic is trained; the default is
   # 50.

@@ -128,21 +128,26 @@ def sample_rollout(
       judged,
     )
 
-  def branch(params, rollout, rows, prefix_lengths, number):
+  def branch(params, rollout, rows, prefix_lengths, first):
     settings = _with_samples(sampling, 1)
     num_samples = rollout.sample_mask.shape[1]
-    rows = jnp.arange(len(rows)) * num_samples + rows
+    shape = rows.shape
+    owners = jnp.repeat(jnp.arange(shape[0]), shape[1])
+    rows = owners * num_samples + rows.ravel()
+    prefix_lengths = prefix_lengths.ravel()
     prompts, prompt_mask = continuations.prefix_prompts(
       rollout.tokens, rows, prefix_lengths
     )
     # Counts down, so that it meets no number of a sample.
-    branch_keys = jax.vmap(jax.random.fold_in, (0, None))(
-      keys, _NOT_A_SAMPLE - 1 - number
+    numbers = _NOT_A_SAMPLE - 1 - first - jnp.arange(shape[1])
+    branch_keys = jax.vmap(jax.random.fold_in)(
+      keys[owners], jnp.tile(numbers, shape[0])
     )
     continued = generate(
       params, prompts, prompt_mask, branch_keys, settings, 0, None
     )
     samples = _attach(rollout, rows, prefix_lengths, continued, sampling.pad_id)
+    samples = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[2:]), samples)
     judged = score(samples.completions, samples.lengths, samples.finished)
     return assemble(problems, samples, judged, keys, step)
 

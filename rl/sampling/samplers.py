@@ -51,11 +51,11 @@ class PromptBatch:
       that prefix and continuation have at most T tokens. The extra
       "sampler/drawn" [P S, count] is the number of tokens that were sampled,
       including those that were cut off.
-    branch: `(params, rollout, rows [P], prefix_lengths [P], number) -> Rollout
-      [P, 1]`, one new sample per prompt that shares its first tokens with the
-      sample `rows[p]` of prompt p. The rest is drawn with the random numbers of
-      `number`, and the task scores the sample. Its tokens, log-probs and
-      support of the prefix are copied.
+    branch: `(params, rollout, rows [P, B], prefix_lengths [P, B], first) ->
+      Rollout [P, B]`, B new samples per prompt. New sample b of prompt p shares
+      its first tokens with the sample `rows[p, b]`. The rest is drawn with the
+      random numbers of the number `first` + b, and the task scores the sample.
+      Its tokens, log-probs and support of the prefix are copied.
     answer_cue: token ids after which the policy states its answer; () if the
       task has none.
   """

@@ -13,50 +13,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import masked, scoring, types
+from rl import masked, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
+from rl.methods.sampling import trees
 from rl.sampling import samplers
 from rl.sampling.samplers import PromptBatch, Sampler
 from rl.transforms import broadcast_steps, chain, scores, transform
 
 Array = jax.Array
-
-_CREATORS = scoring.provided("sampler", "creators")
-
-
-def drawn_actions(creators: Array, counts: Array, sample_mask: Array) -> Array:
-  """Returns which actions were drawn for their own sample, `[P, S, K]` bool.
-
-  The other actions of a sample are copies of those of an earlier sample.
-
-  Args:
-    creators: `[P, S, K]` int32, the sample for which action k of sample i was
-      drawn: i itself, or an earlier sample whose prefix sample i copies.
-    counts: `[P, S]` int32, number of actions of each sample.
-    sample_mask: `[P, S]` bool, samples that exist.
-  """
-  num_samples, num_actions = creators.shape[1:]
-  is_drawn = creators == jnp.arange(num_samples)[:, None]
-  exists = jnp.arange(num_actions) < counts[..., None]
-  return is_drawn & exists & sample_mask[..., None]
-
-
-def siblings(creators: Array, counts: Array, sample_mask: Array) -> Array:
-  """Returns which actions start in the same state, `[P, S, S, K]` bool.
-
-  Entry [p, i, j, k] is True if action k of sample j was drawn for sample j, and
-  starts in the same state as action k of sample i.
-
-  Args:
-    creators, counts, sample_mask: same as in `drawn_actions`.
-  """
-  # The sample for which the last action before the state was drawn; the state
-  # before the first action is the same in all samples.
-  states = jnp.pad(creators[..., :-1], ((0, 0), (0, 0), (1, 0)))
-  is_drawn = drawn_actions(creators, counts, sample_mask)
-  return (states[:, :, None] == states[:, None]) & is_drawn[:, None]
 
 
 def select_state(
@@ -69,14 +35,14 @@ def select_state(
 
   Args:
     entropies: `[P, S, K]`, -mean over the tokens of an action of log pi.
-    creators, counts, sample_mask: same as in `drawn_actions`.
+    creators, counts, sample_mask: same as in `trees.drawn_actions`.
 
   Returns:
     A sample that passes the state, and the number of the action that it takes
     there; both `[P]` int32. In a group without a sample that exists, they are
     0.
   """
-  is_sibling = siblings(creators, counts, sample_mask)
+  is_sibling = trees.siblings(creators, counts, sample_mask)
   number = is_sibling.sum(2)  # [P, S, K]
   total = jnp.where(is_sibling, entropies[:, None], 0.0).sum(2)
   # H / n, the mean over the number.
@@ -85,43 +51,6 @@ def select_state(
   merit = jnp.where(exists & sample_mask[..., None], merit, -jnp.inf)
   best = jnp.argmax(merit.reshape(len(merit), -1), -1).astype(jnp.int32)
   return best // creators.shape[-1], best % creators.shape[-1]
-
-
-def state_values(
-  leaf_scores: Array, creators: Array, counts: Array, sample_mask: Array
-) -> Array:
-  """Returns V `[P, S, K + 1]` of the states before and after every action.
-
-    V(leaf) = score,    V(s) = mean over the actions drawn in s of V(next state)
-
-  Entry [..., k] belongs to the state before action k. Each child has the same
-  weight, whatever the number of samples below it. V is 0 after the last action.
-
-  Args:
-    leaf_scores: `[P, S]`, the score of each sample.
-    creators, counts, sample_mask: same as in `drawn_actions`.
-  """
-  is_sibling = siblings(creators, counts, sample_mask)
-
-  def step_back(later: Array, level: tuple[Array, Array]) -> tuple:
-    """Returns V before action k, from V after it; both `[P, S]`."""
-    k, is_sibling_k = level
-    mean = masked.mean(
-      jnp.broadcast_to(later[:, None], is_sibling_k.shape), is_sibling_k
-    )
-    value = jnp.where(k < counts, mean, 0.0)
-    value = jnp.where(k == counts, leaf_scores, value)
-    return value, value
-
-  num_actions = creators.shape[-1]
-  last = jnp.where(counts == num_actions, leaf_scores, 0.0)
-  _, values = jax.lax.scan(
-    step_back,
-    last,
-    (jnp.arange(num_actions), jnp.moveaxis(is_sibling, -1, 0)),
-    reverse=True,
-  )
-  return jnp.concatenate([jnp.moveaxis(values, 0, -1), last[..., None]], -1)
 
 
 def action_ids(rollout: types.Rollout, max_actions: int) -> Array:
@@ -155,7 +84,7 @@ def fork(initial: int, max_actions: int) -> Sampler:
     step_mask [P, S, K]  actions that were drawn for this sample, in a state in
                          which another one was drawn too
     tokens.mask          the tokens of these actions
-    extra "sampler/creators" [P, S, K]; see `siblings`
+    extra "sampler/creators" [P, S, K]; see `trees.siblings`
     extra "sampler/tokens" []: number of tokens drawn, copies not counted
   """
 
@@ -178,7 +107,9 @@ def fork(initial: int, max_actions: int) -> Sampler:
       before = actions[each, rows]  # [P, T], of the sample that is copied
       copied = (before >= 0) & (before < action[:, None])
       prefix_lengths = copied.sum(-1)
-      new = batch.branch(batch.params, rollout, rows, prefix_lengths, number)
+      new = batch.branch(
+        batch.params, rollout, rows[:, None], prefix_lengths[:, None], number
+      )
       # The first action after the prefix has the number `action`.
       after = new.replace(
         step_ids=jnp.where(copied[:, None], -1, new.step_ids),
@@ -196,7 +127,7 @@ def fork(initial: int, max_actions: int) -> Sampler:
       rollout = samplers.join(rollout, new)
     counts = actions.max(-1) + 1  # [P, S]
     tree = creators, counts, rollout.sample_mask
-    trained = drawn_actions(*tree) & (siblings(*tree).sum(2) > 1)
+    trained = trees.drawn_actions(*tree) & (trees.siblings(*tree).sum(2) > 1)
     in_trained = jnp.take_along_axis(trained, jnp.maximum(actions, 0), -1)
     rollout = rollout.replace(
       tokens=rollout.tokens.replace(mask=rollout.mask & in_trained),
@@ -208,7 +139,7 @@ def fork(initial: int, max_actions: int) -> Sampler:
     return samplers.add_extras(rollout, creators=creators, tokens=num_tokens)
 
   name = f"fork(initial={initial}, max_actions={max_actions})"
-  return Sampler(name, run, gives=(str(_CREATORS),))
+  return Sampler(name, run, gives=(str(trees.CREATORS),))
 
 
 def _entropies(log_probs: Array, actions: Array, max_actions: int) -> Array:
@@ -218,16 +149,16 @@ def _entropies(log_probs: Array, actions: Array, max_actions: int) -> Array:
   return masked.mean(spread, in_action)
 
 
-@transform(takes="sample", gives="step", needs={_CREATORS})
+@transform(takes="sample", gives="step", needs={trees.CREATORS})
 def branch_advantages(signal: Array, rollout: types.Rollout) -> Array:
   """Returns V(state after an action) - V(state before it), `[P, S, K]`.
 
-  V is that of `state_values`, for the signal as the score of a sample. It is 0
-  outside of `step_mask`.
+  V is that of `trees.state_values`, for the signal as the score of a sample. It
+  is 0 outside of `step_mask`.
   """
-  values = state_values(
+  values = trees.state_values(
     signal,
-    rollout.extras[_CREATORS],
+    rollout.extras[trees.CREATORS],
     rollout.step_ids.max(-1) + 1,
     rollout.sample_mask,
   )

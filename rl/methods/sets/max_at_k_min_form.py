@@ -43,9 +43,9 @@ def increments_of_running_minimum(
   minima = jax.lax.cummin(
     jnp.where(valid, signal, jnp.inf), axis=signal.ndim - 1
   )
+  worst = minima[..., -1]
   # Samples without a step have no worst step, and are not in the group.
   has_steps = valid.any(-1)  # [P, S]
-  worst = jnp.where(has_steps, minima[..., -1], 0.0)
   # [P, S, K, S]: the scores of the group, if sample i had the score m_j.
   is_self = jnp.eye(worst.shape[-1], dtype=bool)[:, None]
   groups = jnp.where(

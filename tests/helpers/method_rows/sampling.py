@@ -27,4 +27,7 @@ ROWS = {
       "permutation": "the mask lies on places, and so do parameters here"
     },
   ),
+  "treerpo": Row(
+    breaks={"permutation": "the branches of a tree name samples by number"}
+  ),
 }

@@ -7,7 +7,7 @@ from helpers import small_run, worked_example
 
 from experiments.training import rollouts
 from rl import methods, scoring, step, types
-from rl.methods.sampling import carl
+from rl.methods.sampling import carl, trees
 
 # Sample 1 copies the first action of sample 0, and sample 3 the first two of
 # sample 1. Sample 2 starts from the prompt.
@@ -55,7 +55,7 @@ def tree():
 
 @pytest.mark.worked_example("method:carl")
 def test_values_and_advantages_of_a_tree():
-  values = carl.state_values(SCORES, CREATORS, COUNTS, EXISTS)
+  values = trees.state_values(SCORES, CREATORS, COUNTS, EXISTS)
   np.testing.assert_allclose(values, VALUES[None], atol=1e-6)
   actual = worked_example.advantages(methods.get("carl"), tree())
   np.testing.assert_allclose(actual[0], ADVANTAGES, atol=1e-6)
@@ -81,7 +81,7 @@ def test_the_loss_is_ppo_clip_as_a_mean_over_the_trained_tokens():
 
 def test_a_sample_without_a_score_is_worth_nothing_to_the_others():
   exists = np.array([[True, False, True, True]])
-  values = carl.state_values(SCORES, CREATORS, COUNTS, exists)
+  values = trees.state_values(SCORES, CREATORS, COUNTS, exists)
   # Action 1 of sample 1 is gone, and with it what is below it.
   np.testing.assert_allclose(values[0, 0], [0.75, 1, 1, 1], atol=1e-6)
 
@@ -115,7 +115,8 @@ class Batch:
   def branch(self, params, rollout, rows, prefix_lengths, number):
     assert params == "policy"
     assert rollout.scores.shape == (1, number)
-    self.calls.append((int(rows[0]), int(prefix_lengths[0]), number))
+    assert rows.shape == prefix_lengths.shape == (1, 1)
+    self.calls.append((int(rows[0, 0]), int(prefix_lengths[0, 0]), number))
     return self._take(number, 1)
 
 
@@ -144,6 +145,15 @@ def test_it_branches_where_entropy_over_the_number_of_actions_is_largest():
   trained = [[1, 1, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]]
   np.testing.assert_array_equal(rollout.step_mask[0, :, :3], trained)
   assert not rollout.step_mask[..., 3:].any()
+  np.testing.assert_array_equal(
+    rollout.step_ids[0],
+    [
+      [0, 0, 1, 2, 2],
+      [0, 0, 1, 2, -1],
+      [0, 0, 0, -1, -1],
+      [0, 0, 1, 2, 2],
+    ],
+  )
   np.testing.assert_array_equal(
     rollout.mask[0],
     [
@@ -177,6 +187,15 @@ def test_initial_samples_share_the_prompt_and_late_steps_the_last_action():
   np.testing.assert_array_equal(
     rollout.step_mask[0], [[True, True], [True, False], [False, True]]
   )
+
+
+def test_a_state_belongs_to_a_sample_that_exists():
+  """Samples 0 and 1 start from the prompt; sample 0 does not exist."""
+  creators = np.array([[[0, 0], [1, 1]]])
+  entropies, counts = np.array([[[3.0, 1], [2, 1]]]), np.array([[2, 2]])
+  exists = np.array([[False, True]])
+  row, action = carl.select_state(entropies, creators, counts, exists)
+  assert (row[0], action[0]) == (1, 0)
 
 
 @pytest.mark.parametrize("name", ["initial", "max_actions"])

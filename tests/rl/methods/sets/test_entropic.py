@@ -82,3 +82,9 @@ def test_the_temperature_follows_the_scale_of_the_scores():
 def test_the_budget_is_positive():
   with pytest.raises(ValueError, match=r"budget = 0.0 must be above 0"):
     methods.get("entropic", budget=0.0)
+
+
+def test_equal_scores_have_equal_weights():
+  valid = np.array([True, True, False])
+  weights = entropic.tilt(np.array([0.3, 0.3, 0.9]), valid, LOG_2)
+  np.testing.assert_array_equal(weights, [1, 1, 0])

@@ -31,3 +31,12 @@ def test_two_right_samples_without_a_baseline():
   # The estimate of 2 - 2 q is 2 - 2 * 3/4, over n = 5.
   advantages = np.array([[0.1, 0, 0.1, 0, 0, 0]])
   clip_example.check_advantages(m, example, advantages)
+
+
+@pytest.mark.worked_example("method:from_value")
+def test_one_right_sample_of_five():
+  """All others are wrong: q, q^2 and q^3 are 1 for the right one."""
+  example = clip_example.rollout([0.5, 0, 0, 0, 0, 0])
+  # The estimate of f' is 4 without a right and a wrong sample, over n - 1 = 4.
+  advantages = np.array([[0.8, 0, -0.2, -0.2, -0.2, -0.2]])
+  clip_example.check_advantages(methods.get("from_value"), example, advantages)

@@ -16,6 +16,7 @@ from helpers import (
 )
 
 from rl import methods, prepare, types
+from rl.methods.sets import max_at_k_min_form
 from rl.minibatches import Plan
 
 # A policy of two steps of one token each. The second token depends on the
@@ -158,6 +159,15 @@ def test_a_set_of_all_four_samples():
     process_example.rollout(),
     process_example.to_go(process_example.at_step_ends(rewards)),
   )
+
+
+def test_steps_that_do_not_exist_have_no_increment():
+  rollout = process_example.rollout()
+  transform = max_at_k_min_form.increments_of_running_minimum(k=1)
+  increments, _ = transform.apply(
+    rollout.step_scores, rollout, transform.init()
+  )
+  assert not np.asarray(increments)[~np.asarray(rollout.valid("step"))].any()
 
 
 def test_with_one_step_it_is_max_at_k():

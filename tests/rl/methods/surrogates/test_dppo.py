@@ -92,20 +92,22 @@ def test_a_certain_token_has_a_finite_divergence():
 
 def test_the_shares_of_masked_and_of_capped_tokens():
   """The threshold is 0.25, which both 0.5 and 0.25 are exactly away from."""
-  mu = jnp.array([0.25, 0.25, 0.5, 0.5, 0.25, 0.125, 0.125, 0.125])
-  pi = jnp.array([0.5, 0.75, 0.125, 0.125, 0.75, 0.25, 0.25, 0.375])
-  a = jnp.array([1.0, 1.0, -1.0, 1.0, -1.0, 1.0, 0.0, 1.0])
+  mu = jnp.array([0.25, 0.25, 0.5, 0.5, 0.25, 0.125, 0.125, 0.125, 0.5, 0.25])
+  pi = jnp.array(
+    [0.5, 0.75, 0.125, 0.125, 0.75, 0.25, 0.25, 0.375, 0.125, 0.75]
+  )
+  a = jnp.array([1.0, 1.0, -1.0, 1.0, -1.0, 1.0, 0.0, 1.0, 0.0, 0.0])
   surrogate = dppo.divergence_mask("tv", 0.26, 2.5)
   policy = types.Named({"log_probs": jnp.log(pi)})
   values, metrics = surrogate.fn(jnp.log(pi / mu), a, policy, None)
-  high = [0, 1, 0, 0, 0, 0, 0, 0]
-  low = [0, 0, 1, 0, 0, 0, 0, 0]
+  high = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+  low = [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
   # Ratios of 3 are capped, if the token is not masked.
-  cap = [0, 0, 0, 0, 1, 0, 0, 1]
+  cap = [0, 0, 0, 0, 1, 0, 0, 1, 0, 0]
   np.testing.assert_array_equal(metrics["policy/clip_frac_high"], high)
   np.testing.assert_array_equal(metrics["policy/clip_frac_low"], low)
   np.testing.assert_array_equal(metrics["policy/clip_frac_cap"], cap)
-  weights = np.array([2, 0, 0, 0.25, -2.5, 2, 0, 2.5])
+  weights = np.array([2, 0, 0, 0.25, -2.5, 2, 0, 2.5, 0, 0])
   np.testing.assert_allclose(values, weights * np.log(pi), rtol=1e-5)
 
 
