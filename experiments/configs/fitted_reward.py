@@ -18,15 +18,28 @@ sum, or on the task's own score while the model watches:
   python -m experiments.run --workdir runs/fitted_outcome \
     --config experiments/configs/fitted_reward.py:outcome
 
+Further configs pay one score for each sample: the mean of the model's scores,
+or another aggregate of `rewards.process.model_outcome.RULES` (`product`,
+`worst`, `best`, `sum`, `last`), and `mixed` the mean of the verdict and of that
+mean:
+
+  python -m experiments.run --workdir runs/fitted_mean \
+    --config experiments/configs/fitted_reward.py:mean
+  python -m experiments.run --workdir runs/fitted_mixed \
+    --config experiments/configs/fitted_reward.py:mixed
+
 `prm/score` is the mean score of a step by the model, and `prm/task_score` that
 by the task's exact checker. `experiments/studies/process_rewards` runs all of
 it with several seeds; its README has the results.
 """
 
+import functools
+
 from ml_collections import ConfigDict
 
 from experiments.cli import config_names
 from experiments.configs import defaults
+from rewards.process import model_outcome
 
 
 def min_form() -> ConfigDict:
@@ -42,6 +55,37 @@ def sum_form() -> ConfigDict:
 def outcome() -> ConfigDict:
   """RL on the task's score alone; the model only watches."""
   return _config("grpo(beta=0.0)")
+
+
+def mixed(share: float = 0.5) -> ConfigDict:
+  """RL on the mean of the verdict and of the mean score by the model.
+
+  The reward is (1 - share) verdict + share (mean of the model's scores).
+  Source: Zhou et al. 2025, Fin-PRM: A Domain-Specialized Process Reward Model
+  for Financial Reasoning in Large Language Models, the form of its reward.
+
+  Args:
+    share: share of the model.
+  """
+  config = outcome()
+  config.reward = defaults.reward(
+    right=defaults.term("verdict()", 1 - share),
+    process=defaults.term("model_outcome()", share),
+  )
+  return config
+
+
+def aggregate(rule: str) -> ConfigDict:
+  """RL on one aggregate of the model's scores of a sample.
+
+  Source: Pan et al. 2023, Let's Reinforce Step by Step.
+
+  Args:
+    rule: a key of `rewards.process.model_outcome.RULES`.
+  """
+  config = outcome()
+  config.reward = defaults.reward(process=f"model_outcome(rule={rule!r})")
+  return config
 
 
 def _paid(method: str) -> ConfigDict:
@@ -64,7 +108,13 @@ def _config(method: str) -> ConfigDict:
   return config
 
 
-_CONFIGS = {"min_form": min_form, "sum_form": sum_form, "outcome": outcome}
+_CONFIGS = {
+  "min_form": min_form,
+  "sum_form": sum_form,
+  "outcome": outcome,
+  "mixed": mixed,
+  **{rule: functools.partial(aggregate, rule) for rule in model_outcome.RULES},
+}
 
 
 def names() -> list[str]:
@@ -72,6 +122,8 @@ def names() -> list[str]:
 
 
 def summary(name: str) -> str:
+  if name in model_outcome.RULES:
+    return f"RL on one score of a sample, the {name} of the model's scores"
   return config_names.first_sentence(_CONFIGS[name])
 
 

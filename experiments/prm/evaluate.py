@@ -6,7 +6,10 @@
   first_error/correct    share of the samples without an error for which the
                          model predicts none
   first_error/f1         harmonic mean of these two (the F1 of ProcessBench)
-  first_error/f1/NAME    F1 over the lines of the category NAME
+  prm_score              mean of the F1 of right steps and the F1 of wrong steps
+                         (PRMBench); a step below the threshold counts as wrong
+  first_error/f1/NAME, prm_score/NAME
+                         the same over the lines of the category NAME
   auc                    probability that a right step scores above a wrong one;
                          steps after the first error are left out
   calibration            mean |p - share of right steps| over tenths of the
@@ -309,12 +312,21 @@ def _judge_steps(
     f"first_error/{field}": _estimate(*values)
     for field, *values in zip(mean._fields, mean, low, high, strict=True)
   }
+
+  def prm_score(rows: np.ndarray | slice) -> dict[str, float]:
+    value = step_metrics.step_f1(
+      scores[rows] >= threshold, truth[rows] > 0, has_truth[rows]
+    )
+    return {"mean": float(value.score)}
+
+  estimates["prm_score"] = prm_score(slice(None))
   for category in sorted(set(categories) - {""}):
     rows = np.array([name == category for name in categories])
     value = step_metrics.first_error_f1(
       predicted[rows][:, None], first[rows][:, None]
     )
     estimates[f"first_error/f1/{category}"] = {"mean": float(value.f1)}
+    estimates[f"prm_score/{category}"] = prm_score(rows)
   # Steps after the first error are left out: whether they are right is not well
   # defined.
   steps = np.arange(scores.shape[-1])

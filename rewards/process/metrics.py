@@ -74,6 +74,46 @@ def first_error_f1(
   )
 
 
+class StepF1(NamedTuple):
+  """Quality of predictions of right and of wrong steps; `[]` float32 each.
+
+  An F1 is 0 if no step of its class is predicted or exists.
+
+  Attributes:
+    right: F1 of the right steps.
+    wrong: F1 of the wrong steps.
+    score: mean of the two, the PRM score of PRMBench.
+  """
+
+  right: Array
+  wrong: Array
+  score: Array
+
+
+def step_f1(predicted: Array, truth: Array, valid: Array) -> StepF1:
+  """Compares predicted right steps with the true ones.
+
+    F1 = 2 TP / (2 TP + FP + FN),  once for right steps and once for wrong ones
+
+  A model that calls every step right has wrong = 0, whatever their share.
+  Source: Li et al. 2025, Socratic-PRMBench: Benchmarking Process Reward Models
+  with Systematic Reasoning Patterns, with the score of PRMBench.
+
+  Args:
+    predicted: `[..., K]` bool, steps that are predicted to be right.
+    truth: `[..., K]` bool, steps that are right.
+    valid: `[..., K]` bool, steps that count.
+  """
+
+  def f1(predicted: Array, truth: Array) -> Array:
+    both = jnp.sum(valid & predicted & truth)
+    either = jnp.sum(valid & predicted) + jnp.sum(valid & truth)
+    return 2.0 * both / jnp.maximum(either, 1)
+
+  right, wrong = f1(predicted, truth), f1(~predicted, ~truth)
+  return StepF1(right, wrong, (right + wrong) / 2)
+
+
 def best_threshold(
   step_scores: Array,
   step_mask: Array,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from experiments.configs import fitted_reward
 from rewards.process import label_sources, step_losses
 
 TASK = "chain(operations=3)"
@@ -50,7 +51,7 @@ _SOURCES = {
   "binary_search": "binary_search(least=2)",
 }
 # These ask a model on a server.
-_WITHOUT_ROW = ("consensus", "judge")
+_WITHOUT_ROW = ("consensus", "judge", "mixture")
 ROWS = {
   **{
     f"labels_{name}": Row("labels", source=_SOURCES.get(name, name))
@@ -67,8 +68,5 @@ ROWS = {
     )
     for samples in (200, 2000)
   },
-  **{
-    f"paid_{name}": Row("run", config=name)
-    for name in ("min_form", "sum_form", "outcome")
-  },
+  **{f"paid_{name}": Row("run", config=name) for name in fitted_reward.names()},
 }

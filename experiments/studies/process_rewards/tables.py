@@ -31,6 +31,7 @@ _RUN_COLUMNS = {
   "score of a step, checker": "prm/task_score",
 }
 _LAST_STEPS = 10
+_DRAWN = ("paid_min_form", "paid_sum_form", "paid_outcome")
 _PANELS = {
   "accuracy/pass@1": "share of right samples",
   "length/steps_mean": "steps of a sample",
@@ -140,11 +141,10 @@ def draw_runs(path: pathlib.Path) -> None:
     path: file of the picture.
   """
   figure = matplotlib.figure.Figure(figsize=(9.6, 6.4), layout="constrained")
-  names = [name for name, row in rows.ROWS.items() if row.kind == "run"]
   for axes, (key, title) in zip(
     figure.subplots(2, 2).flat, _PANELS.items(), strict=True
   ):
-    for name, color in zip(names, picture.COLORS[1:], strict=False):
+    for name, color in zip(_DRAWN, picture.COLORS[1:], strict=False):
       records = read(name)
       if not records:
         continue

@@ -27,6 +27,7 @@ LACKING = {
   "flaw_aware": "reads a judge's opinion of the way to a right answer",
   "flipped_groups": _CONTROL,
   "instead_of_nothing": "reads phrases of a language; a chain has digits",
+  "model_outcome": "reads a fitted model, as in the configs of fitted_reward",
   "model_steps": "reads a fitted model, as in the configs of fitted_reward",
   "novelty_bonus": "reads hidden states of a policy whose width it is told",
   "opposite": _CONTROL,

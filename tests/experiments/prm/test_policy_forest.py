@@ -123,7 +123,7 @@ def test_after_the_last_step_there_is_nothing_to_sample(experiment, params):
 
 
 @pytest.mark.parametrize(
-  "name", sorted(set(label_sources.names()) - {"judge", "consensus"})
+  "name", sorted(set(label_sources.names()) - {"judge", "consensus", "mixture"})
 )
 def test_every_source_labels_samples_of_a_policy(name, experiment, params):
   # The untrained policy has no right sample; some sources need one.

@@ -353,6 +353,8 @@ def test_lines_of_a_person_are_evaluated_by_category(
   assert run("evaluate", labelled, "--data", str(file)) == 0
   again = json.loads((labelled / "metrics.json").read_text())
   assert again["first_error/f1"]["mean"] == metrics["first_error/f1/a"]["mean"]
+  assert again["prm_score"] == metrics["prm_score/a"]
+  assert metrics["prm_score/a"] != metrics["prm_score/b"]
 
 
 def test_a_perfect_model_finds_every_error():

@@ -55,7 +55,9 @@ def test_every_source_loss_and_config_exists():
     sources.add(name if row.kind == "labels" else "")
     losses.add(loss if row.kind == "loss" else "")
   assert set(step_losses.names()) <= losses
-  assert set(label_sources.names()) - sources == {"judge", "consensus"}
+  assert set(label_sources.names()) - sources == {
+    *("judge", "consensus", "mixture"),
+  }
 
 
 def test_cells_are_means_over_seeds_of_the_right_row(results):

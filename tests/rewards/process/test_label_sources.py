@@ -265,6 +265,36 @@ def test_consensus_keeps_samples_with_the_same_error():
   assert not label_sources.reads_judge(without)
 
 
+def test_mixture_is_the_mean_of_labels_by_weight():
+  class Judged(RatedForest):
+    def first_errors(self, rows):
+      return np.array([self.word(row).find("b") for row in rows])
+
+  rates = {"a": 0.5, "ab": 0.25, "c": 0.75}
+  forest = Judged(["abx", "cr"], is_right, rates)
+  # Success rates .5, .25, 0 and .75, 1. The judge calls "b" wrong, and labels
+  # nothing after it. The checker calls every step good.
+  settings = {"weights": (1, 2, 1)}
+  assert run(forest, "mixture", **settings) == {
+    "abx": [0.875, 0.3125, None],
+    "cr": [0.9375, 1],
+  }
+  pair = {"sources": ("checker", "monte_carlo"), "weights": (3, 1)}
+  assert run(forest, "mixture", **pair) == {
+    "abx": [0.875, 0.8125, 0.75],
+    "cr": [0.9375, 1],
+  }
+  hard = run(forest, "mixture", **pair, soft=False)
+  assert hard == {"abx": [1, 1, 0.75], "cr": [1, 1]}
+  assert label_sources.reads_judge(label_sources.get("mixture"))
+  assert not label_sources.reads_judge(label_sources.get("mixture", **pair))
+  with pytest.raises(ValueError, match="one number for each of the 3 sources"):
+    label_sources.get("mixture", weights=(1, 1))
+  for weights in ((1, -1, 1), (0, 0, 0)):
+    with pytest.raises(ValueError, match="must not be negative"):
+      label_sources.get("mixture", weights=weights)
+
+
 def test_stepwise_outcome_labels_do_not_rise():
   rates = {"a": 0.0, "ab": 0.25, "abc": 0.0}
   forest = RatedForest(["abcx", "abcr"], is_right, rates)

@@ -224,3 +224,20 @@ def test_the_lowest_threshold_with_the_highest_f1():
   # 4.5 < t <= 5: 1 and 1/2, F1 2/3. Scores 3, 4, 4.5, 5, 6, 8.
   result = step_metrics.best_threshold(scores, mask, truth, valid, 6)
   assert result == 4.5
+
+
+@pytest.mark.worked_example("function:metrics.step_f1")
+def test_f1_of_right_and_of_wrong_steps():
+  """Of 7 steps 4 are right: 3 are found, 1 is missed, and 2 are called right.
+
+  The F1 of right steps is 2 3 / (5 + 4) and that of wrong ones 2 1 / (2 + 3).
+  """
+  truth = jnp.array([[1, 1, 1, 1], [0, 0, 0, 1]], bool)
+  predicted = jnp.array([[1, 1, 1, 0], [1, 1, 0, 0]], bool)
+  valid = jnp.ones((2, 4), bool).at[1, 3].set(False)
+  result = step_metrics.step_f1(predicted, truth, valid)
+  np.testing.assert_allclose(result, [6 / 9, 2 / 5, 8 / 15], rtol=1e-6)
+  always = step_metrics.step_f1(jnp.ones((2, 4), bool), truth, valid)
+  np.testing.assert_allclose(always, [8 / 11, 0, 4 / 11], rtol=1e-6)
+  nothing = step_metrics.step_f1(predicted, truth, valid & False)
+  np.testing.assert_array_equal(nothing, [0, 0, 0])
