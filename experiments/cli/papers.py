@@ -39,6 +39,8 @@ _OF_PRM = {
   "rewards.process.label_sources": "label source",
   "rewards.process.step_losses": "step loss",
 }
+# Rewards that read a fitted model -> a config of `fitted_reward`.
+_OF_FITTED_MODEL = {"model_steps": "min_form", "model_outcome": "mean"}
 _EVALUATE = "python -m experiments.prm evaluate --workdir DIR"
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
@@ -151,6 +153,8 @@ def _implementations(
     return [("evaluation", name.lstrip("_"), _EVALUATE)]
   if docstring.module.startswith("experiments.configs."):
     configs = importlib.import_module(docstring.module).names()
+    if docstring.name in configs:
+      configs = [docstring.name]
     return [
       (
         "config",
@@ -226,6 +230,8 @@ def _reward_command(reward: str) -> str:
   configs = [
     name for name in reward_configs.names() if reward in _rewards_of(name)
   ]
+  if config := _OF_FITTED_MODEL.get(reward):
+    return _run_command("fitted_reward", config, f"fitted_{config}")
   if not configs:
     return NO_COMMAND
   name = reward if reward in configs else configs[0]

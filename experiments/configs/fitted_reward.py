@@ -78,8 +78,6 @@ def mixed(share: float = 0.5) -> ConfigDict:
 def aggregate(rule: str) -> ConfigDict:
   """RL on one aggregate of the model's scores of a sample.
 
-  Source: Pan et al. 2023, Let's Reinforce Step by Step.
-
   Args:
     rule: a key of `rewards.process.model_outcome.RULES`.
   """
