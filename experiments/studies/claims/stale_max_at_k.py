@@ -77,7 +77,7 @@ def _test(outcomes: Outcomes) -> list[Comparison]:
   pairs = (("exact", "first order"), ("first order", "uncorrected"))
   moved = [
     Comparison(
-      f"mean |log ratio| of a sample, rate {rate:g}, exact",
+      f"mean absolute log ratio of a sample, rate {rate:g}, exact",
       outcomes[_name("exact", rate)].first("policy/sample_log_ratio", share=1),
       "reported",
     )

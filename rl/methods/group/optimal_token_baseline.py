@@ -54,7 +54,7 @@ def minus_optimal_baseline(
   valid, returns, energy = (
     jnp.take_along_axis(x, order, -1) for x in (mask, signal, energy)
   )
-  weights = jnp.cumsum(jnp.where(valid, energy, 0.0), -1)  # W [P, S, T]
+  weights = jnp.cumsum(energy, -1)  # W [P, S, T]; read where `valid`
   # Of the samples of a group at position n, [P, 1, T].
   total = masked.sum(weights, valid, axis=1, keepdims=True)
   weighted_sum = masked.sum(weights * returns, valid, axis=1, keepdims=True)

@@ -47,8 +47,8 @@ def select_state(
   total = jnp.where(is_sibling, entropies[:, None], 0.0).sum(2)
   # H / n, the mean over the number.
   merit = total / jnp.maximum(number, 1) ** 2
-  exists = (jnp.arange(creators.shape[-1]) < counts[..., None]) & (number > 0)
-  merit = jnp.where(exists & sample_mask[..., None], merit, -jnp.inf)
+  exists = (number > 0) & sample_mask[..., None]
+  merit = jnp.where(exists, merit, -jnp.inf)
   best = jnp.argmax(merit.reshape(len(merit), -1), -1).astype(jnp.int32)
   return best // creators.shape[-1], best % creators.shape[-1]
 

@@ -88,8 +88,7 @@ def entropic_advantages(
   e = tilt(signal, valid, budget)
   n = masked.count(valid, keepdims=True)
   others = (e.sum(-1, keepdims=True) - e) / jnp.maximum(n - 1, 1.0)
-  constant = masked.is_constant(signal, valid, keepdims=True)
-  is_used = valid & ~constant & (n > math.exp(budget))
+  is_used = valid & (n > math.exp(budget))
   return jnp.where(is_used, e / jnp.where(is_used, others, 1.0) - 1, 0.0)
 
 

@@ -31,7 +31,7 @@ def risk_seeking(
   if beta == 0:
     return advantages.center(signal, valid)
   highest = masked.max(beta * signal, valid, keepdims=True)
-  weights = jnp.where(valid, jnp.exp(beta * signal - highest), 0.0)
+  weights = jnp.exp(beta * signal - highest)
   # `center` is exactly 0 in a group of equal scores.
   centered = advantages.center(weights, valid)
   mean = masked.mean(weights, valid, keepdims=True)

@@ -43,6 +43,22 @@ def test_the_posterior_slope_is_the_weight():
   clip_example.check_advantages(m, example, signs * np.c_[weights])
 
 
+@pytest.mark.parametrize(
+  ("settings", "passes"), [({}, True), ({"threshold": 0.0115}, False)]
+)
+def test_the_gate_is_a_share_of_one_more_than_the_samples(settings, passes):
+  """Three of six are right: the slope is .0109 of 7, and .0127 of 6."""
+  example = clip_example.rollout(np.full((1, 6), 0.4))
+  example = example.replace(
+    correct=jnp.array([[1, 0, 1, 0, 1, 0]], jnp.int8),
+    sample_mask=jnp.ones((1, 6), bool),
+  )
+  weight = slope(3, 6, 16) * passes
+  advantages = np.array([[1, -1, 1, -1, 1, -1]]) * weight
+  m = methods.get("bbg", **settings)
+  clip_example.check_advantages(m, example, advantages)
+
+
 def test_a_single_try_has_no_boundary():
   with pytest.raises(ValueError, match="k = 1 must be at least 2"):
     methods.get("bbg", k=1)

@@ -84,6 +84,22 @@ def test_the_budget_is_positive():
     methods.get("entropic", budget=0.0)
 
 
+@pytest.mark.parametrize(
+  ("scores", "expected"),
+  [
+    # Two samples are exp(budget), three are more.
+    ([1.0, 0.0], [0, 0]),
+    ([1.0, 0.5, 0.0], leave_one_out(np.array([1.0, 0.5, 0.0]))),
+    ([0.4, 0.4, 0.4], [0, 0, 0]),
+  ],
+)
+def test_small_groups_and_equal_scores_are_not_trained_on(scores, expected):
+  rollout = worked_example.rollout(np.array(scores))
+  transform = entropic.entropic_advantages(budget=LOG_2)
+  advantages, _ = transform.apply(rollout.scores, rollout, ())
+  np.testing.assert_allclose(advantages[0], expected, rtol=1e-4, atol=1e-6)
+
+
 def test_equal_scores_have_equal_weights():
   valid = np.array([True, True, False])
   weights = entropic.tilt(np.array([0.3, 0.3, 0.9]), valid, LOG_2)

@@ -5,6 +5,7 @@ import pytest
 from helpers import clip_example, subset_example
 
 from rl import methods
+from rl.methods.sets import rs_grpo
 
 
 def risk_seeking(scores, beta):
@@ -31,3 +32,11 @@ def test_large_exponents_are_finite_and_seek_the_best():
   advantages = [[-1, 0, 1.5, 1.5, -1, -1]]
   m = methods.get("rs_grpo", beta=500.0)
   clip_example.check_advantages(m, rollout, np.array(advantages) / 500)
+
+
+def test_a_group_without_samples_has_no_advantage():
+  rollout = clip_example.rollout([0.3, 0, 0.9, 0.9, 0.1, 0.2])
+  rollout = rollout.replace(sample_mask=rollout.sample_mask & False)
+  transform = rs_grpo.risk_seeking(beta=2.0)
+  advantages, _ = transform.apply(rollout.scores, rollout, ())
+  np.testing.assert_array_equal(advantages, 0)
