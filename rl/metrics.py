@@ -131,6 +131,8 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     length/steps_mean                 reasoning steps per sample, if the task
                                       has steps
     cost/sampled_tokens               see `sampled_tokens`
+    judge/unanswered_frac            share of the questions to a judge without
+                                     an answer, over all sampled completions
     verifier/unscored_frac            share of sampled completions without a
                                       score; only if the task reports timeouts
                                       of its verifier ("task/timeout")
@@ -166,8 +168,12 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     "length/max": jnp.max(jnp.where(valid, lengths, 0.0)),
     "length/truncated_frac": masked.mean(~rollout.finished, valid, (0, 1)),
   }
+  is_sampled = rollout.tokens.lengths > 0
+  if "task/unanswered" in rollout.extras:
+    metrics["judge/unanswered_frac"] = masked.mean(
+      rollout.extras["task/unanswered"], is_sampled, (0, 1)
+    )
   if "task/timeout" in rollout.extras:
-    is_sampled = rollout.tokens.lengths > 0
     timed_out = rollout.extras["task/timeout"]
     metrics["verifier/unscored_frac"] = masked.mean(~valid, is_sampled, (0, 1))
     metrics["verifier/timeout_frac"] = masked.mean(

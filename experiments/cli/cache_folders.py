@@ -34,6 +34,11 @@ def of_measurements() -> pathlib.Path:
   return _cache() / "measurements" / _processor()
 
 
+def of_judges() -> pathlib.Path:
+  """Returns the folder of the replies of judges."""
+  return _cache() / "judges"
+
+
 def _cache() -> pathlib.Path:
   cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
   return pathlib.Path(cache).expanduser() / "extremum"

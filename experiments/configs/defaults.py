@@ -246,6 +246,9 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   # {name: reward_model(workdir)}. The reward "model_steps(model='NAME')" reads
   # their scores. Read by training/reward_models.py.
   config.models = ConfigDict()
+  # A judge that answers questions about the samples, made by `judge`; {}: none.
+  # Read by training/judging.py.
+  config.judge = ConfigDict()
   # Optimizer settings of further learners, where several networks learn:
   # {learner: {key of `optimizer`: value}}. Read by training/optimizers.py.
   config.learners = ConfigDict()
@@ -366,6 +369,34 @@ def reward_model(workdir: str) -> ConfigDict:
       "labels": "",
       "every": 1,  # training steps between two updates of the model
       "learning_rate": 1e-4,  # of these updates
+    }
+  )
+
+
+def judge(url: str, model: str, **questions: str) -> ConfigDict:
+  """Returns a judge of a run's samples, a model on a server.
+
+  Args:
+    url: base URL of an OpenAI-compatible API, such as
+      "http://localhost:8000/v1".
+    model: name of the model on the server.
+    **questions: questions of `rewards.judged` by name, such as
+      `quality="grade(high=5)"`. The reward `component(name='quality')` reads
+      the answer.
+  """
+  return ConfigDict(
+    {
+      "url": url,
+      "model": model,
+      "key_variable": "",  # environment variable with the API key; "": no key
+      "questions": questions,
+      "workers": 8,  # requests at a time
+      "temperature": 0.0,  # 0: greedy decoding
+      "max_tokens": 1024,  # of a reply
+      "timeout": 60.0,  # seconds of an attempt, from the connection to the end
+      "retries": 2,  # attempts after a time-out, or a status such as 429 or 503
+      # File of the replies, which are asked for once; "": one in the cache.
+      "cache": "",
     }
   )
 

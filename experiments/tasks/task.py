@@ -19,6 +19,7 @@ import flax.struct
 import jax
 import numpy as np
 
+from rewards.verifiers import Item
 from rl import registry, types
 
 Array = jax.Array
@@ -126,6 +127,10 @@ class Task:
       included. None if texts are words as above.
     questions: `(Problems) -> texts`, one text per problem, from which `encode`
       makes its prompt. None if texts are words as above.
+    records: `(Problems) -> items`, for each problem an `Item` without a
+      completion: its question, its reference answer, and the fields of its line
+      in a dataset. If it is None, the texts of the prompt and of `gold` are the
+      question and the reference.
     answer_cue: token ids after which a completion states its answer, with which
       a sampler can force the policy to answer. () if there are none.
   """
@@ -149,6 +154,7 @@ class Task:
   encode_turns: Callable[[Sequence[dict[str, str]]], list[int]] | None = None
   encode_completion: Callable[[str], list[int]] | None = None
   questions: Callable[[Problems], list[str]] | None = None
+  records: Callable[[Problems], list[Item]] | None = None
   answer_cue: tuple[int, ...] = ()
 
   @property
@@ -185,6 +191,18 @@ class Task:
       self.decode(ids[mask])
       for ids, mask in zip(np.asarray(problems.prompts), masks, strict=True)
     ]
+
+  def items(self, problems: Problems) -> list[Item]:
+    """Returns an item without a completion for each of P problems."""
+    if self.records:
+      return self.records(problems)
+    completions, lengths = map(np.asarray, self.gold(problems))
+    references = [
+      self.decode(ids[:length][~np.isin(ids[:length], self.eos_ids)])
+      for ids, length in zip(completions, lengths, strict=True)
+    ]
+    questions = self.prompt_texts(problems)
+    return [Item(q, "", r) for q, r in zip(questions, references, strict=True)]
 
   def _word_ids(self, text: str) -> list[int]:
     """Returns one token per word: the token that `decode` turns into it."""

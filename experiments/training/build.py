@@ -21,6 +21,7 @@ from experiments.cli import spec
 from experiments.training import (
   decoder,
   device_mesh,
+  judging,
   optimizers,
   reward_models,
 )
@@ -259,14 +260,23 @@ def _make_weight(
 def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
   """Makes the task of a config, with the data settings that it accepts.
 
-  With a policy from a folder, a text task uses the folder's tokenizer.
+  With a policy from a folder, a text task uses the folder's tokenizer. With a
+  judge, the task asks it about training samples.
   """
-  return make_task_from_text(
+  task = make_task_from_text(
     config.task,
     **config.data,
     tokenizer=pretrained.resolve(config.policy.path),
     verifier=config.get("verifier", ""),
   )
+  if settings := config.get("judge"):
+    task = judging.judged_task(
+      task,
+      judging.make_questions(settings),
+      judging.make_judge(settings),
+      settings.workers,
+    )
+  return task
 
 
 def make_task_from_text(text: str, **defaults: Any) -> tasks.Task:

@@ -37,6 +37,7 @@ from experiments.training import (
   dispatch,
   host_needs,
   initial_state,
+  judging,
   optimizers,
   reward_models,
   workdirs,
@@ -127,6 +128,7 @@ def check_config(config: ml_collections.ConfigDict) -> None:
     check_reward(config.get("reward") or {})
     check_method(config)
     _check_models(config.get("models") or {})
+    judging.check(config.get("judge") or {})
     names = list(learners.by_learner(build.make_method(config.method)))
   elif config.kind == "preferences":
     _check_preferences(config)

@@ -344,6 +344,7 @@ def build(
     encode_turns=template.encode_turns if template.conversation else None,
     encode_completion=text_task.encode_completion,
     questions=text_task.questions,
+    records=text_task.records,
     jittable=False,
     notes=tuple(all_notes),
   )
@@ -455,6 +456,11 @@ class TextTask:
   def questions(self, problems: Problems) -> list[str]:
     """Returns the questions of P problems, without the template."""
     return [self.examples[i].question for i in problems.facts["row"]]
+
+  def records(self, problems: Problems) -> list[Item]:
+    """Returns question, reference and fields of P problems."""
+    examples = [self.examples[i] for i in problems.facts["row"]]
+    return [Item(e.question, "", e.answer, e.meta) for e in examples]
 
   def decode(self, ids: Any) -> str:
     """Returns the text of token ids, with special tokens but no padding.

@@ -1,0 +1,39 @@
+"""A judge compares every two completions of a prompt."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rewards.judged import base
+from rewards.verifiers import judge
+
+
+def preference(swap: bool = True) -> base.Question:
+  """Asks which of two completions of a prompt is better, for every pair.
+
+  Methods that compare pairs, such as `brpo_writing` and `pref_grpo`, read the
+  answers. A prompt with S samples needs S (S - 1) requests, or half as many
+  without `swap`.
+  Source: Zheng et al. 2023, Judging LLM-as-a-Judge with MT-Bench and Chatbot
+  Arena (pairwise comparison with swapped positions).
+
+  Args:
+    swap: whether each pair is sent in both orders. If the preference changes
+      with the order, the pair is a tie.
+  """
+
+  def ask(groups, complete, workers):
+    return np.stack(
+      [
+        judge.preferences(
+          group[0].prompt,
+          [item.completion for item in group],
+          complete,
+          swap,
+          workers,
+        )
+        for group in groups
+      ]
+    )
+
+  return base.Question(ask, compares=True)

@@ -1,0 +1,212 @@
+"""A judge on a server answers questions about the samples of a run."""
+
+import hashlib
+import http.server
+import json
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments.configs import defaults
+from experiments.logging import json_files
+from experiments.training import build, judging, loop, validate
+from rewards.judged import base
+from rewards.verifiers import judge
+
+KINDS = ("good", "malformed", "busy", "broken", "slow", "large")
+TIMEOUT = 0.4
+
+
+def kind_of(answer):
+  """Returns how the server answers about a text."""
+  digest = hashlib.sha256(answer.encode()).digest()
+  return KINDS[digest[0] % len(KINDS)]
+
+
+def score_of(answer):
+  return hashlib.sha256(answer.encode()).digest()[1] % 11
+
+
+class FaultyServer(http.server.BaseHTTPRequestHandler):
+  """Grades by the digest of the answer, with a fault for most answers."""
+
+  def do_POST(self):
+    body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    answer = json.loads(body["messages"][-1]["content"])["answer"]
+    kind = kind_of(answer)
+    answers = self.server.answers
+    answers.append(answer)
+    reply = json.dumps({"score": score_of(answer)})
+    if kind == "broken" or (kind == "busy" and answers.count(answer) == 1):
+      self.send_error(500 if kind == "broken" else 429)
+      return
+    if kind == "malformed":
+      reply = "I like it."
+    elif kind == "large":
+      reply += " " * 10_000_000
+    message = {"choices": [{"message": {"content": reply}}]}
+    try:
+      if kind == "slow":
+        self.wfile.write(b"HTTP/1.0 200 OK\r\nX-Slow: ")
+        for _ in range(20):
+          self.wfile.write(b".")
+          time.sleep(TIMEOUT / 4)
+        return
+      self.send_response(200)
+      self.end_headers()
+      self.wfile.write(json.dumps(message).encode())
+    except OSError:  # the client has given up
+      return
+
+  def log_message(self, *arguments):
+    """Keeps quiet."""
+
+
+@pytest.fixture
+def server(monkeypatch):
+  monkeypatch.setenv("no_proxy", "127.0.0.1")
+  monkeypatch.setattr(judge.Endpoint, "pause", 0.01)
+  server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FaultyServer)
+  server.answers = []
+  thread = threading.Thread(target=server.serve_forever, daemon=True)
+  thread.start()
+  yield server
+  server.shutdown()
+  server.server_close()
+  thread.join()
+
+
+def config(server, cache, **questions):
+  settings = defaults.judge(
+    f"http://127.0.0.1:{server.server_port}/v1",
+    "planted",
+    **(questions or {"quality": "grade()"}),
+  )
+  settings.timeout, settings.retries = TIMEOUT, 1
+  settings.cache = str(cache)
+  result = small_run.config(task="chain(operations=1)", steps=2, judge=settings)
+  result.reward = defaults.reward(process="component(name='quality')")
+  result.method = "rloo"
+  result.rollouts_every = 1
+  return result
+
+
+def test_a_run_is_judged_and_a_second_one_asks_nothing_again(server, tmp_path):
+  """Faults leave samples out, are counted, and are not kept as answers."""
+  workdirs = tmp_path / "first", tmp_path / "second"
+  metrics = []
+  for workdir in workdirs:
+    e = validate.check_and_build(config(server, tmp_path / "replies"), workdir)
+    count = len(server.answers)
+    loop.run(small_run.on_one_device(e), workdir)
+    metrics.append(json_files.read(workdir / "metrics.jsonl"))
+  first, second = metrics
+  answers = set(server.answers[:count])
+  assert {kind_of(answer) for answer in answers} == set(KINDS)
+  # What had an answer is not asked again.
+  again = {kind_of(answer) for answer in server.answers[count:]}
+  assert again == {"broken", "slow", "large"}
+  for one, other in zip(first, second, strict=True):
+    for name in ("score/quality/mean", "judge/unanswered_frac", "loss/total"):
+      assert one[name] == other[name]
+    assert 0.3 < one["judge/unanswered_frac"] < 0.95
+    assert one["reward/mean"] == one["score/quality/mean"]
+
+
+@pytest.fixture(scope="module")
+def chain():
+  return build.make_task_from_text("chain(operations=1)")
+
+
+def score(task, problems, completions):
+  lengths = (completions != task.pad_id).sum(-1)
+  return task.score(problems, completions, lengths, lengths > 0)
+
+
+def test_answers_become_components_and_unknown_ones_masks(chain):
+  """Two problems with two samples; the judge has no answer about one."""
+  seen = []
+
+  def ask(groups, complete, workers):
+    seen.append((groups, complete("x"), workers))
+    return np.array([[0.25, np.nan], [0.5, 0.75]], np.float32)
+
+  def compare(groups, complete, workers):
+    table = np.full((2, 2, 2), 0.5, np.float32)
+    table[0, 0, 1], table[0, 1, 0] = 1, 0
+    table[1, 0, 1] = table[1, 1, 0] = np.nan
+    return table
+
+  questions = {
+    "quality": base.Question(ask),
+    "pairs": base.Question(compare, compares=True),
+  }
+  task = judging.judged_task(chain, questions, lambda messages: "reply", 3)
+  assert not task.jittable
+  problems = task.train(jax.random.key(0), 0, 2)
+  gold, _ = map(np.asarray, chain.gold(problems))
+  completions = np.stack([gold, np.roll(gold, 1, 0)], 1)
+  judged = score(task, problems, completions)
+  np.testing.assert_array_equal(
+    judged.components["quality"], [[0.25, 0], [0.5, 0.75]]
+  )
+  # The second problem has no comparison.
+  np.testing.assert_array_equal(judged.scored, [[True, False], [False, False]])
+  np.testing.assert_array_equal(
+    judged.extras["unanswered"], [[0, 0.5], [0.5, 0.5]]
+  )
+  expected = [[[0.5, 1], [0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]
+  np.testing.assert_array_equal(judged.extras["preferences"], expected)
+  # Verdicts are those of the task.
+  np.testing.assert_array_equal(judged.correct[:, 0], 1)
+  ((groups, reply, workers),) = seen
+  assert (reply, workers) == ("reply", 3)
+  (item, other), _ = groups
+  assert item.prompt == chain.prompt_texts(problems)[0]
+  assert item.completion == item.reference
+  assert other.reference == item.reference
+  assert other.completion != item.completion
+
+
+def test_held_out_samples_are_not_judged(chain):
+  def ask(groups, complete, workers):
+    raise AssertionError
+
+  questions = {"quality": base.Question(ask)}
+  task = judging.judged_task(chain, questions, lambda messages: "", 1)
+  problems = task.test(2)
+  gold, _ = map(np.asarray, chain.gold(problems))
+  judged = score(task, problems, gold[:, None])
+  assert judged.scored.all()
+  assert (judged.correct == 1).all()
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"url": "localhost"}, "judge: url is 'localhost'; it must start with"),
+    ({"workers": 0}, "judge.workers = 0 must be at least 1"),
+    ({"timeout": 0.0}, "judge: timeout is 0.0"),
+    ({"key_variable": "NO_SUCH_KEY"}, "judge: key_variable is 'NO_SUCH_KEY'"),
+    ({"questions": {}}, "judge.questions is empty"),
+    ({"questions": {"q": "grad()"}}, "did you mean 'grade'"),
+    ({"questions": {"q": "grade(hihg=5)"}}, "did you mean 'high'"),
+    ({"questions": {"a b": "grade()"}}, "the name 'a b' must be letters"),
+    (
+      {"questions": {"p": "preference()", "q": "preference()"}},
+      "p and q both compare pairs",
+    ),
+  ],
+)
+def test_mistakes_are_refused_before_a_request(changes, message):
+  settings = defaults.judge("http://127.0.0.1:9/v1", "m", quality="grade()")
+  with settings.unlocked():
+    settings.update(changes)
+    if "questions" in changes:
+      settings.questions = changes["questions"]
+  with pytest.raises(ValueError, match=message):
+    judging.check(settings)
