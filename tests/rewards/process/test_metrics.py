@@ -226,7 +226,6 @@ def test_the_lowest_threshold_with_the_highest_f1():
   assert result == 4.5
 
 
-@pytest.mark.worked_example("function:metrics.step_f1")
 def test_f1_of_right_and_of_wrong_steps():
   """Of 7 steps 4 are right: 3 are found, 1 is missed, and 2 are called right.
 
