@@ -48,9 +48,7 @@ def increments_of_running_minimum(
   has_steps = valid.any(-1)  # [P, S]
   # [P, S, K, S]: the scores of the group, if sample i had the score m_j.
   is_self = jnp.eye(worst.shape[-1], dtype=bool)[:, None]
-  groups = jnp.where(
-    is_self, jnp.where(valid, minima, 0.0)[..., None], worst[:, None, None]
-  )
+  groups = jnp.where(is_self, minima[..., None], worst[:, None, None])
   weights = objectives.max_at_k_weights(
     groups, k, has_steps[:, None, None], "leave_one_out_minus_one"
   )

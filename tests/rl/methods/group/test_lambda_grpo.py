@@ -6,6 +6,7 @@ import pytest
 from helpers import clip_example
 
 from rl import methods
+from rl.methods.group import lambda_grpo
 
 SCORES = [0.9, 0, 0.1, 0.4, 0.6, 0.3]
 EXISTS = np.array([True, False, True, True, True, True])
@@ -40,3 +41,16 @@ def test_the_loss_of_completions_of_one_repeated_token():
   m = methods.get("lambda_grpo")
   clip_example.check_advantages(m, example, advantages)
   clip_example.check_clip(m, example, advantages, mask / mask.sum(), 0.2, 0.2)
+
+
+def test_prompts_share_nothing():
+  """The second prompt has the same completions in reverse order."""
+  completions = np.concatenate([COMPLETIONS, COMPLETIONS[:, ::-1]])
+  lengths = np.array([[3, 3, 1, 2, 1, 3]])
+  lengths = np.concatenate([lengths, lengths[:, ::-1]])
+  exists = np.stack([EXISTS, EXISTS[::-1]])
+  counts = lambda_grpo.count_sharing(completions, lengths, exists)
+  first = lambda_grpo.count_sharing(COMPLETIONS, lengths[:1], EXISTS[None])
+  np.testing.assert_array_equal(counts[:1], first)
+  np.testing.assert_array_equal(counts[1], first[0, ::-1])
+  np.testing.assert_array_equal(first[0, 0], COUNTS[0, 0])

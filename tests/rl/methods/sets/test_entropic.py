@@ -84,6 +84,23 @@ def test_the_budget_is_positive():
     methods.get("entropic", budget=0.0)
 
 
+@pytest.mark.parametrize("unit", [1e-5, 1e5])
+def test_the_unit_of_the_scores_does_not_count(unit):
+  scores = np.array([0.1, 0.9, 0.4, 0.0, 0.7])
+  valid = np.ones(5, bool)
+  np.testing.assert_allclose(
+    entropic.tilt(scores * unit, valid, LOG_2), solved(scores), rtol=1e-3
+  )
+
+
+def test_two_samples_with_a_small_budget():
+  rollout = worked_example.rollout(np.array([1.0, 0.0]))
+  transform = entropic.entropic_advantages(budget=0.1)
+  advantages, _ = transform.apply(rollout.scores, rollout, ())
+  expected = leave_one_out(np.array([1.0, 0.0]), 0.1)
+  np.testing.assert_allclose(advantages[0], expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize(
   ("scores", "expected"),
   [
