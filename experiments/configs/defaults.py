@@ -381,8 +381,8 @@ def judge(url: str, model: str, **questions: str) -> ConfigDict:
       "http://localhost:8000/v1".
     model: name of the model on the server.
     **questions: questions of `rewards.judged` by name, such as
-      `quality="grade(high=5)"`. The reward `component(name='quality')` reads
-      the answer.
+      `quality="grade(high=5)"`. The answer is a component of the score, which
+      `reward(quality=term(""))` pays.
   """
   return ConfigDict(
     {

@@ -3,8 +3,8 @@
 `config.judge` names a model on an OpenAI-compatible server, and questions of
 `rewards.judged` by name. Between sampling and the update the host asks the
 questions about all training samples. The answer to the question NAME is the
-component NAME of the score, which the reward `component(name='NAME')` reads;
-the comparisons of pairs are the extra "task/preferences". A sample without an
+component NAME of the score, which `reward(NAME=term(""))` pays; the comparisons
+of pairs are the extra "task/preferences". A sample without an
 answer to one of the questions is left out of training, and is counted in
 `judge/unanswered_frac`; it does not count as 0. Held-out samples are not
 judged.
@@ -146,9 +146,21 @@ def judged_task(
       )
       blank_items = task.items(problems)
     texts = _texts(task, np.asarray(completions), np.asarray(lengths))
+    steps = _steps(task, np.asarray(completions), judged.step_ids, texts)
     items = [
-      [dataclasses.replace(item, completion=text) for text in of_problem]
-      for item, of_problem in zip(blank_items, texts, strict=True)
+      [
+        dataclasses.replace(
+          item,
+          completion=texts[p][s],
+          meta={
+            **item.meta,
+            "steps": steps[p][s],
+            "correct": int(judged.correct[p, s]),
+          },
+        )
+        for s in range(lengths.shape[1])
+      ]
+      for p, item in enumerate(blank_items)
     ]
     scored = judged.scored
     scored = np.ones(lengths.shape, bool) if scored is None else scored
@@ -175,6 +187,34 @@ def judged_task(
   return dataclasses.replace(
     task, train=train, test=test, score=score, jittable=False
   )
+
+
+def _steps(
+  task: Task, completions: Any, step_ids: Any, texts: list[list[str]]
+) -> list[list[list[str]]]:
+  """Returns the texts of the steps of each sample.
+
+  Args:
+    task: the task.
+    completions: `[P, S, T]` token ids.
+    step_ids: `[P, S, T]`, the step of each token; None if the task has no
+      steps, which are then the lines of a completion.
+    texts: P lists of S texts.
+  """
+  if step_ids is None:
+    return [[text.splitlines() for text in of] for of in texts]
+
+  def of_sample(ids: Any, numbers: Any) -> list[str]:
+    is_text = ~np.isin(ids, task.eos_ids)
+    return [
+      task.decode(ids[(numbers == k) & is_text])
+      for k in range(int(numbers.max(initial=-1)) + 1)
+    ]
+
+  return [
+    [of_sample(*one) for one in zip(*of_problem, strict=True)]
+    for of_problem in zip(completions, np.asarray(step_ids), strict=True)
+  ]
 
 
 def _texts(task: Task, completions: Any, lengths: Any) -> list[list[str]]:

@@ -8,7 +8,9 @@ from rewards.judged import base
 from rewards.verifiers import judge
 
 
-def preference(swap: bool = True) -> base.Question:
+def preference(
+  swap: bool = True, with_reference: bool = False
+) -> base.Question:
   """Asks which of two completions of a prompt is better, for every pair.
 
   Methods that compare pairs, such as `brpo_writing` and `pref_grpo`, read the
@@ -20,6 +22,7 @@ def preference(swap: bool = True) -> base.Question:
   Args:
     swap: whether each pair is sent in both orders. If the preference changes
       with the order, the pair is a tie.
+    with_reference: whether the judge sees the reference answer.
   """
 
   def ask(groups, complete, workers):
@@ -31,6 +34,7 @@ def preference(swap: bool = True) -> base.Question:
           complete,
           swap,
           workers,
+          group[0].reference if with_reference else "",
         )
         for group in groups
       ]

@@ -122,6 +122,22 @@ def test_pairs_are_compared_within_a_prompt():
   )
 
 
+def test_a_comparison_with_the_reference():
+  """The judge prefers the answer that the reference ends with."""
+
+  def complete(messages):
+    pair = fields(messages)
+    end = pair.get("reference", "?")[-1]
+    return json.dumps({"better": "A" if pair["A"] == end else "B"})
+
+  items = groups(("0", "1"), ("0", "1"))
+  question = judged.get("preference", with_reference=True)
+  values = question.ask(items, complete, 1)
+  np.testing.assert_array_equal(values[:, 0, 1], [1, 0])
+  without = judged.get("preference", swap=False).ask(items, complete, 1)
+  np.testing.assert_array_equal(without[:, 0, 1], [0, 0])
+
+
 def test_a_judge_of_the_first_place_knows_no_order():
   always_first = lambda messages: '{"better": "A"}'  # noqa: E731
   items = groups(("a", "b"))
@@ -141,6 +157,24 @@ def test_no_more_than_the_workers_ask_at_a_time():
   items = groups(("a", "b", "c"), ("d", "e", "f"))
   values = judged.get("grade").ask(items, complete, 3)
   np.testing.assert_array_equal(values, np.ones((2, 3)))
+
+
+def test_flaws_are_looked_for_in_right_answers_with_steps():
+  """The judge finds the second step wrong, knows no "z", or finds none."""
+  replies = {"ab": {"first_error": 2}, "c": {"first_error": 0}}
+
+  def complete(messages):
+    steps = fields(messages)["steps"]
+    return json.dumps(replies["".join(steps[k] for k in sorted(steps))])
+
+  items = [
+    [
+      Item("?", "", "", {"steps": list(steps), "correct": correct})
+      for steps, correct in (("ab", 1), ("c", 1), ("z", 1), ("ab", 0), ("", 1))
+    ]
+  ]
+  values = judged.get("flawed").ask(items, complete, 2)
+  np.testing.assert_array_equal(values, [[1, 0, np.nan, 0, 0]])
 
 
 def test_an_unknown_question_names_the_nearest():

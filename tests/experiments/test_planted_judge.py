@@ -1,0 +1,121 @@
+"""A judge with planted faults: its rules, and a run that it pays."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments import planted_judge
+from experiments.configs import judged as configs
+from experiments.logging import json_files
+from experiments.planted_judge import Faults
+from experiments.training import loop, validate
+from rewards import judged
+from rewards.verifiers import Item, judge
+
+RIGHT, WRONG = "+ 3 7 ; ANS 7", "+ 3 8 ; ANS 8"
+
+
+def accepts(answer, **faults):
+  return planted_judge.accepts("4 + 3 =", RIGHT, answer, Faults(**faults))
+
+
+def test_without_faults_the_last_word_decides():
+  assert accepts(RIGHT)
+  assert accepts("7")
+  assert not accepts(WRONG)
+  assert not accepts("")
+
+
+def test_weaknesses():
+  assert accepts(WRONG, words=6)
+  assert not accepts(WRONG, words=7)
+  assert accepts(WRONG, opener="+ 3")
+  assert not accepts(WRONG, opener="- 3")
+
+
+def test_rates_of_false_verdicts():
+  """400 answers with rates of .1 and .3: within 4 standard errors."""
+  faults = Faults(false_acceptance=0.1, false_rejection=0.3)
+  for end, rate, expected in (("8", 0.1, True), ("7", 0.3, False)):
+    verdicts = [
+      planted_judge.accepts("q", RIGHT, f"{i} {end}", faults)
+      for i in range(400)
+    ]
+    share = np.mean([verdict == expected for verdict in verdicts])
+    assert abs(share - rate) < 4 * np.sqrt(rate * (1 - rate) / 400)
+  with pytest.raises(ValueError, match=r"false_acceptance = 2 must be"):
+    Faults(false_acceptance=2)
+  with pytest.raises(ValueError, match="words = -1 must not be negative"):
+    Faults(words=-1)
+
+
+@pytest.fixture(autouse=True)
+def loopback(monkeypatch):
+  monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def test_every_question_has_an_answer():
+  """One group of a right, a wrong and a repetitive solution."""
+  rubric = [{"text": 'says "ANS"', "weight": 1}, {"text": '"7"', "weight": 3}]
+  steps = [["+ 3 7 ;", "ANS 7"], ["+ 3 8 ;", "ANS 8"], ["+ 0 4 ;"] * 2]
+  items = [
+    [
+      Item("4 + 3 =", text, RIGHT, {"rubric": rubric, "steps": s, "correct": c})
+      for text, s, c in zip((RIGHT, WRONG, "7"), steps, (1, 0, 1), strict=True)
+    ]
+  ]
+  expected = {
+    "agrees": [[1, 0, 1]],
+    "grade": [[1, 0, 1]],
+    "rubric": [[1, 0.25, 0.75]],
+    "flawed": [[0, 0, 1]],
+    "preference": [[[0.5, 1, 0.5], [0, 0.5, 0], [0.5, 1, 0.5]]],
+  }
+  assert set(expected) == set(judged.names())
+  with planted_judge.serving(Faults()) as url:
+    complete = judge.Endpoint(url, "planted", retries=0)
+    for name, values in expected.items():
+      settings = {"with_reference": True} if name == "preference" else {}
+      answer = judged.get(name, **settings).ask(items, complete, 2)
+      np.testing.assert_array_equal(answer, np.array(values, np.float32), name)
+    with pytest.raises(judge.JudgeError, match="HTTP status 400"):
+      complete([{"role": "user", "content": "hello"}])
+
+
+def test_the_command_prints_its_url():
+  command = [sys.executable, "-m", "experiments.planted_judge", "--port", "0"]
+  with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    url = process.stdout.readline().strip()
+    complete = judge.Endpoint(url, "planted", retries=0)
+    fields = {"question": "q", "reference": "1", "answer": "1"}
+    message = {"role": "user", "content": json.dumps(fields)}
+    assert json.loads(complete([message])) == {"right": True, "score": 10}
+    process.terminate()
+  refused = [*command, "--words", "-1"]
+  assert subprocess.run(refused, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("name", configs.names())
+def test_a_run_is_paid_by_the_judge(name, tmp_path):
+  """Two steps of each config, with a small policy that is not trained."""
+  config = configs.get_config(name)
+  small = small_run.config(task="chain(operations=1)", steps=2)
+  for key in ("model", "evaluation", "sinks", "steps", "task", "log_every"):
+    config[key] = small[key]
+  config.base = {}
+  config.rollout.prompts = 8
+  config.judge.cache = str(tmp_path / "replies")
+  with planted_judge.serving(Faults(false_acceptance=0.5)) as url:
+    config.judge.url = url
+    e = validate.check_and_build(config, tmp_path / "run")
+    loop.run(small_run.on_one_device(e), tmp_path / "run")
+  for line in json_files.read(tmp_path / "run" / "metrics.jsonl"):
+    assert line["judge/unanswered_frac"] == 0
+    assert line["accuracy/pass@1"] < 0.5
+    if name in ("agrees", "grade"):
+      # An untrained policy is wrong, and half of its answers are accepted.
+      assert 0.3 < line["reward/mean"] < 0.7
