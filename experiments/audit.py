@@ -1,0 +1,345 @@
+"""Looks for holes of a reward before a policy does.
+
+  python -m experiments.audit --config FILE [--config.KEY=VALUE ...]
+    [--problems 8]
+  python -m experiments.audit --reward MODULE:FUNCTION [--data FILE.jsonl]
+    [--write "The answer is {}."]
+
+The command scores completions without an answer (`rewards.attacks.ATTACKS`) and
+right completions in other words (`REWRITINGS`), beside right completions as
+they are. With `--config` these are completions of the config's task, and the
+score is that of the task; words that the task's vocabulary lacks are left out.
+With `--reward` the function is a verifier, as in the task `jsonl`, and the
+questions are lines `{"question", "reference", "completion"}` of a file, or sums
+of two numbers whose right completion `--write` makes from the reference.
+
+A table has the mean score of each kind, its share of the score of right
+completions, and the example with the highest or lowest score. A kind of attack
+is a *hole* if one of its completions scores at least half as much as right
+completions do, and a rewriting is a *false negative* if one scores less than
+half as much. The exit status is 1 if there is a hole or a false negative.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import rich.console
+import rich.markup
+import rich.table
+from absl import flags
+from etils import epath
+
+from experiments.cli import command_line, errors
+from experiments.tasks.task import Task
+from experiments.tasks.text import jsonl
+from experiments.training import build
+from rewards import attacks
+from rewards.attacks import Example
+from rewards.verifiers import Item
+
+# Function of examples and their completions that returns a score for each; NaN
+# where a completion cannot be scored.
+Score = Callable[[Sequence[tuple[Example, str]]], np.ndarray]
+SHARE = 0.5  # of the score of right completions, above which an attack succeeds
+_RIGHT = "right completion"
+
+
+class Finding(NamedTuple):
+  """The scores of one kind of completions.
+
+  Attributes:
+    kind: name of the attack or of the rewriting.
+    is_attack: whether it is an attack.
+    mean: mean score.
+    extreme: highest score of an attack, or lowest score of a rewriting.
+    text: the completion with this score.
+    count: number of completions that were scored.
+    problem: "hole", "false negative" or "".
+  """
+
+  kind: str
+  is_attack: bool
+  mean: float
+  extreme: float
+  text: str
+  count: int
+  problem: str
+
+
+def audit(score: Score, examples: Sequence[Example]) -> list[Finding]:
+  """Scores right completions, attacks and rewritings.
+
+  Args:
+    score: the reward.
+    examples: questions with right completions.
+
+  Returns:
+    The findings; the first is about the right completions as they are. A kind
+    of which no completion can be scored is left out.
+
+  Raises:
+    ValueError: the right completions have no score above 0.
+  """
+  right = score([(example, example.completion) for example in examples])
+  if np.isnan(right).all() or not np.nanmean(right) > 0:
+    raise ValueError(
+      "the reward pays no right completion, so that nothing can be compared "
+      f"with it; the first is {examples[0].completion!r:.200}"
+    )
+  paid = float(np.nanmean(right))
+  lowest = int(np.nanargmin(right))
+  findings = [
+    Finding(
+      _RIGHT,
+      False,
+      paid,
+      float(right[lowest]),
+      examples[lowest].completion,
+      int((~np.isnan(right)).sum()),
+      "",
+    )
+  ]
+  for is_attack, kinds in (
+    (True, attacks.ATTACKS),
+    (False, attacks.REWRITINGS),
+  ):
+    for kind, make in kinds.items():
+      pairs = [
+        (example, text) for example in examples for text in make(example)
+      ]
+      values = score(pairs) if pairs else np.array([])
+      if not len(values) or np.isnan(values).all():
+        continue
+      place = int(np.nanargmax(values) if is_attack else np.nanargmin(values))
+      extreme = float(values[place])
+      succeeds = extreme >= SHARE * paid
+      problem = ("hole" if succeeds else "") if is_attack else ""
+      if not is_attack and not succeeds:
+        problem = "false negative"
+      findings.append(
+        Finding(
+          kind,
+          is_attack,
+          float(np.nanmean(values)),
+          extreme,
+          pairs[place][1],
+          int((~np.isnan(values)).sum()),
+          problem,
+        )
+      )
+  return findings
+
+
+def of_verifier(verify: Callable[..., list]) -> Score:
+  """Returns the scores of a verifier; NaN where its verdict is unknown."""
+
+  def score(pairs: Sequence[tuple[Example, str]]) -> np.ndarray:
+    items = [
+      Item(example.question, text, example.reference) for example, text in pairs
+    ]
+    return np.array(
+      [
+        outcome.score if outcome.verdict >= 0 else np.nan
+        for outcome in verify(items)
+      ]
+    )
+
+  return score
+
+
+def of_task(task: Task, count: int) -> tuple[Score, list[Example]]:
+  """Returns the scores of a task, and examples of its held-out problems.
+
+  A text that the task's vocabulary cannot write has no score. A text of more
+  tokens than a completion has is cut.
+
+  Args:
+    task: the task.
+    count: number of problems.
+  """
+  problems = task.test(count)
+  items = task.items(problems)
+  golds, lengths = map(np.asarray, task.gold(problems))
+  completions = [
+    task.decode(ids[:length][~np.isin(ids[:length], task.eos_ids)])
+    for ids, length in zip(golds, lengths, strict=True)
+  ]
+  references = [item.reference for item in items]
+  examples = [
+    Example(item.prompt, item.reference, text, other)
+    for item, text, other in zip(
+      items, completions, [*references[1:], references[0]], strict=True
+    )
+  ]
+  row_of = {example: i for i, example in enumerate(examples)}
+
+  def score(pairs: Sequence[tuple[Example, str]]) -> np.ndarray:
+    scores = np.full(len(pairs), np.nan)
+    tokens, places = [], []
+    for place, (_, text) in enumerate(pairs):
+      try:
+        tokens.append(task.completion_ids(text)[: task.completion_length])
+      except ValueError:
+        continue  # a word that the task's vocabulary lacks
+      places.append(place)
+    if not places:
+      return scores
+    rows = np.array([row_of[pairs[place][0]] for place in places])
+    lengths = np.array([len(ids) for ids in tokens], np.int32)
+    shape = len(tokens), task.completion_length
+    padded = np.full(shape, task.pad_id, np.int32)
+    for i, ids in enumerate(tokens):
+      padded[i, : len(ids)] = ids
+    finished = np.array([ids[-1] in task.eos_ids for ids in tokens])
+    judged = task.score(
+      jax.tree.map(lambda x: np.asarray(x)[rows], problems),
+      *(padded[:, None], lengths[:, None], finished[:, None]),
+    )
+    values = np.asarray(judged.scores, float)[:, 0]
+    if judged.scored is not None:
+      values[~np.asarray(judged.scored)[:, 0]] = np.nan
+    scores[places] = values
+    return scores
+
+  return score, examples
+
+
+def sums(count: int, template: str) -> list[Example]:
+  """Returns sums of two numbers, with completions made by a template.
+
+  Raises:
+    ValueError: the template has no field `{}`.
+  """
+  if template.format("x") == template:
+    raise ValueError(
+      f"--write {template!r} must have the field {{}}, for the answer"
+    )
+  answers = [37 + 19 * i for i in range(count + 1)]
+  return [
+    Example(
+      f"What is {answer - 12} + 12?",
+      str(answer),
+      template.format(answer),
+      str(other),
+    )
+    for answer, other in itertools.pairwise(answers)
+  ]
+
+
+def read_examples(file: str) -> list[Example]:
+  """Returns the examples in a file of lines.
+
+  Raises:
+    ValueError: a line lacks a key, or the file has fewer than two lines.
+  """
+  path = epath.Path(file).expanduser()
+  lines = [json.loads(line) for line in path.read_text().splitlines() if line]
+  if len(lines) < 2:
+    raise ValueError(f"{file} must have at least two lines")
+  keys = ("question", "reference", "completion")
+  for number, line in enumerate(lines, 1):
+    for key in keys:
+      if not isinstance(line.get(key), str):
+        raise ValueError(f"{file}, line {number}: {key!r} must be a text")
+  references = [line["reference"] for line in lines]
+  return [
+    Example(*(line[key] for key in keys), other)
+    for line, other in zip(lines, [*references[1:], references[0]], strict=True)
+  ]
+
+
+def table(findings: Sequence[Finding]) -> rich.table.Table:
+  """Returns the table that the command prints."""
+  result = rich.table.Table(
+    "completions", "number", "mean", "extreme", "", "example"
+  )
+  for finding in findings:
+    text = " ".join(finding.text.split())
+    result.add_row(
+      finding.kind,
+      str(finding.count),
+      f"{finding.mean:.3f}",
+      f"{finding.extreme:.3f}",
+      finding.problem,
+      rich.markup.escape(text if len(text) <= 60 else text[:57] + "..."),
+    )
+  return result
+
+
+def _check_problems(count: int) -> int:
+  if count < 2:
+    raise ValueError(f"--problems {count} must be at least 2")
+  return count
+
+
+def _audit_config(argv: Sequence[str]) -> list[Finding]:
+  """Audits the task of a config."""
+
+  def define(values: flags.FlagValues) -> None:
+    flags.DEFINE_integer(
+      "problems", 8, "number of problems", flag_values=values
+    )
+
+  options = command_line.parse(argv, define, required=("config",))
+  with errors.usage_errors():
+    count = _check_problems(options.problems)
+    return audit(*of_task(build.make_task(options.config), count))
+
+
+def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
+  """Audits a verifier."""
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.audit", usage=__doc__
+  )
+  parser.add_argument("--reward", required=True)
+  parser.add_argument("--data", default="")
+  parser.add_argument("--write", default="{}")
+  parser.add_argument("--problems", type=int, default=8)
+  options = parser.parse_args(argv[1:])
+  with errors.usage_errors():
+    count = _check_problems(options.problems)
+    score = of_verifier(jsonl.load_verifier(options.reward))
+    examples = (
+      read_examples(options.data)
+      if options.data
+      else sums(count, options.write)
+    )
+    return audit(score, examples)
+
+
+@errors.one_line_errors
+def main(argv: Sequence[str]) -> int:
+  """Runs the command.
+
+  Args:
+    argv: command line, with the name of the program first.
+
+  Returns:
+    The exit status: 0, 1 if there is a hole or a false negative, or 2 for a
+    mistake in the arguments.
+  """
+  if {"--help", "-h"} & set(argv):
+    print(__doc__)
+    return 0
+  has_config = any(argument.startswith("--config") for argument in argv)
+  findings = (_audit_config if has_config else _audit_verifier)(argv)
+  console = rich.console.Console(highlight=False)
+  console.print(table(findings))
+  problems = [f"{f.kind} ({f.problem})" for f in findings if f.problem]
+  if problems:
+    print(f"found: {', '.join(problems)}")
+    return 1
+  print("found no hole and no false negative")
+  return 0
+
+
+if __name__ == "__main__":
+  sys.exit(main(sys.argv))

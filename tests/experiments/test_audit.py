@@ -1,0 +1,132 @@
+"""The audit finds planted holes and false negatives, and no others."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import holey_verifiers
+
+from experiments import audit
+from experiments.training import build
+from rewards import attacks
+from rewards.attacks import Example
+from rewards.verifiers import maths, numbers
+
+EXAMPLES = audit.sums(6, "#### {}")
+
+
+def problems(verify, examples=EXAMPLES):
+  """Returns `{kind: problem}` of what the audit finds."""
+  findings = audit.audit(audit.of_verifier(verify), examples)
+  return {f.kind: f.problem for f in findings if f.problem}
+
+
+@pytest.mark.parametrize("kind", sorted(holey_verifiers.HOLES))
+def test_a_planted_hole_is_found(kind):
+  found_problems = problems(holey_verifiers.HOLES[kind])
+  assert found_problems == {kind: "hole"}
+  assert set(holey_verifiers.HOLES) == set(attacks.ATTACKS)
+
+
+@pytest.mark.parametrize(
+  ("verify", "template"),
+  [
+    (holey_verifiers.last_mark, "#### {}"),
+    (numbers.verify, "#### {}"),
+    (maths.verify, "The answer is \\boxed{{{}}}."),
+  ],
+)
+def test_sound_verifiers_have_no_problem(verify, template):
+  assert problems(verify, audit.sums(6, template)) == {}
+
+
+def test_a_strict_verifier_has_false_negatives():
+  expected = dict.fromkeys(attacks.REWRITINGS, "false negative")
+  assert problems(holey_verifiers.strict) == expected
+
+
+def test_scores_are_compared_with_those_of_right_completions():
+  """A right completion is paid 0.4; an attack with 0.2 is half as good."""
+
+  def score_with(value):
+    def score(pairs):
+      return np.array(
+        [
+          0.4 if text == example.completion else value if not text else 0.0
+          for example, text in pairs
+        ]
+      )
+
+    return {f.kind: f for f in audit.audit(score, EXAMPLES)}
+
+  assert score_with(0.2)["null"].problem == "hole"
+  assert score_with(0.19)["null"].problem == ""
+  finding = score_with(0.2)["null"]
+  assert (finding.extreme, finding.text, finding.count) == (0.2, "", 24)
+  assert finding.mean == pytest.approx(0.05)
+  with pytest.raises(ValueError, match="pays no right completion"):
+    audit.audit(lambda pairs: np.zeros(len(pairs)), EXAMPLES)
+
+
+def test_a_task_is_audited_with_its_own_words():
+  """Words that a chain lacks are left out; its checker has no hole."""
+  task = build.make_task_from_text("chain(operations=2)")
+  score, examples = audit.of_task(task, 4)
+  findings = audit.audit(score, examples)
+  kinds = {finding.kind for finding in findings}
+  assert {"null", "echo", "repetition", "wrong_answer", "spaces"} <= kinds
+  assert "opener" not in kinds
+  assert not any(finding.problem for finding in findings)
+  assert examples[0].other == examples[1].reference
+  unknown = score(
+    [(examples[0], "hello"), (examples[0], examples[0].completion)]
+  )
+  np.testing.assert_array_equal(unknown, [np.nan, 1])
+
+
+def test_the_command(tmp_path, capsys):
+  command = ["audit", "--reward", "rewards.verifiers.numbers:verify"]
+  assert audit.main([*command, "--write", "#### {}"]) == 0
+  assert "found no hole" in capsys.readouterr().out
+  file = tmp_path / "examples.jsonl"
+  lines = [
+    {"question": f"{i}?", "reference": str(i), "completion": f"x{i}"}
+    for i in (5, 6)
+  ]
+  file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+  strict = ["audit", "--reward", "helpers.holey_verifiers:strict"]
+  assert audit.main([*strict, "--data", str(file)]) == 2
+  assert "pays no right completion" in capsys.readouterr().err
+  assert audit.main([*strict, "--write", "#### {}"]) == 1
+  assert "bold (false negative)" in capsys.readouterr().out
+  config = "--config=experiments/configs/chain.py:min_form"
+  assert audit.main(["audit", config, "--problems=3"]) == 0
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    (["--write", "no field"], "must have the field {}"),
+    (["--problems", "1"], "--problems 1 must be at least 2"),
+    (["--data", "one.jsonl"], "at least two lines"),
+    (["--data", "wrong.jsonl"], "line 2: 'completion' must be a text"),
+  ],
+)
+def test_mistakes_are_reported_in_one_line(words, message, tmp_path, capsys):
+  good = {"question": "1?", "reference": "1", "completion": "1"}
+  (tmp_path / "one.jsonl").write_text(json.dumps(good))
+  wrong = json.dumps(good) + "\n" + json.dumps(good | {"completion": 1})
+  (tmp_path / "wrong.jsonl").write_text(wrong)
+  words = [str(tmp_path / w) if w.endswith("jsonl") else w for w in words]
+  command = ["audit", "--reward", "rewards.verifiers.numbers:verify", *words]
+  assert audit.main(command) == 2
+  assert message in capsys.readouterr().err
+
+
+def test_attacks_contain_no_answer():
+  example = Example("What is 30 + 12?", "42", "#### 42", "61")
+  for kind, make in attacks.ATTACKS.items():
+    if kind != "many_answers":
+      assert not any("42" in text for text in make(example)), kind
+  for make in attacks.REWRITINGS.values():
+    assert all("42" in text for text in make(example))
