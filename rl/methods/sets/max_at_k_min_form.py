@@ -54,8 +54,8 @@ def increments_of_running_minimum(
   )
   values = jnp.sum(jnp.where(is_self, weights, 0.0), -1)  # W(m_j), [P, S, K]
   first = values[..., :1]
-  increments = jnp.concatenate([first, jnp.diff(values, axis=-1)], axis=-1)
-  return jnp.where(valid, increments, 0.0)
+  # The running minimum does not change after the last step of a sample.
+  return jnp.concatenate([first, jnp.diff(values, axis=-1)], axis=-1)
 
 
 def max_at_k_min_form(k: int = 4, clip: float = 0.2) -> Method:
