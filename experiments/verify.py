@@ -1,0 +1,171 @@
+"""Measures a verifier, or a judge, on labelled responses.
+
+  python -m experiments.verify --data FILE.jsonl --reward MODULE:FUNCTION
+  python -m experiments.verify --data FILE.jsonl --judge URL --judge_model NAME
+    [--judge_key VARIABLE] [--question "agrees()"] [--threshold 0.5]
+  ... [--answer_only]
+
+A line is `{"question", "reference", "response", "label"}`, the label true or
+false, with an optional "category". With `--answer_only` the verifier reads the
+line's "answer", the final answer alone, in place of the whole response. The
+command prints, for all lines and for each category,
+
+  accuracy    share of the lines with a verdict that is the label
+  precision   share of the accepted lines that are right
+  recall      share of the right lines that are accepted
+  unknown     number of lines without a verdict, which are left out of the rest
+
+Sources: Yan et al. 2025, VerifyBench: Benchmarking Reference-based Reward
+Systems for Large Language Models; Li et al. 2025, VerifyBench: A Systematic
+Benchmark for Evaluating Reasoning Verifiers Across Domains (answer alone or
+whole response).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import rich.console
+import rich.table
+from etils import epath
+
+from experiments.cli import errors, spec
+from experiments.tasks.text import jsonl
+from rewards import judged
+from rewards.verifiers import Item, judge
+
+_ALL = "all"
+_KEYS = {"question": str, "reference": str, "response": str, "label": bool}
+
+
+class Quality(NamedTuple):
+  """How well verdicts agree with labels; NaN if there is no such line."""
+
+  accuracy: float
+  precision: float
+  recall: float
+  unknown: int
+  count: int
+
+
+def quality(verdicts: np.ndarray, labels: np.ndarray) -> Quality:
+  """Compares verdicts with labels.
+
+  Args:
+    verdicts: `[N]` int, 1 right, 0 wrong, -1 unknown.
+    labels: `[N]` bool.
+  """
+  is_known = verdicts >= 0
+  accepts, is_right = verdicts[is_known] == 1, labels[is_known]
+
+  def share(hits: np.ndarray) -> float:
+    return float(hits.mean()) if len(hits) else float("nan")
+
+  return Quality(
+    accuracy=share(accepts == is_right),
+    precision=share(is_right[accepts]),
+    recall=share(accepts[is_right]),
+    unknown=int((~is_known).sum()),
+    count=len(verdicts),
+  )
+
+
+def read(file: str, answer_only: bool) -> tuple[list[Item], list[dict]]:
+  """Returns the items to judge, and the lines of a file.
+
+  Raises:
+    ValueError: a line lacks a key, or a value has the wrong type.
+  """
+  text = epath.Path(file).expanduser().read_text()
+  lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+  keys = _KEYS | ({"answer": str} if answer_only else {})
+  for number, line in enumerate(lines, 1):
+    for key, kind in keys.items():
+      if not isinstance(line.get(key), kind):
+        raise ValueError(
+          f"{file}, line {number}: {key!r} must be a {kind.__name__}, not "
+          f"{line.get(key)!r:.60}"
+        )
+  if not lines:
+    raise ValueError(f"{file} has no lines")
+  read_key = "answer" if answer_only else "response"
+  items = [
+    Item(line["question"], line[read_key], line["reference"]) for line in lines
+  ]
+  return items, lines
+
+
+def by_category(
+  verdicts: np.ndarray, lines: Sequence[dict]
+) -> dict[str, Quality]:
+  """Returns the quality over all lines, and over those of each category."""
+  labels = np.array([line["label"] for line in lines], bool)
+  categories = np.array([line.get("category", "") for line in lines])
+  result = {_ALL: quality(verdicts, labels)}
+  for name in sorted(set(categories) - {""}):
+    rows = categories == name
+    result[str(name)] = quality(verdicts[rows], labels[rows])
+  return result
+
+
+def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
+  """Returns the verdicts of the verifier or of the judge, `[N]`."""
+  if options.reward:
+    verify = jsonl.load_verifier(options.reward)
+    return np.array([outcome.verdict for outcome in verify(items)])
+  name, settings = spec.parse(options.question, "--question")
+  question = judged.get(name, **settings)
+  if question.compares:
+    raise ValueError(f"--question {options.question} compares pairs")
+  endpoint = judge.Endpoint(
+    options.judge, options.judge_model, key_variable=options.judge_key
+  )
+  scores = question.ask([[item] for item in items], endpoint, workers=8)[:, 0]
+  return np.where(np.isnan(scores), -1, scores >= options.threshold).astype(int)
+
+
+def table(results: dict[str, Quality]) -> rich.table.Table:
+  """Returns the table that the command prints."""
+  columns = ("accuracy", "precision", "recall")
+  rich_table = rich.table.Table("", "lines", *columns, "unknown")
+  for name, value in results.items():
+    shares = (f"{getattr(value, column):.3f}" for column in columns)
+    rich_table.add_row(name, str(value.count), *shares, str(value.unknown))
+  return rich_table
+
+
+@errors.one_line_errors
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command; returns 0, or 2 for a mistake in the arguments."""
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.verify",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  add = parser.add_argument
+  add("--data", required=True, help="JSONL file of labelled responses")
+  add("--reward", default="", help="verifier, MODULE:FUNCTION")
+  add("--judge", default="", help="URL of an OpenAI-compatible API")
+  add("--judge_model", default="", help="name of the model on that server")
+  add("--judge_key", default="", help="environment variable with the API key")
+  add("--question", default="agrees()", help="default: %(default)s")
+  add("--threshold", type=float, default=0.5, help="default: %(default)s")
+  add("--answer_only", action="store_true", help="judge the answer alone")
+  options = parser.parse_args(argv)
+  with errors.usage_errors():
+    if bool(options.reward) == bool(options.judge):
+      raise ValueError("give either --reward or --judge")
+    items, lines = read(options.data, options.answer_only)
+    print(f"judging {len(items)} lines ...", flush=True)
+    results = by_category(_verdicts(options, items), lines)
+  rich.console.Console(highlight=False).print(table(results))
+  return 0
+
+
+if __name__ == "__main__":
+  sys.exit(main())
