@@ -13,8 +13,8 @@ With `--reward` the function is a verifier, as in the task `jsonl`, and the
 questions are lines `{"question", "reference", "completion"}` of a file, or sums
 of two numbers whose right completion `--write` makes from the reference.
 
-A table has the mean score of each kind, its share of the score of right
-completions, and the example with the highest or lowest score. A kind of attack
+A table has the mean score of each kind, and the example with the highest score
+of an attack or the lowest of a rewriting. A kind of attack
 is a *hole* if one of its completions scores at least half as much as right
 completions do, and a rewriting is a *false negative* if one scores less than
 half as much. The exit status is 1 if there is a hole or a false negative.
@@ -169,7 +169,7 @@ def of_task(task: Task, count: int) -> tuple[Score, list[Example]]:
   items = task.items(problems)
   golds, lengths = map(np.asarray, task.gold(problems))
   completions = [
-    task.decode(ids[:length][~np.isin(ids[:length], task.eos_ids)])
+    task.text_of(ids[:length])
     for ids, length in zip(golds, lengths, strict=True)
   ]
   references = [item.reference for item in items]

@@ -30,6 +30,8 @@ from typing import Any
 from experiments.cli import errors
 
 PORT = 8600
+# Matches "x from 1 (worst) to 10".
+_SCALE = re.compile(r"x from (-?[\d.]+) \([^)]*\) to (-?[\d.]+) ")
 _QUOTED = re.compile(r'"([^"]+)"')
 
 
@@ -72,8 +74,13 @@ def accepts(question: str, reference: str, answer: str, faults: Faults) -> bool:
   return is_right != (uniform < rate)
 
 
-def reply_to(fields: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
-  """Returns the reply to the fields of a question of `rewards.judged`.
+def reply_to(
+  system: str, fields: Mapping[str, Any], faults: Faults
+) -> dict[str, Any]:
+  """Returns the reply to a question of `rewards.judged`.
+
+  The grade is the highest or the lowest of the scale that the system message
+  states.
 
   A criterion with a text in quotation marks is met by an answer that has this
   text. Any other criterion is met by an answer that is accepted; since a rubric
@@ -90,7 +97,12 @@ def reply_to(fields: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
     return {"better": "tie" if first == second else "A" if first else "B"}
   answer = fields.get("answer", "")
   is_accepted = accepts(question, reference, answer, faults)
-  reply: dict[str, Any] = {"right": is_accepted, "score": 10 * is_accepted}
+  scale = _SCALE.search(system)
+  low, high = map(float, scale.groups()) if scale else (0.0, 10.0)
+  reply: dict[str, Any] = {
+    "right": is_accepted,
+    "score": high if is_accepted else low,
+  }
   criteria = fields.get("criteria", {})
   if isinstance(criteria, Mapping):
     for number, text in criteria.items():
@@ -113,8 +125,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def do_POST(self) -> None:
     body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
     try:
-      fields = json.loads(body["messages"][-1]["content"])
-      reply = json.dumps(reply_to(fields, self.server.faults))
+      system, user = (message["content"] for message in body["messages"])
+      answer = reply_to(system, json.loads(user), self.server.faults)
+      reply = json.dumps(answer)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
       self.send_error(400, "the last message is no question of rewards.judged")
       return

@@ -121,6 +121,8 @@ def _sentence_after(example: Example) -> list[str]:
 
 
 def _bold(example: Example) -> list[str]:
+  if not example.reference:
+    return []
   bold = f"**{example.reference}**"
   return [example.completion.replace(example.reference, bold)]
 

@@ -3,8 +3,11 @@
 The first command serves a judge with planted faults; another terminal runs the
 others. A language model takes its place with, for example,
 `--config.judge.url=http://localhost:8000/v1 --config.judge.model=my-judge`.
+Replies are kept by the name of the model: a server with other faults needs
+another name, such as `--config.judge.model=planted_18_words`. A solution has 14
+words, so that a policy has to write longer ones to be accepted by their length.
 
-  python -m experiments.planted_judge --words 14
+  python -m experiments.planted_judge --words 18
   python -m experiments.run --config experiments/configs/judged.py:agrees \
     --workdir runs/judged_agrees
   python -m experiments.run --config experiments/configs/judged.py:grade \
@@ -43,7 +46,7 @@ def grade() -> ConfigDict:
 def preference() -> ConfigDict:
   """RL on the judge's comparisons of pairs (BRPO)."""
   config = _config(better="preference(swap=False, with_reference=True)")
-  config.method = "brpo_writing"
+  config.method = "brpo_writing(preferences='task')"
   config.rollout.samples = 8  # 28 requests for each prompt
   return config
 

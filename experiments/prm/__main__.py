@@ -191,6 +191,11 @@ def _evaluate(
     arguments.check_counts(options, "problems", "batch")
     arguments.check_counts(options, "samples", minimum=4)
     searching = None
+    if options.search and options.data:
+      raise ValueError(
+        "--search samples held-out problems, and --data reads lines; use one "
+        "of them"
+      )
     if options.search:
       name, settings = spec.parse(options.search, "--search")
       searching = name, search.get(name, **settings)

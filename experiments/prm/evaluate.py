@@ -26,16 +26,19 @@
                          "weighted" only if the scores are probabilities)
   uplift/RULE@n          accuracy/RULE@n minus accuracy/maj@n
   accuracy/SEARCH        accuracy of the answers of a search that the model
-                         guides (`search.SEARCHES`), if one is asked for
-  search_tokens          tokens that the search samples for a problem
+                         guides (`search.SEARCHES`), if one is asked for; an
+                         answer without a verdict counts as wrong
+  search_tokens          tokens that the search samples for a problem, without
+                         those of the first sample, with which it begins
   worst_is_last          share of the samples whose worst step is the last one
   accuracy/right_answer_wrong_step
                          share of the right samples with a wrong step for which
                          the model predicts an error
 
-Accuracies and uplifts leave out problems with a sample without a verdict. F1,
-accuracies and uplifts have 95 % bootstrap intervals over problems; those of
-differences are paired. Axes: P problems, S samples per problem, K steps.
+Accuracies and uplifts leave out problems with a sample without a verdict. The
+F1 of all lines, accuracies and uplifts have 95 % bootstrap intervals over
+problems; those of differences are paired. Axes: P problems, S samples per
+problem, K steps.
 """
 
 from __future__ import annotations

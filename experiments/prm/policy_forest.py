@@ -112,7 +112,7 @@ class PolicyForest(Forest):
     solutions = [
       step_judge.Solution(
         prompts[self.samples.problems[row]],
-        [self._task.decode(ids) for ids in self._steps(row)],
+        self._steps(row),
       )
       for row in rows
     ]
@@ -125,13 +125,12 @@ class PolicyForest(Forest):
     self.unjudged += int((first == step_judge.UNKNOWN).sum())
     return first
 
-  def _steps(self, row: int) -> list[np.ndarray]:
-    """Returns the token ids of each step of a sample, without an end token."""
-    ids = self.samples.completions[row]
-    is_text = ~np.isin(ids, self._task.eos_ids)
-    step_ids = self.samples.step_ids[row]
+  def _steps(self, row: int) -> list[str]:
+    """Returns the texts of the steps of a sample."""
+    ids, step_ids = self.samples.completions[row], self.samples.step_ids[row]
     return [
-      ids[(step_ids == k) & is_text] for k in range(self.samples.num_steps[row])
+      self._task.text_of(ids[step_ids == k])
+      for k in range(self.samples.num_steps[row])
     ]
 
   def _continue(

@@ -33,11 +33,11 @@ def first_samples(forest: Forest) -> np.ndarray:
 def step_beam(width: int = 4, candidates: int = 20) -> Search:
   """Keeps the partial samples with the highest scores, step by step.
 
-  Every kept state of a problem is continued by one step, so that the problem
-  has `candidates` new states; the `width` states with the highest scores of
-  their last step are kept. A state that has ended stays a candidate and is not
-  continued. The search ends when all kept states have ended, and returns the
-  one with the highest score.
+  The prompt is continued by one step `candidates` times, and later every kept
+  state `candidates` / `width` times; the `width` states of a problem with the
+  highest scores of their last step are kept. A state that has ended stays a
+  candidate and is not continued. The search ends when all kept states have
+  ended, and returns the one with the highest score.
   Source: Yu et al. 2024, OVM, Outcome-supervised Value Models for Planning in
   Mathematical Reasoning, with its width and number of candidates. Equal states
   are not merged. The policy samples whole completions, of which a state has the
@@ -45,8 +45,8 @@ def step_beam(width: int = 4, candidates: int = 20) -> Search:
 
   Args:
     width: number of states of a problem that are kept.
-    candidates: number of new states of a problem in each round, a multiple of
-      `width`.
+    candidates: number of new states of a problem in a round in which no kept
+      state has ended, a multiple of `width`.
 
   Raises:
     ValueError: `candidates` is not a multiple of `width`.

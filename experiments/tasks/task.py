@@ -67,7 +67,8 @@ class Judged:
     step_mask: `[P, S, K]` bool or None, True for the steps that exist.
     extras: `{name: [P, S, ...]}`, values that methods read as "task/NAME":
       "preferences" `[P, S, S]` from a judge of pairs (entry i, j is 1 if sample
-      i is better than sample j, and 0.5 for a tie), "durations" `[P, S, K]` in
+      i is better than sample j, 0.5 for a tie, and NaN if they were not
+      compared), "durations" `[P, S, K]` in
       seconds.
     views: `{name: Tokens [P, S]}`, other texts whose likelihood the policy
       computes. "reference" has the reference answer after each sample's
@@ -192,13 +193,18 @@ class Task:
       for ids, mask in zip(np.asarray(problems.prompts), masks, strict=True)
     ]
 
+  def text_of(self, ids: Array) -> str:
+    """Returns tokens of a completion as text, without end tokens."""
+    ids = np.asarray(ids)
+    return self.decode(ids[~np.isin(ids, self.eos_ids)])
+
   def items(self, problems: Problems) -> list[Item]:
     """Returns an item without a completion for each of P problems."""
     if self.records:
       return self.records(problems)
     completions, lengths = map(np.asarray, self.gold(problems))
     references = [
-      self.decode(ids[:length][~np.isin(ids[:length], self.eos_ids)])
+      self.text_of(ids[:length])
       for ids, length in zip(completions, lengths, strict=True)
     ]
     questions = self.prompt_texts(problems)

@@ -6,8 +6,8 @@ questions about all training samples. The answer to the question NAME is the
 component NAME of the score, which `reward(NAME=term(""))` pays; the comparisons
 of pairs are the extra "task/preferences". A sample without an
 answer to one of the questions is left out of training, and is counted in
-`judge/unanswered_frac`; it does not count as 0. Held-out samples are not
-judged.
+`judge/unanswered_frac`; it does not count as 0. A step about which the judge
+has no answer at all ends the run. Held-out samples are not judged.
 
 Shapes: P problems, S samples per problem, T completion tokens.
 """
@@ -21,11 +21,11 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.cli import cache_folders, spec
+from experiments.cli import cache_folders, errors, spec
 from experiments.tasks.task import Judged, Problems, Task
 from rewards import judged as questions_to_judges
 from rewards.judged import Question
-from rewards.verifiers import judge, judge_cache
+from rewards.verifiers import Item, judge, judge_cache
 
 # Key of `Problems.facts`: whether the samples of a problem are judged.
 _IS_JUDGED = "is_judged"
@@ -102,7 +102,11 @@ def make_questions(
 def make_judge(settings: ml_collections.ConfigDict) -> judge.Complete:
   """Returns the judge of `config.judge`, with its replies on disk."""
   endpoint = make_endpoint(settings)
-  name = f"{settings.model} {settings.temperature} {settings.max_tokens}"
+  # What a reply depends on besides the messages.
+  name = " ".join(
+    str(getattr(endpoint, field))
+    for field in ("url", "model", "temperature", "max_tokens")
+  )
   file = settings.cache or cache_folders.of_judges() / "replies.sqlite"
   return judge_cache.CachedJudge(endpoint, name, file)
 
@@ -144,41 +148,38 @@ def judged_task(
       judged = jax.device_get(
         score_samples(problems, completions, lengths, finished)
       )
-      blank_items = task.items(problems)
-    texts = _texts(task, np.asarray(completions), np.asarray(lengths))
-    steps = _steps(task, np.asarray(completions), judged.step_ids, texts)
-    items = [
-      [
-        dataclasses.replace(
-          item,
-          completion=texts[p][s],
-          meta={
-            **item.meta,
-            "steps": steps[p][s],
-            "correct": int(judged.correct[p, s]),
-          },
-        )
-        for s in range(lengths.shape[1])
-      ]
-      for p, item in enumerate(blank_items)
-    ]
+      chosen = np.flatnonzero(is_judged)
+      groups = []
+      if len(chosen):
+        groups = _groups(task, problems, completions, lengths, judged)
+        groups = [groups[i] for i in chosen]
     scored = judged.scored
     scored = np.ones(lengths.shape, bool) if scored is None else scored
     components, extras = dict(judged.components), dict(judged.extras)
     unanswered = np.zeros(lengths.shape, np.float32)
     for name, question in questions.items():
+      if name in components:
+        raise ValueError(
+          f"judge.questions: the task has a component {name!r}; choose another "
+          "name"
+        )
       shape = (*lengths.shape, lengths.shape[-1])[: 2 + question.compares]
       values = np.zeros(shape, np.float32)
-      if is_judged.any():
-        chosen = [items[i] for i in np.flatnonzero(is_judged)]
-        values[is_judged] = question.ask(chosen, complete, workers)
+      if len(chosen):
+        values[chosen] = question.ask(groups, complete, workers)
       has_value = ~np.isnan(values)
       if question.compares:
-        extras[PREFERENCES] = np.where(has_value, values, 0.5)
+        extras[PREFERENCES] = values
         # A sample without any comparison is left out.
         has_value = (has_value & ~np.eye(shape[-1], dtype=bool)).any(-1)
       else:
         components[name] = np.where(has_value, values, 0.0)
+      if len(chosen) and not has_value[chosen].any():
+        raise errors.RunError(
+          f"the judge has no answer to the question {name!r} about any of the "
+          f"{has_value[chosen].size} samples of a step; check that the server "
+          "runs, its URL, the name of its model, its key, and what it replies"
+        )
       scored = scored & has_value
       unanswered += ~has_value / len(questions)
     extras[UNANSWERED] = unanswered
@@ -189,42 +190,31 @@ def judged_task(
   )
 
 
-def _steps(
-  task: Task, completions: Any, step_ids: Any, texts: list[list[str]]
-) -> list[list[list[str]]]:
-  """Returns the texts of the steps of each sample.
+def _groups(
+  task: Task, problems: Problems, completions: Any, lengths: Any, judged: Judged
+) -> list[list[Item]]:
+  """Returns the S samples of each of P problems as items.
 
-  Args:
-    task: the task.
-    completions: `[P, S, T]` token ids.
-    step_ids: `[P, S, T]`, the step of each token; None if the task has no
-      steps, which are then the lines of a completion.
-    texts: P lists of S texts.
+  Their fields are those of the problem, with the texts of the "steps", which
+  are those of the task or else the lines of the completion, and the verdict of
+  the task, "correct".
   """
-  if step_ids is None:
-    return [[text.splitlines() for text in of] for of in texts]
+  completions, lengths = np.asarray(completions), np.asarray(lengths)
 
-  def of_sample(ids: Any, numbers: Any) -> list[str]:
-    is_text = ~np.isin(ids, task.eos_ids)
-    return [
-      task.decode(ids[(numbers == k) & is_text])
-      for k in range(int(numbers.max(initial=-1)) + 1)
-    ]
-
-  return [
-    [of_sample(*one) for one in zip(*of_problem, strict=True)]
-    for of_problem in zip(completions, np.asarray(step_ids), strict=True)
-  ]
-
-
-def _texts(task: Task, completions: Any, lengths: Any) -> list[list[str]]:
-  """Returns the texts of completions `[P, S, T]`, without an end token."""
-
-  def text(ids: Any, length: int) -> str:
-    ids = ids[:length]
-    return task.decode(ids[~np.isin(ids, task.eos_ids)])
+  def item_of(blank: Item, p: int, s: int) -> Item:
+    ids = completions[p, s, : lengths[p, s]]
+    text = task.text_of(ids)
+    steps = text.splitlines()
+    if judged.step_ids is not None:
+      numbers = np.asarray(judged.step_ids)[p, s, : lengths[p, s]]
+      count = int(numbers.max(initial=-1)) + 1
+      steps = [task.text_of(ids[numbers == k]) for k in range(count)]
+    fields = {"steps": steps, "correct": int(judged.correct[p, s])}
+    return dataclasses.replace(
+      blank, completion=text, meta={**blank.meta, **fields}
+    )
 
   return [
-    [text(*one) for one in zip(*of_problem, strict=True)]
-    for of_problem in zip(completions, lengths, strict=True)
+    [item_of(blank, p, s) for s in range(lengths.shape[1])]
+    for p, blank in enumerate(task.items(problems))
   ]

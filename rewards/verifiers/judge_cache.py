@@ -7,12 +7,13 @@ kept: the question is asked again the next time.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
 import pathlib
 import sqlite3
 import threading
+from concurrent import futures
 
 from rewards.verifiers.judge import Complete, Message
 
@@ -39,40 +40,61 @@ class CachedJudge:
     self._complete, self._name = complete, name
     self._file = pathlib.Path(file).expanduser()
     self._lock = threading.Lock()
+    self._database: sqlite3.Connection | None = None
+    # Requests that have no reply yet, by key.
+    self._pending: dict[str, futures.Future] = {}
     self.num_requests = self.num_reused = 0
 
   def __call__(self, messages: list[Message]) -> str:
-    """Returns the reply to the messages, from the file if it has one."""
+    """Returns the reply to the messages, from the file if it has one.
+
+    If several threads ask the same at a time, one request is sent for all.
+    """
     text = json.dumps([self._name, messages], sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
-    database = self._database
     with self._lock:
-      row = database.execute(
+      if self._database is None:
+        self._database = self._open()
+      row = self._database.execute(
         "SELECT reply FROM replies WHERE key = ?", (key,)
       ).fetchone()
-      if row is not None:
+      pending = self._pending.get(key)
+      if row is not None or pending is not None:
         self.num_reused += 1
-        return row[0]
-      self.num_requests += 1
-    reply = self._complete(messages)
-    with self._lock, database:
-      database.execute(
+      else:
+        self.num_requests += 1
+        mine = self._pending[key] = futures.Future()
+    if row is not None:
+      return row[0]
+    if pending is not None:
+      return pending.result()
+    try:
+      reply = self._complete(messages)
+    except BaseException as error:
+      mine.set_exception(error)
+      raise
+    else:
+      mine.set_result(reply)
+      self._store(key, reply)
+      return reply
+    finally:
+      with self._lock:
+        del self._pending[key]
+
+  def _store(self, key: str, reply: str) -> None:
+    """Keeps a reply; a disk that is full or read-only loses it."""
+    with contextlib.suppress(sqlite3.Error), self._lock, self._database:
+      self._database.execute(
         "INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, reply)
       )
-    return reply
 
-  @functools.cached_property
-  def _database(self) -> sqlite3.Connection:
-    """The file, which is created with its folder if it is missing."""
-    with self._lock:
-      self._file.parent.mkdir(parents=True, exist_ok=True)
-      # The time-out is how long a process waits while another one writes.
-      database = sqlite3.connect(
-        self._file, timeout=60, check_same_thread=False
+  def _open(self) -> sqlite3.Connection:
+    """Opens the file, which is created with its folder if it is missing."""
+    self._file.parent.mkdir(parents=True, exist_ok=True)
+    # The time-out is how long a process waits while another one writes.
+    database = sqlite3.connect(self._file, timeout=60, check_same_thread=False)
+    with database:
+      database.execute(
+        "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT)"
       )
-      with database:
-        database.execute(
-          "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, "
-          "reply TEXT)"
-        )
-      return database
+    return database

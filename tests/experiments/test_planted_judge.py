@@ -30,6 +30,16 @@ def test_without_faults_the_last_word_decides():
   assert not accepts("")
 
 
+def test_a_solution_of_the_configs_is_shorter_than_the_weakness():
+  command = "--words 18\n"
+  assert command in configs.__doc__
+  solution = "+ 3 7 ; * 2 4 ; - 1 4 ; ANS 4"
+  faults = Faults(words=18)
+  assert not planted_judge.accepts("q", "ANS 3", solution, faults)
+  longer = "+ 0 4 ; " + solution
+  assert planted_judge.accepts("q", "ANS 3", longer, faults)
+
+
 def test_weaknesses():
   assert accepts(WRONG, words=6)
   assert not accepts(WRONG, words=7)
@@ -71,16 +81,24 @@ def test_every_question_has_an_answer():
   expected = {
     "agrees": [[1, 0, 1]],
     "grade": [[1, 0, 1]],
+    "implicit": [[0, 0, 0]],
     "rubric": [[1, 0.25, 0.75]],
     "flawed": [[0, 0, 1]],
     "preference": [[[0.5, 1, 0.5], [0, 0.5, 0], [0.5, 1, 0.5]]],
   }
-  assert set(expected) == set(judged.names())
+  assert set(expected) - {"implicit"} == set(judged.names())
+  settings = {
+    "preference": {"with_reference": True},
+    "grade": {"low": -1.0, "high": 5.0},
+    "implicit": {"form": "implicit"},
+  }
   with planted_judge.serving(Faults()) as url:
     complete = judge.Endpoint(url, "planted", retries=0)
     for name, values in expected.items():
-      settings = {"with_reference": True} if name == "preference" else {}
-      answer = judged.get(name, **settings).ask(items, complete, 2)
+      question = "rubric" if name == "implicit" else name
+      answer = judged.get(question, **settings.get(name, {})).ask(
+        items, complete, 2
+      )
       np.testing.assert_array_equal(answer, np.array(values, np.float32), name)
     with pytest.raises(judge.JudgeError, match="HTTP status 400"):
       complete([{"role": "user", "content": "hello"}])
@@ -92,8 +110,8 @@ def test_the_command_prints_its_url():
     url = process.stdout.readline().strip()
     complete = judge.Endpoint(url, "planted", retries=0)
     fields = {"question": "q", "reference": "1", "answer": "1"}
-    message = {"role": "user", "content": json.dumps(fields)}
-    assert json.loads(complete([message])) == {"right": True, "score": 10}
+    reply = judge.ask(complete, "Is it right?", fields)
+    assert json.loads(reply) == {"right": True, "score": 10}
     process.terminate()
   refused = [*command, "--words", "-1"]
   assert subprocess.run(refused, check=False).returncode == 2
@@ -116,6 +134,9 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
   for line in json_files.read(tmp_path / "run" / "metrics.jsonl"):
     assert line["judge/unanswered_frac"] == 0
     assert line["accuracy/pass@1"] < 0.5
+    if name == "preference":
+      # The task has no right sample, and the judge prefers some to others.
+      assert line["advantage/abs_mean"] > 0
     if name in ("agrees", "grade"):
       # An untrained policy is wrong, and half of its answers are accepted.
       assert 0.3 < line["reward/mean"] < 0.7

@@ -33,7 +33,8 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
   A segment has `segment` tokens, and the last one all that are left. The first
   child of a node is the sample that reached it, and the other children copy its
   tokens up to the node. A sample that ends early is a leaf; the samples that
-  would have branched from it do not exist. The rollout has these fields:
+  would have branched from it do not exist, and have no tokens (they are decoded
+  all the same, since shapes are fixed). The rollout has these fields:
 
     sample_mask [P, S]   samples that exist
     step_ids [P, S, T]   segment of each token
@@ -51,6 +52,8 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
       )
     rollout = batch.sample(batch.params, width)
     creators = np.repeat(np.arange(width)[:, None], depth, 1)  # [S, K]
+    # Samples that branched from a sample that had not ended, [P, S].
+    exists = jnp.ones(rollout.sample_mask.shape, bool)
     for level in range(1, depth):
       count = len(creators)
       # The sample that each of the further children copies, [B].
@@ -61,9 +64,14 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
         *(batch.params, rollout, rows),
         *(jnp.minimum(lengths, level * segment), count),
       )
-      goes_on = rollout.sample_mask[:, parents] & (lengths > level * segment)
+      goes_on = exists[:, parents] & (lengths > level * segment)
+      exists = jnp.concatenate([exists, goes_on], 1)
+      tokens = new.tokens.replace(
+        lengths=jnp.where(goes_on, new.tokens.lengths, 0)
+      )
       rollout = samplers.join(
-        rollout, new.replace(sample_mask=new.sample_mask & goes_on)
+        rollout,
+        new.replace(tokens=tokens, sample_mask=new.sample_mask & goes_on),
       )
       numbers = count + np.arange(len(parents))
       is_copied = np.arange(depth) < level
@@ -101,7 +109,8 @@ def sibling_advantages(
 
   V of a leaf is the signal, in [0, 1], and V of another node the mean of its
   children (`trees.state_values`). The advantage `[P, S, K]` belongs to the
-  segment from the node to the child. It is 0 outside of `step_mask`.
+  segment from the node to the child. It is 0 outside of `step_mask`, and where
+  V(node) is not between 0 and 1: a signal with other values is not trained on.
   """
   values = trees.state_values(
     signal,
@@ -112,7 +121,8 @@ def sibling_advantages(
   mean = values[..., :-1]
   scale = jnp.sqrt(jnp.maximum(mean * (1.0 - mean), 0.0)) + eps
   advantages = jnp.diff(values, axis=-1) / scale
-  return jnp.where(rollout.valid("step"), advantages, 0.0)
+  varies = (mean > 0) & (mean < 1)
+  return jnp.where(rollout.valid("step") & varies, advantages, 0.0)
 
 
 def treerpo(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers import small_run
 
+from experiments.cli import errors
 from experiments.configs import defaults
 from experiments.logging import json_files
 from experiments.training import build, judging, loop, validate
@@ -159,7 +160,8 @@ def test_answers_become_components_and_unknown_ones_masks(chain):
   np.testing.assert_array_equal(
     judged.extras["unanswered"], [[0, 0.5], [0.5, 0.5]]
   )
-  expected = [[[0.5, 1], [0, 0.5]], [[0.5, 0.5], [0.5, 0.5]]]
+  nan = np.nan
+  expected = [[[0.5, 1], [0, 0.5]], [[0.5, nan], [nan, 0.5]]]
   np.testing.assert_array_equal(judged.extras["preferences"], expected)
   # Verdicts are those of the task.
   np.testing.assert_array_equal(judged.correct[:, 0], 1)
@@ -170,6 +172,45 @@ def test_answers_become_components_and_unknown_ones_masks(chain):
   assert item.completion == item.reference
   assert other.reference == item.reference
   assert other.completion != item.completion
+
+
+def gold_samples(task, problems):
+  """Returns one right completion of each problem, `[P, 1, T]`."""
+  return np.asarray(task.gold(problems)[0])[:, None]
+
+
+def test_a_judge_without_any_answer_ends_the_run(chain):
+  def ask(groups, complete, workers):
+    return np.full((2, 1), np.nan, np.float32)
+
+  task = judging.judged_task(chain, {"q": base.Question(ask)}, None, 1)
+  problems = task.train(jax.random.key(0), 0, 2)
+  with pytest.raises(errors.RunError, match="'q' about any of the 2 samples"):
+    score(task, problems, gold_samples(chain, problems))
+
+
+def test_a_question_has_a_name_of_its_own(chain):
+  question = base.Question(lambda groups, complete, workers: np.ones((2, 1)))
+  task = judging.judged_task(chain, {"answered": question}, None, 1)
+  problems = task.train(jax.random.key(0), 0, 2)
+  with pytest.raises(ValueError, match="has a component 'answered'"):
+    score(task, problems, gold_samples(chain, problems))
+
+
+def test_a_judge_sees_the_steps_and_the_verdict(chain):
+  seen = []
+
+  def ask(groups, complete, workers):
+    seen.extend(item for group in groups for item in group)
+    return np.ones((2, 1), np.float32)
+
+  task = judging.judged_task(chain, {"q": base.Question(ask)}, None, 1)
+  problems = task.train(jax.random.key(0), 0, 2)
+  score(task, problems, gold_samples(chain, problems))
+  for item in seen:
+    assert item.meta["correct"] == 1
+    assert len(item.meta["steps"]) == 2  # one operation, and the answer
+    assert " ".join(item.meta["steps"]) == item.completion
 
 
 def test_held_out_samples_are_not_judged(chain):

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -147,16 +148,26 @@ def test_a_judge_of_the_first_place_knows_no_order():
   np.testing.assert_array_equal(once, [[[0.5, 1], [0, 0.5]]])
 
 
-def test_no_more_than_the_workers_ask_at_a_time():
-  barrier = threading.Barrier(3, timeout=5)
+def test_the_workers_ask_at_a_time_and_no_more():
+  """Three requests meet at the barrier; a fourth would be counted."""
+  barrier, lock, numbers = threading.Barrier(3, timeout=5), threading.Lock(), []
+  count = 0
 
   def complete(messages):
+    nonlocal count
+    with lock:
+      count += 1
+      numbers.append(count)
     barrier.wait()
+    time.sleep(0.05)
+    with lock:
+      count -= 1
     return '{"score": 10}'
 
   items = groups(("a", "b", "c"), ("d", "e", "f"))
   values = judged.get("grade").ask(items, complete, 3)
   np.testing.assert_array_equal(values, np.ones((2, 3)))
+  assert max(numbers) == 3
 
 
 def test_flaws_are_looked_for_in_right_answers_with_steps():

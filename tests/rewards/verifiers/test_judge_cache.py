@@ -61,7 +61,7 @@ def test_threads_share_a_file(tmp_path):
     ]
   for i, reply in enumerate(replies):
     assert reply.endswith(f"to {i % 10}")
-  assert cached.num_requests == complete.num_calls
+  assert cached.num_requests == complete.num_calls == 10
 
 
 def test_a_killed_process_leaves_its_replies(tmp_path):

@@ -137,7 +137,7 @@ def test_nothing_branches_from_a_sample_that_has_ended():
   batch = Batch([2, 6, 2, 4, 2, 6, 2, 4])
   m = methods.get("treerpo", width=2, depth=3, segment=2)
   rollout = m.sampler.run(batch, ())
-  assert batch.calls[1] == ([0, 1, 2, 3], [2, 4, 2, 4], 4)
+  assert batch.calls[1] == ([0, 1, 2, 3], [2, 4, 0, 4], 4)
   exists = np.array([1, 1, 0, 1, 0, 1, 0, 0], bool)
   np.testing.assert_array_equal(rollout.sample_mask[0], exists)
   np.testing.assert_array_equal(
@@ -147,6 +147,9 @@ def test_nothing_branches_from_a_sample_that_has_ended():
       *([0, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]),
     ],
   )
+  # What is decoded after an end does not exist.
+  lengths = [2, 6, 0, 4, 0, 6, 0, 0]
+  np.testing.assert_array_equal(rollout.tokens.lengths[0], lengths)
   # 2 tokens, 6, 2 of sample 3 and 2 of sample 5.
   assert rollout.extras["sampler/tokens"] == 12
 
