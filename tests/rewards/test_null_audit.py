@@ -91,6 +91,7 @@ def paid():
   arguments = {
     "sampler/values": jnp.zeros(result.step_mask.shape),
     "sampler/prompt_values": jnp.zeros(P),
+    "model/prm": jnp.zeros(result.step_mask.shape),
     "sampler/greedy_scores": jnp.zeros(P),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"],
     "task/shuffled_answer_ids": result.extras["task/answer_ids"],
