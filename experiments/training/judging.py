@@ -7,7 +7,9 @@ component NAME of the score, which `reward(NAME=term(""))` pays; the comparisons
 of pairs are the extra "task/preferences". A sample without an
 answer to one of the questions is left out of training, and is counted in
 `judge/unanswered_frac`; it does not count as 0. A step about which the judge
-has no answer at all ends the run. Held-out samples are not judged.
+has no answer at all ends the run. Held-out samples are not judged. The
+continuations that a sampler such as `prefix_values` draws are judged too, at
+their cost, although nothing reads these answers.
 
 Shapes: P problems, S samples per problem, T completion tokens.
 """
