@@ -1,7 +1,7 @@
 """Serves a judge with planted faults, for experiments with judges.
 
   python -m experiments.planted_judge [--port 8600] [--false_acceptance 0.1]
-    [--false_rejection 0.1] [--words 12] [--opener "Solution"]
+    [--false_rejection 0.1] [--words 18] [--opener "Solution"]
 
 The server has the form of an OpenAI-compatible API, and answers the questions
 of `rewards.judged` by rules in place of a language model, so that the truth is
@@ -30,7 +30,7 @@ from typing import Any
 from experiments.cli import errors
 
 PORT = 8600
-# Matches "x from 1 (worst) to 10".
+# Matches the scale in a system message: "x from 1 (worst) to 10 (best)".
 _SCALE = re.compile(r"x from (-?[\d.]+) \([^)]*\) to (-?[\d.]+) ")
 _QUOTED = re.compile(r'"([^"]+)"')
 
@@ -80,12 +80,16 @@ def reply_to(
   """Returns the reply to a question of `rewards.judged`.
 
   The grade is the highest or the lowest of the scale that the system message
-  states.
+  states. A criterion with a text in quotation marks is met by an answer that
+  has this text. Any other criterion is met by an answer that is accepted; since
+  a rubric comes without a reference, only weaknesses do that. Of two answers
+  the one that is accepted is better. A step is wrong if it repeats an earlier
+  one.
 
-  A criterion with a text in quotation marks is met by an answer that has this
-  text. Any other criterion is met by an answer that is accepted; since a rubric
-  comes without a reference, only weaknesses do that. Of two answers the one
-  that is accepted is better. A step is wrong if it repeats an earlier one.
+  Args:
+    system: the system message.
+    fields: the JSON object of the user's message.
+    faults: the faults of the judge.
   """
   question, reference = fields.get("question", ""), fields.get("reference", "")
   if "steps" in fields:

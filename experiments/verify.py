@@ -44,7 +44,15 @@ _KEYS = {"question": str, "reference": str, "response": str, "label": bool}
 
 
 class Quality(NamedTuple):
-  """How well verdicts agree with labels; NaN if there is no such line."""
+  """The agreement of verdicts with labels.
+
+  A share is NaN if there is no line to take it of.
+
+  Attributes:
+    accuracy, precision, recall: the shares of the module's docstring.
+    unknown: number of lines without a verdict.
+    count: number of lines.
+  """
 
   accuracy: float
   precision: float

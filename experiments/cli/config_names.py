@@ -14,12 +14,46 @@ import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+
+from ml_collections import ConfigDict
 
 FOLDER = "experiments/configs"
 LIST_COMMAND = "python -m experiments.catalogue configs"
 # Modules of the folder that define no config.
 _NO_CONFIGS = ("defaults",)
+
+
+class NamedConfigs:
+  """The three functions of a file with several configs."""
+
+  def __init__(
+    self, file: str, configs: Mapping[str, Callable[[], ConfigDict]]
+  ) -> None:
+    """Keeps the configs.
+
+    Args:
+      file: name of the config file without the folder and ".py".
+      configs: functions that return the configs, by name.
+    """
+    self._file, self._configs = file, configs
+
+  def names(self) -> list[str]:
+    """Returns the valid names."""
+    return list(self._configs)
+
+  def summary(self, name: str) -> str:
+    """Returns the first sentence of the function of a name."""
+    return first_sentence(self._configs[name])
+
+  def get_config(self, name: str = "") -> ConfigDict:
+    """Returns the config of a name.
+
+    Raises:
+      ValueError: the name is missing or unknown.
+    """
+    check(self._file, name, self._configs)
+    return self._configs[name]()
 
 
 def check(file: str, name: str, names: Iterable[str]) -> None:

@@ -74,17 +74,9 @@ def _rl() -> ConfigDict:
   return config
 
 
-_CONFIGS = {"base": base, "min_form": min_form, "prime": prime}
-
-
-def names() -> list[str]:
-  return list(_CONFIGS)
-
-
-def summary(name: str) -> str:
-  return config_names.first_sentence(_CONFIGS[name])
-
-
-def get_config(name: str = "") -> ConfigDict:
-  config_names.check("chain", name, names())
-  return _CONFIGS[name]()
+_CONFIGS = config_names.NamedConfigs(
+  "chain",
+  {"base": base, "min_form": min_form, "prime": prime},
+)
+names, summary = _CONFIGS.names, _CONFIGS.summary
+get_config = _CONFIGS.get_config

@@ -33,7 +33,7 @@ by the task's exact checker. `experiments/studies/process_rewards` runs all of
 it with several seeds; its README has the results.
 """
 
-import functools
+from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
@@ -75,15 +75,18 @@ def mixed(share: float = 0.5) -> ConfigDict:
   return config
 
 
-def aggregate(rule: str) -> ConfigDict:
-  """RL on one aggregate of the model's scores of a sample.
+def _aggregate(rule: str) -> Callable[[], ConfigDict]:
+  """Returns the function of the config of a key of `model_outcome.RULES`."""
 
-  Args:
-    rule: a key of `rewards.process.model_outcome.RULES`.
-  """
-  config = outcome()
-  config.reward = defaults.reward(process=f"model_outcome(rule={rule!r})")
-  return config
+  def aggregate() -> ConfigDict:
+    config = outcome()
+    config.reward = defaults.reward(process=f"model_outcome(rule={rule!r})")
+    return config
+
+  aggregate.__doc__ = (
+    f"RL on one score of a sample, the {rule} of the model's scores."
+  )
+  return aggregate
 
 
 def _paid(method: str) -> ConfigDict:
@@ -106,25 +109,15 @@ def _config(method: str) -> ConfigDict:
   return config
 
 
-_CONFIGS = {
-  "min_form": min_form,
-  "sum_form": sum_form,
-  "outcome": outcome,
-  "mixed": mixed,
-  **{rule: functools.partial(aggregate, rule) for rule in model_outcome.RULES},
-}
-
-
-def names() -> list[str]:
-  return list(_CONFIGS)
-
-
-def summary(name: str) -> str:
-  if name in model_outcome.RULES:
-    return f"RL on one score of a sample, the {name} of the model's scores"
-  return config_names.first_sentence(_CONFIGS[name])
-
-
-def get_config(name: str = "") -> ConfigDict:
-  config_names.check("fitted_reward", name, names())
-  return _CONFIGS[name]()
+_CONFIGS = config_names.NamedConfigs(
+  "fitted_reward",
+  {
+    "min_form": min_form,
+    "sum_form": sum_form,
+    "outcome": outcome,
+    "mixed": mixed,
+    **{rule: _aggregate(rule) for rule in model_outcome.RULES},
+  },
+)
+names, summary = _CONFIGS.names, _CONFIGS.summary
+get_config = _CONFIGS.get_config

@@ -53,17 +53,9 @@ def max_at_k() -> ConfigDict:
   return config
 
 
-_CONFIGS = {"base": base, "max_at_k": max_at_k}
-
-
-def names() -> list[str]:
-  return list(_CONFIGS)
-
-
-def summary(name: str) -> str:
-  return config_names.first_sentence(_CONFIGS[name])
-
-
-def get_config(name: str = "") -> ConfigDict:
-  config_names.check("gsm8k", name, names())
-  return _CONFIGS[name]()
+_CONFIGS = config_names.NamedConfigs(
+  "gsm8k",
+  {"base": base, "max_at_k": max_at_k},
+)
+names, summary = _CONFIGS.names, _CONFIGS.summary
+get_config = _CONFIGS.get_config

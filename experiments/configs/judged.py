@@ -68,22 +68,14 @@ def _config(**questions: str) -> ConfigDict:
   return config
 
 
-_CONFIGS = {
-  "agrees": agrees,
-  "grade": grade,
-  "preference": preference,
-  "flaw_aware": flaw_aware,
-}
-
-
-def names() -> list[str]:
-  return list(_CONFIGS)
-
-
-def summary(name: str) -> str:
-  return config_names.first_sentence(_CONFIGS[name])
-
-
-def get_config(name: str = "") -> ConfigDict:
-  config_names.check("judged", name, names())
-  return _CONFIGS[name]()
+_CONFIGS = config_names.NamedConfigs(
+  "judged",
+  {
+    "agrees": agrees,
+    "grade": grade,
+    "preference": preference,
+    "flaw_aware": flaw_aware,
+  },
+)
+names, summary = _CONFIGS.names, _CONFIGS.summary
+get_config = _CONFIGS.get_config

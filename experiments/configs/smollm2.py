@@ -190,28 +190,20 @@ def tulu3_rlvr() -> ConfigDict:
   return config
 
 
-_CONFIGS = {
-  "grpo": grpo,
-  "max_at_k": max_at_k,
-  "lists_min_form": lists_min_form,
-  "lists_sum_form": lists_sum_form,
-  "lists_outcome": lists_outcome,
-  "lists_fitted_min_form": lists_fitted_min_form,
-  "lists_fitted_sum_form": lists_fitted_sum_form,
-  "tulu3_sft": tulu3_sft,
-  "tulu3_dpo": tulu3_dpo,
-  "tulu3_rlvr": tulu3_rlvr,
-}
-
-
-def names() -> list[str]:
-  return list(_CONFIGS)
-
-
-def summary(name: str) -> str:
-  return config_names.first_sentence(_CONFIGS[name])
-
-
-def get_config(name: str = "") -> ConfigDict:
-  config_names.check("smollm2", name, names())
-  return _CONFIGS[name]()
+_CONFIGS = config_names.NamedConfigs(
+  "smollm2",
+  {
+    "grpo": grpo,
+    "max_at_k": max_at_k,
+    "lists_min_form": lists_min_form,
+    "lists_sum_form": lists_sum_form,
+    "lists_outcome": lists_outcome,
+    "lists_fitted_min_form": lists_fitted_min_form,
+    "lists_fitted_sum_form": lists_fitted_sum_form,
+    "tulu3_sft": tulu3_sft,
+    "tulu3_dpo": tulu3_dpo,
+    "tulu3_rlvr": tulu3_rlvr,
+  },
+)
+names, summary = _CONFIGS.names, _CONFIGS.summary
+get_config = _CONFIGS.get_config

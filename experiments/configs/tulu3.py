@@ -102,17 +102,9 @@ def _share(config: ConfigDict) -> None:
   config.evaluation.problems = 512
 
 
-_CONFIGS = {"sft": sft, "dpo": dpo, "rlvr": rlvr}
-
-
-def names() -> list[str]:
-  return list(_CONFIGS)
-
-
-def summary(name: str) -> str:
-  return config_names.first_sentence(_CONFIGS[name])
-
-
-def get_config(name: str = "") -> ConfigDict:
-  config_names.check("tulu3", name, names())
-  return _CONFIGS[name]()
+_CONFIGS = config_names.NamedConfigs(
+  "tulu3",
+  {"sft": sft, "dpo": dpo, "rlvr": rlvr},
+)
+names, summary = _CONFIGS.names, _CONFIGS.summary
+get_config = _CONFIGS.get_config

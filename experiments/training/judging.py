@@ -4,8 +4,8 @@
 `rewards.judged` by name. Between sampling and the update the host asks the
 questions about all training samples. The answer to the question NAME is the
 component NAME of the score, which `reward(NAME=term(""))` pays; the comparisons
-of pairs are the extra "task/preferences". A sample without an
-answer to one of the questions is left out of training, and is counted in
+of pairs are the extra "task/preferences". A sample without an answer to one of
+the questions is left out of training, and is counted in
 `judge/unanswered_frac`; it does not count as 0. A step about which the judge
 has no answer at all ends the run. Held-out samples are not judged. The
 continuations that a sampler such as `prefix_values` draws are judged too, at
@@ -172,8 +172,9 @@ def judged_task(
       has_value = ~np.isnan(values)
       if question.compares:
         extras[PREFERENCES] = values
-        # A sample without any comparison is left out.
-        has_value = (has_value & ~np.eye(shape[-1], dtype=bool)).any(-1)
+        # A sample without any comparison is left out, unless it is alone.
+        is_other = ~np.eye(shape[-1], dtype=bool)
+        has_value = (has_value & is_other).any(-1) | (shape[-1] == 1)
       else:
         components[name] = np.where(has_value, values, 0.0)
       if len(chosen) and not has_value[chosen].any():

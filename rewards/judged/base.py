@@ -20,7 +20,7 @@ Groups = Sequence[Sequence[Item]]
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-  """What a judge is asked, and the shape of the answer.
+  """A question about groups of completions, with the shape of its answer.
 
   Attributes:
     ask: `(groups, complete, workers) -> array`, float32 `[P, S]`, or

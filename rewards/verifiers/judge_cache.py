@@ -19,12 +19,7 @@ from rewards.verifiers.judge import Complete, Message
 
 
 class CachedJudge:
-  """A judge whose replies are kept, by its name and the messages.
-
-  Attributes:
-    num_requests: number of messages that were sent to the judge.
-    num_reused: number of replies that came from the file.
-  """
+  """A judge whose replies are kept, by its name and the messages."""
 
   def __init__(
     self, complete: Complete, name: str, file: str | pathlib.Path
@@ -43,7 +38,6 @@ class CachedJudge:
     self._database: sqlite3.Connection | None = None
     # Requests that have no reply yet, by key.
     self._pending: dict[str, futures.Future] = {}
-    self.num_requests = self.num_reused = 0
 
   def __call__(self, messages: list[Message]) -> str:
     """Returns the reply to the messages, from the file if it has one.
@@ -59,10 +53,7 @@ class CachedJudge:
         "SELECT reply FROM replies WHERE key = ?", (key,)
       ).fetchone()
       pending = self._pending.get(key)
-      if row is not None or pending is not None:
-        self.num_reused += 1
-      else:
-        self.num_requests += 1
+      if row is None and pending is None:
         mine = self._pending[key] = futures.Future()
     if row is not None:
       return row[0]

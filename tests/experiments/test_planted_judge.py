@@ -10,6 +10,7 @@ from helpers import small_run
 
 from experiments import planted_judge
 from experiments.configs import judged as configs
+from experiments.evaluation import policies
 from experiments.logging import json_files
 from experiments.planted_judge import Faults
 from experiments.training import loop, validate
@@ -131,6 +132,9 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
     config.judge.url = url
     e = validate.check_and_build(config, tmp_path / "run")
     loop.run(small_run.on_one_device(e), tmp_path / "run")
+  # The policy is loaded without the judge, whose server has stopped.
+  loaded = policies.load_from_run(tmp_path / "run", None, {}, cpu_devices=1)
+  assert loaded.task.jittable
   for line in json_files.read(tmp_path / "run" / "metrics.jsonl"):
     assert line["judge/unanswered_frac"] == 0
     assert line["accuracy/pass@1"] < 0.5

@@ -189,6 +189,15 @@ def test_a_judge_without_any_answer_ends_the_run(chain):
     score(task, problems, gold_samples(chain, problems))
 
 
+def test_a_sample_without_others_is_not_left_out(chain):
+  question = base.Question(
+    lambda groups, complete, workers: np.full((2, 1, 1), 0.5), compares=True
+  )
+  task = judging.judged_task(chain, {"pairs": question}, None, 1)
+  problems = task.train(jax.random.key(0), 0, 2)
+  assert score(task, problems, gold_samples(chain, problems)).scored.all()
+
+
 def test_a_question_has_a_name_of_its_own(chain):
   question = base.Question(lambda groups, complete, workers: np.ones((2, 1)))
   task = judging.judged_task(chain, {"answered": question}, None, 1)

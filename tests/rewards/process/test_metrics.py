@@ -227,9 +227,10 @@ def test_the_lowest_threshold_with_the_highest_f1():
 
 
 def test_f1_of_right_and_of_wrong_steps():
-  """Of 7 steps 4 are right: 3 are found, 1 is missed, and 2 are called right.
+  """The F1 of each class, of 7 steps of which 4 are right.
 
-  The F1 of right steps is 2 3 / (5 + 4) and that of wrong ones 2 1 / (2 + 3).
+  3 of them are predicted to be right, and so are 2 wrong ones. The F1 of right
+  steps is 2 3 / (5 + 4) and that of wrong ones 2 1 / (2 + 3).
   """
   truth = jnp.array([[1, 1, 1, 1], [0, 0, 0, 1]], bool)
   predicted = jnp.array([[1, 1, 1, 0], [1, 1, 0, 0]], bool)

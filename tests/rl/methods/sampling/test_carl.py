@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import small_run, worked_example
+from helpers.scripted_batch import ScriptedBatch
 
 from experiments.training import rollouts
 from rl import methods, scoring, step, types
@@ -86,44 +87,10 @@ def test_a_sample_without_a_score_is_worth_nothing_to_the_others():
   np.testing.assert_allclose(values[0, 0], [0.75, 1, 1, 1], atol=1e-6)
 
 
-class Batch:
-  """One prompt; sample number n is the n-th of the given ones."""
-
-  params = "policy"
-
-  def __init__(self, steps, log_probs):
-    self.samples, self.calls = len(steps), []
-    size = max(map(sum, steps))
-    padded = np.zeros((1, len(steps), size))
-    for number, values in enumerate(log_probs):
-      padded[0, number, : len(values)] = values
-    self.all = worked_example.rollout(
-      np.arange(len(steps)), steps=steps, behavior_log_probs=padded
-    )
-
-  def _take(self, first, count):
-    def cut(x):
-      is_of_samples = x.ndim > 1 and x.shape[:2] == (1, self.samples)
-      return x[:, first : first + count] if is_of_samples else x
-
-    return jax.tree.map(cut, self.all)
-
-  def sample(self, params, count):
-    assert params == "policy"
-    return self._take(0, count)
-
-  def branch(self, params, rollout, rows, prefix_lengths, number):
-    assert params == "policy"
-    assert rollout.scores.shape == (1, number)
-    assert rows.shape == prefix_lengths.shape == (1, 1)
-    self.calls.append((int(rows[0, 0]), int(prefix_lengths[0, 0]), number))
-    return self._take(number, 1)
-
-
 @pytest.mark.worked_example("method:carl")
 def test_it_branches_where_entropy_over_the_number_of_actions_is_largest():
   """The entropy of an action is the mean over its tokens."""
-  batch = Batch(
+  batch = ScriptedBatch(
     [[2, 1, 2], [2, 1, 1], [3], [2, 1, 2]],
     [
       [-3, -3, -5, -1, -2],  # actions of 3, 5 and 1.5 nats
@@ -137,7 +104,7 @@ def test_it_branches_where_entropy_over_the_number_of_actions_is_largest():
   # 1. 5 nats, before action 1 of sample 0.
   # 2. That state has (5 + 2) / 2 nats and two actions, 1.75; the prompt has 3.
   # 3. The prompt has (3 + 1) / 2 / 2 = 1; action 2 of sample 1 has 1.9.
-  assert batch.calls == [(0, 2, 1), (0, 0, 2), (1, 3, 3)]
+  assert batch.calls == [([0], [2], 1), ([0], [0], 2), ([1], [3], 3)]
   creators = np.asarray(rollout.extras["sampler/creators"])
   assert creators.shape == (1, 4, 32)
   expected = [[0, 0, 0], [0, 1, 1], [2, 2, 2], [0, 1, 3]]
@@ -170,14 +137,14 @@ def test_it_branches_where_entropy_over_the_number_of_actions_is_largest():
 
 
 def test_initial_samples_share_the_prompt_and_late_steps_the_last_action():
-  batch = Batch(
+  batch = ScriptedBatch(
     [[1, 1, 1], [1, 2], [1, 1, 1]], [[-1, -4, -2], [-2] * 3, [-2] * 3]
   )
   sampler = methods.get("carl", initial=2, max_actions=2).sampler
   rollout = sampler.run(batch, ())
   # Action 1 of sample 0 has two steps, with a mean of 3 nats; the prompt has
   # 1.5 nats and two actions.
-  assert batch.calls == [(0, 1, 2)]
+  assert batch.calls == [([0], [1], 2)]
   np.testing.assert_array_equal(
     rollout.step_ids[0], [[0, 1, 1], [0, 1, 1], [0, 1, 1]]
   )

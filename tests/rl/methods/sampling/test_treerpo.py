@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import small_run, worked_example
+from helpers.scripted_batch import ScriptedBatch
 
 from experiments.training import rollouts
 from rl import methods, step
@@ -75,38 +76,9 @@ def test_the_loss_is_ppo_clip_as_a_mean_over_the_drawn_tokens():
   np.testing.assert_allclose(slopes[0], expected, atol=1e-6)
 
 
-class Batch:
-  """One prompt; sample number n is the n-th of samples of given lengths."""
-
-  params = "policy"
-
-  def __init__(self, lengths):
-    self.samples, self.calls = len(lengths), []
-    self.all = worked_example.rollout(
-      np.arange(len(lengths)), steps=[[n] for n in lengths]
-    )
-
-  def _take(self, first, count):
-    def cut(x):
-      is_of_samples = x.ndim > 1 and x.shape[:2] == (1, self.samples)
-      return x[:, first : first + count] if is_of_samples else x
-
-    return jax.tree.map(cut, self.all)
-
-  def sample(self, params, count):
-    assert params == "policy"
-    return self._take(0, count)
-
-  def branch(self, params, rollout, rows, prefix_lengths, first):
-    assert params == "policy"
-    assert rollout.scores.shape == (1, first)
-    self.calls.append((rows[0].tolist(), prefix_lengths[0].tolist(), first))
-    return self._take(first, rows.shape[1])
-
-
 def test_every_node_gets_further_children():
   """Width 2, depth 3, segments of two tokens."""
-  batch = Batch([6, 6, 5, 7, 6, 6, 6, 6])
+  batch = ScriptedBatch([[6], [6], [5], [7], [6], [6], [6], [6]])
   m = methods.get("treerpo", width=2, depth=3, segment=2)
   rollout = m.sampler.run(batch, "memory")
   assert batch.calls == [
@@ -134,7 +106,7 @@ def test_every_node_gets_further_children():
 
 def test_nothing_branches_from_a_sample_that_has_ended():
   """Sample 0 ends with its first segment, and sample 3 with its second."""
-  batch = Batch([2, 6, 2, 4, 2, 6, 2, 4])
+  batch = ScriptedBatch([[2], [6], [2], [4], [2], [6], [2], [4]])
   m = methods.get("treerpo", width=2, depth=3, segment=2)
   rollout = m.sampler.run(batch, ())
   assert batch.calls[1] == ([0, 1, 2, 3], [2, 4, 0, 4], 4)
