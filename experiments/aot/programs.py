@@ -100,7 +100,7 @@ def lower_train_step(e: Experiment, room: int) -> jax.stages.Lowered:
 def _train_step(e: Experiment) -> Any:
   """Returns the jitted function `(state, rollout) -> (state, metrics)`."""
   return jax.jit(
-    dispatch.make_train_step(e),
+    dispatch.make_update(e),
     donate_argnums=0,
     out_shardings=(e.shardings, e.replicated),
   )

@@ -127,28 +127,39 @@ def _with_model_scores(
 
 
 def make_train_step(e: Experiment) -> Callable:
-  """Returns the train step of a run, which is jittable.
-
-  It also trains the reward models that are not frozen, on the same rollout, and
-  logs their metrics and the share of padding. A step in which all updates of
-  the policy are skipped changes no model.
-  """
-  make_update = step.make(e.methods, e.policy, e.txs, e.plan)
+  """Returns the train step of a run, which is jittable and logs the padding."""
+  update = make_update(e)
 
   def train_step(state: step.State, rollout: step.Rollouts):
     padding = packed_texts.padding_metrics(e, rollout)
+    new_state, metrics = update(state, rollout)
+    return new_state, metrics | padding
+
+  return train_step
+
+
+def make_update(e: Experiment) -> Callable:
+  """Returns a jittable function `(state, rollout) -> (state, metrics)`.
+
+  It updates the learners and, on the same rollout, the reward models that are
+  not frozen. A step in which all updates of the policy are skipped changes no
+  model. It does not depend on how samples are drawn.
+  """
+  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
+
+  def update(state: step.State, rollout: step.Rollouts):
     models, model_metrics = reward_models.update(
       e.reward_models,
       state,
       learners.by_learner(rollout)[learners.POLICY],
       e.plan.microbatches,
     )
-    new_state, metrics = make_update(state, rollout)
+    new_state, metrics = train_step(state, rollout)
     is_made = metrics["optim/skipped"] < e.plan.updates
     models = update_guard.select(is_made, models, state.models)
-    return new_state.replace(models=models), metrics | padding | model_metrics
+    return new_state.replace(models=models), metrics | model_metrics
 
-  return train_step
+  return update
 
 
 def _sample_on_sampling_mesh(
