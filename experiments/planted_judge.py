@@ -5,8 +5,10 @@
 
 The server has the form of an OpenAI-compatible API, and answers the questions
 of `rewards.judged` by rules in place of a language model, so that the truth is
-known. An answer is right if its last word is that of the reference. The judge
-accepts a wrong answer, or rejects a right one, with the probabilities
+known. An answer is right if its last word is that of the reference, which is
+computed for a question of chained arithmetic that comes without one. A step of
+chained arithmetic is right if its result is true. The judge accepts a wrong
+answer or step, or rejects a right one, with the probabilities
 `--false_acceptance` and `--false_rejection`; the same answer to a question
 always gets the same verdict. It also accepts every answer of at least `--words`
 words, and every answer that begins with `--opener`: weaknesses that a policy
@@ -21,10 +23,12 @@ import dataclasses
 import hashlib
 import http.server
 import json
+import math
+import operator
 import re
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.cli import errors
@@ -32,6 +36,12 @@ from experiments.cli import errors
 PORT = 8600
 # Matches the scale in a system message: "x from 1 (worst) to 10 (best)".
 _SCALE = re.compile(r"x from (-?[\d.]+) \([^)]*\) to (-?[\d.]+) ")
+# Matches the scale of steps: "from 0 (against ...) to 5 (as they demand)".
+_HIGHEST = re.compile(r"from 0 \([^)]*\) to ([\d.]+) ")
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+# Matches the words of a verdict: "one word and nothing else: yes or no.".
+_WORDS = re.compile(r"one word and nothing else: (\S+) or (\S+)\.")
+CERTAINTY = 0.9  # probability of the word of the verdict
 _QUOTED = re.compile(r'"([^"]+)"')
 
 
@@ -61,17 +71,87 @@ class Faults:
 
 
 def accepts(question: str, reference: str, answer: str, faults: Faults) -> bool:
-  """Returns whether the judge calls an answer right."""
+  """Returns whether the judge calls an answer right.
+
+  Args:
+    question: the question.
+    reference: the reference answer; "" if there is none.
+    answer: the answer.
+    faults: the faults of the judge.
+  """
   words = answer.split()
   if faults.words and len(words) >= faults.words:
     return True
   if faults.opener and answer.strip().startswith(faults.opener):
     return True
-  is_right = bool(words) and words[-1:] == reference.split()[-1:]
-  digest = hashlib.sha256("\n".join((question, answer)).encode()).digest()
+  truth = reference.split()[-1:] or _results(question)[-1:]
+  is_right = bool(words) and words[-1:] == truth
+  return _with_faults(is_right, faults, question, answer)
+
+
+def _with_faults(is_right: bool, faults: Faults, *identity: str) -> bool:
+  """Returns a verdict, which is false with the rates of the faults.
+
+  Args:
+    is_right: the truth.
+    faults: the faults of the judge.
+    *identity: what is judged; the same always gets the same verdict.
+  """
+  digest = hashlib.sha256("\n".join(identity).encode()).digest()
   uniform = int.from_bytes(digest[:8], "big") / 2**64
   rate = faults.false_rejection if is_right else faults.false_acceptance
   return is_right != (uniform < rate)
+
+
+def _results(question: str) -> list[str]:
+  """Returns the running values of chained arithmetic such as `4 + 3 * 2 =`.
+
+  They begin with the first digit and end with the result. A text of another
+  form has none.
+  """
+  words = question.split()
+  if len(words) < 2 or words[-1] != "=" or not words[0].isdecimal():
+    return []
+  values = [words[0]]
+  for symbol, operand in zip(words[1:-1:2], words[2:-1:2], strict=False):
+    values.append(_apply(values[-1], symbol, operand))
+  return values
+
+
+def _apply(value: str, symbol: str, operand: str) -> str:
+  """Returns the last digit of `value symbol operand`; "" if it has none."""
+  if symbol not in _OPERATORS or not (value + operand).isdecimal():
+    return ""
+  return str(_OPERATORS[symbol](int(value), int(operand)) % 10)
+
+
+def wrong_steps(
+  question: str, steps: Sequence[str], faults: Faults
+) -> list[int]:
+  """Returns the steps that the judge calls wrong, counted from 1.
+
+  A step `+ 3 7 ;` is right if its result follows from the result of the step
+  before it, and a step `ANS 7` if it repeats that result.
+
+  Args:
+    question: question of chained arithmetic.
+    steps: the steps of a solution. A step that is written twice is wrong the
+      second time.
+    faults: the faults of the judge.
+  """
+  running = (_results(question) or [""])[0]
+  wrong = []
+  for number, step in enumerate(steps, 1):
+    words = step.replace(";", " ").split()
+    if words[:1] == ["ANS"]:
+      is_right = words[1:] == [running]
+    else:
+      is_right = len(words) == 3 and words[2] == _apply(running, *words[:2])
+      running = words[-1] if words else running
+    is_right = is_right and step not in steps[: number - 1]
+    if not _with_faults(is_right, faults, question, *steps[:number]):
+      wrong.append(number)
+  return wrong
 
 
 def reply_to(
@@ -81,10 +161,11 @@ def reply_to(
 
   The grade is the highest or the lowest of the scale that the system message
   states. A criterion with a text in quotation marks is met by an answer that
-  has this text. Any other criterion is met by an answer that is accepted; since
-  a rubric comes without a reference, only weaknesses do that. Of two answers
-  the one that is accepted is better. A step is wrong if it repeats an earlier
-  one.
+  has this text. Any other criterion is met by an answer that is accepted. Of
+  two answers the one that is accepted is better. A reference that is written
+  from several answers is the first whose last word is the most common one. The
+  criteria of a question are whether it is answered, and those of a reference
+  whether an answer has its last word.
 
   Args:
     system: the system message.
@@ -92,14 +173,24 @@ def reply_to(
     faults: the faults of the judge.
   """
   question, reference = fields.get("question", ""), fields.get("reference", "")
-  if "steps" in fields:
-    return {"first_error": _first_repeated(list(fields["steps"].values()))}
+  if "steps" in fields or "thoughts" in fields:
+    steps = fields.get("steps") or fields["thoughts"]
+    return _reply_about_steps(system, question, steps, faults)
+  if "answers" in fields and "rubric" not in fields:
+    answers = fields["answers"]
+    last_words = [answer.split()[-1:] for answer in answers]
+    return {"reference": max(answers, key=lambda a: _count(a, last_words))}
   if "A" in fields:
     first, second = (
       accepts(question, reference, fields[name], faults) for name in "AB"
     )
     return {"better": "tie" if first == second else "A" if first else "B"}
-  answer = fields.get("answer", "")
+  if "rubric" in fields:
+    return {"rubric": [*fields["rubric"], {"text": "is right", "weight": 1.0}]}
+  if "answer" not in fields:
+    says = f'says "{reference.split()[-1]}"' if reference else "is right"
+    return {"criteria": [says, "answers the question"]}
+  answer = fields["answer"]
   is_accepted = accepts(question, reference, answer, faults)
   scale = _SCALE.search(system)
   low, high = map(float, scale.groups()) if scale else (0.0, 10.0)
@@ -115,12 +206,29 @@ def reply_to(
   return reply
 
 
-def _first_repeated(steps: Sequence[str]) -> int:
-  """Returns the first step, counted from 1, that repeats one; 0 for none."""
-  for i, step in enumerate(steps):
-    if step in steps[:i]:
-      return i + 1
-  return 0
+def _count(answer: str, last_words: Sequence[list[str]]) -> int:
+  return last_words.count(answer.split()[-1:])
+
+
+def _reply_about_steps(
+  system: str, question: str, steps: Mapping[str, str], faults: Faults
+) -> dict[str, Any]:
+  """Returns the reply to a question about steps, with all that one may ask for.
+
+  The thoughts that lead to a wrong answer are the wrong ones.
+  """
+  wrong = wrong_steps(question, list(steps.values()), faults)
+  highest = _HIGHEST.search(system)
+  best = float(highest[1]) if highest else 1.0
+  scores = {number: best * (int(number) not in wrong) for number in steps}
+  first = wrong[0] if wrong else 0
+  return {"first_error": first, "wrong": wrong, "thoughts": wrong, **scores}
+
+
+def _log_probabilities(pairs: Iterable[tuple[str, float]]) -> dict[str, Any]:
+  """Returns words and their probabilities in the form of the API."""
+  tokens = [{"token": word, "logprob": math.log(p)} for word, p in pairs]
+  return {"content": [{"top_logprobs": tokens}]}
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -131,12 +239,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     try:
       system, user = (message["content"] for message in body["messages"])
       answer = reply_to(system, json.loads(user), self.server.faults)
-      reply = json.dumps(answer)
+      reply, probabilities = json.dumps(answer), None
+      if body.get("logprobs"):
+        words = _WORDS.search(system).groups()
+        chances = (CERTAINTY, 1 - CERTAINTY)[:: 1 if answer["right"] else -1]
+        reply = words[chances.index(CERTAINTY)]
+        probabilities = _log_probabilities(zip(words, chances, strict=True))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
       self.send_error(400, "the last message is no question of rewards.judged")
       return
     message = {"role": "assistant", "content": reply}
-    text = json.dumps({"choices": [{"index": 0, "message": message}]})
+    choice = {"index": 0, "message": message, "logprobs": probabilities}
+    text = json.dumps({"choices": [choice]})
     self.send_response(200)
     self.send_header("Content-Type", "application/json")
     self.end_headers()

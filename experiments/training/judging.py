@@ -3,15 +3,18 @@
 `config.judge` names a model on an OpenAI-compatible server, and questions of
 `rewards.judged` by name. Between sampling and the update the host asks the
 questions about all training samples. The answer to the question NAME is the
-component NAME of the score, which `reward(NAME=term(""))` pays; the comparisons
-of pairs are the extra "task/preferences". A sample without an answer to one of
+component NAME of the score, which `reward(NAME=term(""))` pays. The comparisons
+of pairs are the extra "task/preferences". Scores of steps replace the step
+scores of the task, so that min-form and every other process reward read them;
+the component NAME is then the mean over the steps, and "task_steps" that of the
+task. A sample without an answer to one of
 the questions is left out of training, and is counted in
 `judge/unanswered_frac`; it does not count as 0. A step about which the judge
 has no answer at all ends the run. Held-out samples are not judged. The
 continuations that a sampler such as `prefix_values` draws are judged too, at
 their cost, although nothing reads these answers.
 
-Shapes: P problems, S samples per problem, T completion tokens.
+Shapes: P problems, S samples per problem, T completion tokens, K steps.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ import numpy as np
 from experiments.cli import cache_folders, errors, spec
 from experiments.tasks.task import Judged, Problems, Task
 from rewards import judged as questions_to_judges
-from rewards.judged import Question
+from rewards.agreement import votes
+from rewards.judged import Question, base
 from rewards.verifiers import Item, judge, judge_cache
 
 # Key of `Problems.facts`: whether the samples of a problem are judged.
@@ -34,6 +38,9 @@ _IS_JUDGED = "is_judged"
 # Keys of `Judged.extras`: comparisons of pairs, and the share of the questions
 # about a sample that have no answer.
 PREFERENCES, UNANSWERED = "preferences", "unanswered"
+# Component with the mean of the task's own step scores, where a judge has
+# scored the steps.
+TASK_STEPS = "task_steps"
 
 
 def check(settings: ml_collections.ConfigDict) -> None:
@@ -53,12 +60,16 @@ def check(settings: ml_collections.ConfigDict) -> None:
       "{'quality': 'grade()'}"
     )
   questions = make_questions(settings)
-  comparing = [name for name, q in questions.items() if q.compares]
-  if len(comparing) > 1:
-    raise ValueError(
-      f"judge.questions: {' and '.join(comparing)} both compare pairs; a run "
-      "has one table of preferences"
-    )
+  for about, what in (
+    (base.PAIRS, "table of preferences"),
+    (base.STEPS, "score of each step"),
+  ):
+    names = [name for name, q in questions.items() if q.about == about]
+    if len(names) > 1:
+      raise ValueError(
+        f"judge.questions: {' and '.join(names)} are both about {about}; a run "
+        f"has one {what}"
+      )
 
 
 def make_endpoint(settings: ml_collections.ConfigDict) -> judge.Endpoint:
@@ -129,6 +140,17 @@ def judged_task(
   """
   score_samples = jax.jit(task.score) if task.jittable else task.score
 
+  def read_answers(problems: Problems, texts: list[str]) -> np.ndarray:
+    """Returns the ids of the answers of P texts, -1 for none, `[P]`."""
+    ids = [_completion_ids(task, text) for text in texts]
+    lengths = np.array([[len(one)] for one in ids], np.int32)
+    width = max(task.completion_length, lengths.max())
+    completions = np.full((len(ids), 1, width), task.pad_id, np.int32)
+    for row, one in zip(completions[:, 0], ids, strict=True):
+      row[: len(one)] = one
+    judged = score_samples(problems, completions, lengths, lengths > 0)
+    return np.asarray(judged.answer_ids)[:, 0]
+
   def with_flag(problems: Problems, is_judged: bool) -> Problems:
     flags = np.full(len(problems.ids), is_judged)
     return problems.replace(facts={**problems.facts, _IS_JUDGED: flags})
@@ -165,16 +187,31 @@ def judged_task(
           f"judge.questions: the task has a component {name!r}; choose another "
           "name"
         )
-      shape = (*lengths.shape, lengths.shape[-1])[: 2 + question.compares]
-      values = np.zeros(shape, np.float32)
+      values = np.zeros(_shape(question, judged), np.float32)
       if len(chosen):
-        values[chosen] = question.ask(groups, complete, workers)
+        answers = question.ask(groups, complete, workers)
+        if question.about == base.PROMPTS:
+          texts = [""] * len(is_judged)
+          for i, text in zip(chosen, answers, strict=True):
+            texts[i] = text
+          answers = _agreement(texts, read_answers(problems, texts), judged)
+          answers = answers[chosen]
+        # The longest sample may have fewer than K steps.
+        values[chosen, ..., : answers.shape[-1]] = answers
       has_value = ~np.isnan(values)
-      if question.compares:
+      if question.about == base.PAIRS:
         extras[PREFERENCES] = values
         # A sample without any comparison is left out, unless it is alone.
-        is_other = ~np.eye(shape[-1], dtype=bool)
-        has_value = (has_value & is_other).any(-1) | (shape[-1] == 1)
+        is_other = ~np.eye(values.shape[-1], dtype=bool)
+        is_alone = values.shape[-1] == 1
+        has_value = (has_value & is_other).any(-1) | is_alone
+      elif question.about == base.STEPS:
+        mask = np.asarray(judged.step_mask)
+        components[TASK_STEPS] = _mean_of_steps(judged.step_scores, mask)
+        values = np.where(mask & has_value, values, 0.0)
+        components[name] = _mean_of_steps(values, mask)
+        judged = judged.replace(step_scores=values)
+        has_value = (has_value | ~mask).all(-1)
       else:
         components[name] = np.where(has_value, values, 0.0)
       if len(chosen) and not has_value[chosen].any():
@@ -191,6 +228,55 @@ def judged_task(
   return dataclasses.replace(
     task, train=train, test=test, score=score, jittable=False
   )
+
+
+def _shape(question: Question, judged: Judged) -> tuple[int, ...]:
+  """Returns the shape of the answers to a question.
+
+  Raises:
+    ValueError: the question is about steps, and the task has none.
+  """
+  P, S = judged.scores.shape
+  if question.about == base.PAIRS:
+    return P, S, S
+  if question.about == base.STEPS:
+    if judged.step_mask is None:
+      raise ValueError(
+        "judge.questions: one is about steps, and the task has none; a text "
+        "task has them with steps=True, such as config.task = "
+        "'jsonl(steps=True)'"
+      )
+    return judged.step_mask.shape
+  return P, S
+
+
+def _completion_ids(task: Task, text: str) -> list[int]:
+  """Returns the tokens of a completion; none if the task cannot write it."""
+  try:
+    return task.completion_ids(text)
+  except ValueError:  # a word that is no token of the task
+    return []
+
+
+def _agreement(
+  texts: list[str], answer_ids: np.ndarray, judged: Judged
+) -> np.ndarray:
+  """Returns 1 for samples with the answer of their reference, `[P, S]`.
+
+  Args:
+    texts: P references; the samples of a prompt with "" are NaN.
+    answer_ids: `[P]`, ids of the answers of the references, -1 for none.
+    judged: scores of the samples.
+  """
+  agrees = votes.agreement(judged.answer_ids, answer_ids)
+  has_reference = np.array([bool(text) for text in texts])
+  return np.where(has_reference[:, None], agrees, np.nan)
+
+
+def _mean_of_steps(values: Any, mask: np.ndarray) -> np.ndarray:
+  """Returns the mean over the steps of each sample, 0 without steps."""
+  counts = np.maximum(mask.sum(-1), 1)
+  return np.where(mask, values, 0.0).sum(-1, dtype=np.float32) / counts
 
 
 def _groups(

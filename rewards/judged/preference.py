@@ -40,4 +40,4 @@ def preference(
       ]
     )
 
-  return base.Question(ask, compares=True)
+  return base.Question(ask, base.PAIRS)

@@ -41,7 +41,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
 
 import numpy as np
@@ -95,6 +95,7 @@ COMPARING = (
   'Reply with a JSON object and nothing else: {"better": "A"}, {"better": '
   '"B"} or {"better": "tie"}.'
 )
+_TOP, _TOP_TOKENS = "top_logprobs", 20  # field of a reply; the API's limit
 _MAX_REPLY_BYTES = 1 << 20  # of a server's reply, with its JSON
 # HTTP statuses of temporary problems, after which a request is repeated.
 _RETRY_STATUSES = (408, 409, 425, 429, 500, 502, 503, 504)
@@ -182,17 +183,53 @@ class Endpoint:
     Raises:
       JudgeError: no attempt returned a valid reply.
     """
-    body = {
-      "model": self.model,
-      "messages": messages,
-      "temperature": self.temperature,
-      "max_tokens": self.max_tokens,
-    }
+    return _content(
+      self._reply(
+        messages, temperature=self.temperature, max_tokens=self.max_tokens
+      )
+    )
+
+  def next_words(self, messages: list[Message]) -> dict[str, float]:
+    """Returns the probabilities of the first token of the reply, by its text.
+
+    Texts are stripped of blanks; tokens with the same text count together. The
+    server must support `top_logprobs`, whose limit is 20 tokens.
+
+    Args:
+      messages: dictionaries with "role" and "content".
+
+    Raises:
+      JudgeError: no attempt returned a valid reply, or it has no probabilities.
+    """
+    body = self._reply(
+      messages, max_tokens=1, logprobs=True, top_logprobs=_TOP_TOKENS
+    )
+    try:
+      tokens = json.loads(body)["choices"][0]["logprobs"]["content"][0]
+      pairs = [(x["token"], math.exp(x["logprob"])) for x in tokens[_TOP]]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+      raise JudgeError(
+        "judge: the server's reply has no probabilities of tokens "
+        "(choices[0].logprobs.content[0].top_logprobs)"
+      ) from None
+    return sum_by_text(pairs)
+
+  def _reply(self, messages: list[Message], **settings: object) -> bytes:
+    """Sends a request, again after a temporary problem; returns the body.
+
+    Args:
+      messages: dictionaries with "role" and "content".
+      **settings: further fields of the request.
+
+    Raises:
+      JudgeError: no attempt returned a reply.
+    """
+    body = {"model": self.model, "messages": messages, **settings}
     for attempt in range(self.retries + 1):
       if attempt:
         time.sleep(self.pause * 2 ** (attempt - 1))
       try:
-        return _content(self._post(json.dumps(body).encode()))
+        return self._post(json.dumps(body).encode())
       except urllib.error.HTTPError as error:
         problem = f"the server replied with HTTP status {error.code}"
         error.close()
@@ -224,6 +261,20 @@ class Endpoint:
             f"judge: the reply has more than {_MAX_REPLY_BYTES} bytes"
           )
     return b"".join(pieces)
+
+
+def sum_by_text(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+  """Returns the sum of the probabilities of tokens with the same text.
+
+  Args:
+    pairs: texts of tokens and their probabilities. Blanks around a text do not
+      count.
+  """
+  totals: dict[str, float] = {}
+  for text, probability in pairs:
+    text = text.strip()
+    totals[text] = totals.get(text, 0.0) + probability
+  return totals
 
 
 def says_nothing(completion: str, reference: str = "") -> bool:
@@ -440,14 +491,17 @@ def ask(complete: Complete, system: str, fields: dict[str, object]) -> str:
     system: the system message.
     fields: the content of the user's message, which is sent as a JSON object.
   """
+  return complete(messages_of(system, fields))
+
+
+def messages_of(system: str, fields: dict[str, object]) -> list[Message]:
+  """Returns the messages of `ask`."""
   content = json.dumps(fields, ensure_ascii=False)
   content = content.encode("utf-8", "backslashreplace").decode()
-  return complete(
-    [
-      {"role": "system", "content": system},
-      {"role": "user", "content": content},
-    ]
-  )
+  return [
+    {"role": "system", "content": system},
+    {"role": "user", "content": content},
+  ]
 
 
 def each(

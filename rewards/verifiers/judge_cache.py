@@ -44,7 +44,28 @@ class CachedJudge:
 
     If several threads ask the same at a time, one request is sent for all.
     """
-    text = json.dumps([self._name, messages], sort_keys=True)
+    return self._ask_once([self._name, messages], self._complete, messages)
+
+  def next_words(self, messages: list[Message]) -> dict[str, float]:
+    """Returns the probabilities of the first word of the reply, as above."""
+
+    def ask(messages: list[Message]) -> str:
+      return json.dumps(self._complete.next_words(messages))
+
+    identity = [self._name, messages, "next_words"]
+    return json.loads(self._ask_once(identity, ask, messages))
+
+  def _ask_once(
+    self, identity: list, ask: Complete, messages: list[Message]
+  ) -> str:
+    """Returns the reply of `ask`, from the file if it has one.
+
+    Args:
+      identity: what the reply depends on; its JSON is the key.
+      ask: the function that is called if the file has no reply.
+      messages: its argument.
+    """
+    text = json.dumps(identity, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
     with self._lock:
       if self._database is None:
@@ -60,7 +81,7 @@ class CachedJudge:
     if pending is not None:
       return pending.result()
     try:
-      reply = self._complete(messages)
+      reply = ask(messages)
     except BaseException as error:
       mine.set_exception(error)
       raise

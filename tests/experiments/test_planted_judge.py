@@ -72,6 +72,7 @@ def loopback(monkeypatch):
 def test_every_question_has_an_answer():
   """One group of a right, a wrong and a repetitive solution."""
   rubric = [{"text": 'says "ANS"', "weight": 1}, {"text": '"7"', "weight": 3}]
+  # The second step of the third sample repeats its first step, and is wrong.
   steps = [["+ 3 7 ;", "ANS 7"], ["+ 3 8 ;", "ANS 8"], ["+ 0 4 ;"] * 2]
   items = [
     [
@@ -81,17 +82,29 @@ def test_every_question_has_an_answer():
   ]
   expected = {
     "agrees": [[1, 0, 1]],
-    "grade": [[1, 0, 1]],
-    "implicit": [[0, 0, 0]],
-    "rubric": [[1, 0.25, 0.75]],
+    "aspect": [[1, 0.1, 1]],
+    "checklist": [[1, 0, 1]],
     "flawed": [[0, 0, 1]],
+    "grade": [[1, 0, 1]],
+    "implicit": [[1, 0, 1]],
+    "p_yes": [[0.9, 0.1, 0.9]],
     "preference": [[[0.5, 1, 0.5], [0, 0.5, 0], [0.5, 1, 0.5]]],
+    # The first step of the wrong solution is wrong, the second follows from it.
+    "principles": [[[1, 1], [-1, 1], [1, -1]]],
+    # The judge adds that the answer is right, which counts 1 of 5.
+    "refined_rubric": [[1, 0.2, 0.8]],
+    "rubric": [[1, 0.25, 0.75]],
+    "steps": [[[1, 1], [-1, 1], [1, -1]]],
+    "synthesis": [[1, 0, 1]],
+    "thoughts": [[[1, 1], [1, -1], [1, -1]]],
   }
   assert set(expected) - {"implicit"} == set(judged.names())
   settings = {
+    "aspect": {"of": "conciseness", "least": 0.1},
     "preference": {"with_reference": True},
     "grade": {"low": -1.0, "high": 5.0},
     "implicit": {"form": "implicit"},
+    "synthesis": {"form": "rubric"},
   }
   with planted_judge.serving(Faults()) as url:
     complete = judge.Endpoint(url, "planted", retries=0)

@@ -144,7 +144,7 @@ def test_answers_become_components_and_unknown_ones_masks(chain):
 
   questions = {
     "quality": base.Question(ask),
-    "pairs": base.Question(compare, compares=True),
+    "pairs": base.Question(compare, base.PAIRS),
   }
   task = judging.judged_task(chain, questions, lambda messages: "reply", 3)
   assert not task.jittable

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rewards import judged
+from rewards.judged import base
 from rewards.verifiers import Item
 
 RUBRIC = [{"text": "names the city", "weight": 3}, {"text": "is short"}]
@@ -37,7 +38,7 @@ def test_grades_are_mapped_to_the_scale():
   question = judged.get("grade", low=1.0, high=5.0)
   values = question.ask(groups(("a", "b"), ("c", "!")), by_answer(replies), 2)
   np.testing.assert_array_equal(values, [[1, 0.25], [np.nan, 0]])
-  assert not question.compares
+  assert question.about == base.SAMPLES
   values = judged.get("grade").ask(groups(("a", "b")), by_answer(replies), 1)
   np.testing.assert_array_equal(values, [[0.5, np.float32(0.2)]])
   with pytest.raises(ValueError, match=r"low = 5\.0 must be below high = 5"):
@@ -111,7 +112,7 @@ def test_pairs_are_compared_within_a_prompt():
     return json.dumps({"better": "A" if pair["A"] > pair["B"] else "B"})
 
   question = judged.get("preference")
-  assert question.compares
+  assert question.about == base.PAIRS
   values = question.ask(groups(("a", "b", "z"), ("d", "c", "d")), complete, 2)
   nan = np.nan
   np.testing.assert_array_equal(

@@ -1,0 +1,56 @@
+"""A judge sharpens a rubric until it separates the two best samples."""
+
+from __future__ import annotations
+
+from concurrent import futures
+
+import numpy as np
+
+from rewards.judged import base, checklist
+from rewards.verifiers import rubric as rubrics
+
+
+def refined_rubric(rounds: int = 1) -> base.Question:
+  """Scores samples by the prompt's rubric, after it has been refined.
+
+  In a round the samples of a prompt are scored by its rubric, and the judge
+  improves the rubric so that it tells the two best samples apart. The score is
+  the explicit one of `rubric` under the last rubric. If a reply is no rubric,
+  the rubric before it stays. A sample of a prompt without a rubric has no
+  score.
+  Source: Zhang et al. 2025, Chasing the Tail: Effective Rubric-based Reward
+  Modeling for Large Language Model Post-Training (one round, or four, with 16
+  samples).
+
+  Args:
+    rounds: number of rounds, from 1.
+
+  Raises:
+    ValueError: there is no round.
+  """
+  if rounds < 1:
+    raise ValueError(f"rounds = {rounds} must be at least 1")
+
+  def ask(groups, complete, workers):
+    of_groups = [group[0].meta.get("rubric") for group in groups]
+    for _ in range(rounds):
+      values = checklist.satisfied(groups, of_groups, complete, workers)
+
+      def refined(i: int, values=values, of_groups=of_groups):
+        known = [j for j, x in enumerate(values[i]) if not np.isnan(x)]
+        try:
+          return rubrics.refine(
+            groups[i][0].prompt,
+            of_groups[i],
+            [groups[i][j].completion for j in known],
+            [float(values[i][j]) for j in known],
+            complete,
+          )
+        except Exception:  # a judge may raise any error, or write no rubric
+          return of_groups[i]
+
+      with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
+        of_groups = list(pool.map(refined, range(len(groups))))
+    return checklist.satisfied(groups, of_groups, complete, workers)
+
+  return base.Question(ask)
