@@ -57,6 +57,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   # A prompt gets at most 24 samples, and 16 on average as in other configs.
   "coba": {"method": "coba(mean_samples=16)", "rollout.samples": 24},
   # A hard prompt gets up to 24 samples in all; `rollout.samples` is the limit.
+  "capo": {"task": CHAIN},  # reads step scores
   "dars": {"method": "dars(total=24)", "rollout.samples": 24},
   "diver": {"steps_per_dispatch": 1},  # compares samples on the host
   "empg": {"task": CHAIN},  # reads the steps of a sample
@@ -94,12 +95,14 @@ CHANGES: dict[str, dict[str, Any]] = {
   "reinforce": {"plan.minibatches": 1},  # strictly on-policy
   "remax": {"plan.minibatches": 1},  # strictly on-policy
   "rloo": {"plan.minibatches": 1},  # strictly on-policy
+  "spark": {"task": CHAIN},  # reads step scores
   "strict_min_form": {"task": CHAIN},  # reads step scores
   "sum_form": {"task": CHAIN},  # reads step scores
   "superhf": {"plan.minibatches": 1},  # one supervised step per rollout
   # Ten times the usual rate, because only 1 % of the weights is trained.
   "ticket_mask": {"optimizer.learning_rate": 0.0015},
   # A tree of 16 leaves, with segments of 4 tokens: completions are short.
+  "tp_grpo": {"task": CHAIN},  # reads labels of steps
   "treerpo": {"method": "treerpo(width=4, depth=2, segment=4)"},
   "unlikeliness": {"plan.epochs": 2},  # as in the paper
   # For the first 10 of the 100 steps only the critic is trained; the default is

@@ -4,6 +4,7 @@ from helpers.method_contract import Row
 
 STEPS = ("step_scores", "correct")
 ROWS = {
+  "capo": Row({}, STEPS),
   "clip_delta": Row({}, STEPS),
   "igpo": Row({}, ("step_scores",)),
   "min_form": Row({"verifiable": 0.5}, STEPS),
@@ -13,6 +14,8 @@ ROWS = {
   "progress": Row({}, ("step_scores", "scores")),
   "pure_openrlhf": Row({"verifiable": 0.5}, STEPS),
   "pure_verl": Row({"verifiable": 0.5}, STEPS),
+  "spark": Row({}, ("step_scores", "scores")),
   "strict_min_form": Row({"verifiable": 0.5}, STEPS),
   "sum_form": Row({"verifiable": 0.5}, STEPS),
+  "tp_grpo": Row({}, STEPS),
 }
