@@ -382,15 +382,18 @@ def judge(url: str, model: str, **questions: str) -> ConfigDict:
     model: name of the model on the server.
     **questions: questions of `rewards.judged` by name, such as
       `quality="grade(high=5)"`. The answer is a component of the score, which
-      `reward(quality=term(""))` pays.
+      `reward(quality=term(""))` pays; the scores of steps are step scores.
   """
   return ConfigDict(
     {
       "url": url,
       "model": model,
       "key_variable": "",  # environment variable with the API key; "": no key
+      # Folder of a policy, or name of a pretrained model, that answers in this
+      # process in place of a server; "": the server.
+      "policy": "",
       "questions": questions,
-      "workers": 8,  # requests at a time
+      "workers": 8,  # requests at a time; for a policy also its batch
       "temperature": 0.0,  # 0: greedy decoding
       "max_tokens": 1024,  # of a reply
       "timeout": 60.0,  # seconds of an attempt, from the connection to the end
@@ -399,6 +402,19 @@ def judge(url: str, model: str, **questions: str) -> ConfigDict:
       "cache": "",
     }
   )
+
+
+def policy_judge(policy: str, **questions: str) -> ConfigDict:
+  """Returns a judge of a run's samples that answers in the run's process.
+
+  Args:
+    policy: folder with Hugging Face files, whose tokenizer has a chat template,
+      or the name of a model of `experiments.pretrained`.
+    **questions: as in `judge`.
+  """
+  config = judge("", "", **questions)
+  config.policy, config.max_tokens = policy, 256
+  return config
 
 
 def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:

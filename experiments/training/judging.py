@@ -1,6 +1,7 @@
 """Asks a judge about the samples of a run, for any task.
 
-`config.judge` names a model on an OpenAI-compatible server, and questions of
+`config.judge` names a model on an OpenAI-compatible server, or the folder of a
+policy that answers in the same process (`policy_judge`), and questions of
 `rewards.judged` by name. Between sampling and the update the host asks the
 questions about all training samples. The answer to the question NAME is the
 component NAME of the score, which `reward(NAME=term(""))` pays. The comparisons
@@ -26,8 +27,11 @@ import jax
 import ml_collections
 import numpy as np
 
+from experiments import pretrained
 from experiments.cli import cache_folders, errors, spec
 from experiments.tasks.task import Judged, Problems, Task
+from experiments.training import policy_judge
+from models import hf
 from rewards import judged as questions_to_judges
 from rewards.agreement import votes
 from rewards.judged import Question, base
@@ -51,7 +55,15 @@ def check(settings: ml_collections.ConfigDict) -> None:
   """
   if not settings:
     return
-  make_endpoint(settings)
+  if bool(settings.url) == bool(settings.policy):
+    raise ValueError(
+      f"judge.url = {settings.url!r} and judge.policy = {settings.policy!r}; "
+      "exactly one of them must name a judge: a server, or a model folder"
+    )
+  if settings.policy:
+    hf.load_config(pretrained.resolve(settings.policy))
+  else:
+    make_endpoint(settings)
   if settings.workers < 1:
     raise ValueError(f"judge.workers = {settings.workers} must be at least 1")
   if not settings.questions:
@@ -114,14 +126,24 @@ def make_questions(
 
 def make_judge(settings: ml_collections.ConfigDict) -> judge.Complete:
   """Returns the judge of `config.judge`, with its replies on disk."""
-  endpoint = make_endpoint(settings)
   # What a reply depends on besides the messages.
-  name = " ".join(
-    str(getattr(endpoint, field))
-    for field in ("url", "model", "temperature", "max_tokens")
-  )
+  if settings.policy:
+    complete = policy_judge.PolicyJudge(
+      settings.policy,
+      settings.temperature,
+      settings.max_tokens,
+      settings.workers,
+    )
+    identity = [complete.identity, settings.temperature, settings.max_tokens]
+  else:
+    complete = make_endpoint(settings)
+    identity = [
+      getattr(complete, field)
+      for field in ("url", "model", "temperature", "max_tokens")
+    ]
+  name = " ".join(map(str, identity))
   file = settings.cache or cache_folders.of_judges() / "replies.sqlite"
-  return judge_cache.CachedJudge(endpoint, name, file)
+  return judge_cache.CachedJudge(complete, name, file)
 
 
 def judged_task(

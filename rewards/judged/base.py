@@ -91,7 +91,7 @@ def of_steps(
 
     with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
       list(pool.map(fill, [i for i, count in enumerate(counts) if count]))
-    return values.reshape(len(groups), -1, values.shape[-1])
+    return values.reshape(len(groups), len(groups[0]), values.shape[-1])
 
   return Question(ask, STEPS)
 

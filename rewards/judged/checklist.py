@@ -71,7 +71,8 @@ def write_criteria(
   try:
     reply = judge.ask(complete, instruction, fields)
     texts = (judge.read_object(after_thoughts(reply)) or {})["criteria"]
-    if not texts or not all(text.strip() for text in texts):
+    is_list = isinstance(texts, list) and texts
+    if not is_list or not all(text.strip() for text in texts):
       return None
   except Exception:  # a judge may raise any error, or write another form
     return None

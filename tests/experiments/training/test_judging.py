@@ -191,7 +191,7 @@ def test_a_judge_without_any_answer_ends_the_run(chain):
 
 def test_a_sample_without_others_is_not_left_out(chain):
   question = base.Question(
-    lambda groups, complete, workers: np.full((2, 1, 1), 0.5), compares=True
+    lambda groups, complete, workers: np.full((2, 1, 1), 0.5), base.PAIRS
   )
   task = judging.judged_task(chain, {"pairs": question}, None, 1)
   problems = task.train(jax.random.key(0), 0, 2)
@@ -248,7 +248,7 @@ def test_held_out_samples_are_not_judged(chain):
     ({"questions": {"a b": "grade()"}}, "the name 'a b' must be letters"),
     (
       {"questions": {"p": "preference()", "q": "preference()"}},
-      "p and q both compare pairs",
+      "p and q are both about pairs",
     ),
   ],
 )
@@ -260,3 +260,124 @@ def test_mistakes_are_refused_before_a_request(changes, message):
       settings.questions = changes["questions"]
   with pytest.raises(ValueError, match=message):
     judging.check(settings)
+
+
+def test_scores_of_steps_replace_those_of_the_task(chain):
+  """The judge knows the steps of the first sample alone."""
+  problems = jax.device_get(chain.train(jax.random.key(0), 0, 1))
+  ids, length = map(np.asarray, chain.gold(problems))
+  # A truncated copy has one step less.
+  completions = np.stack([ids[0], ids[0]])[None]
+  lengths = np.array([[length[0], 4]])
+  plain = jax.device_get(
+    chain.score(problems, completions, lengths, lengths > 4)
+  )
+  assert plain.step_mask.sum(-1).tolist() == [[2, 1]]
+
+  def ask(groups, complete, workers):
+    assert [item.meta["steps"] for item in groups[0]] == [
+      [chain.text_of(ids[0, :4]), chain.text_of(ids[0, 4 : length[0]])],
+      [chain.text_of(ids[0, :4])],
+    ]
+    return np.array([[[0.5, -0.25], [np.nan, 0]]], np.float32)
+
+  question = base.Question(ask, base.STEPS)
+  task = judging.judged_task(chain, {"s": question}, str, 1)
+  problems = task.train(jax.random.key(0), 0, 1)
+  judged = task.score(problems, completions, lengths, lengths > 4)
+  np.testing.assert_array_equal(
+    judged.step_scores[..., :2], [[[0.5, -0.25], [0, 0]]]
+  )
+  assert judged.step_scores.shape == plain.step_mask.shape
+  assert not judged.step_scores[..., 2:].any()
+  assert judged.scored.tolist() == [[True, False]]
+  np.testing.assert_array_equal(judged.components["s"], [[0.125, 0]])
+  np.testing.assert_array_equal(judged.components["task_steps"], [[1, 1]])
+  np.testing.assert_array_equal(judged.extras["unanswered"], [[0, 1]])
+
+
+def test_a_task_without_steps_has_none_to_score():
+  countdown = build.make_task_from_text("countdown")
+  question = base.Question(lambda *_: np.zeros((1, 1, 1)), base.STEPS)
+  task = judging.judged_task(countdown, {"s": question}, str, 1)
+  problems = task.train(jax.random.key(0), 0, 1)
+  completions = np.zeros((1, 1, countdown.completion_length), np.int32)
+  with pytest.raises(ValueError, match="one is about steps, and the task has"):
+    score(task, problems, completions)
+  settings = defaults.judge(
+    "http://localhost", "m", a="steps()", b="thoughts()"
+  )
+  with pytest.raises(
+    ValueError, match="a and b are both about steps; a run has"
+  ):
+    judging.check(settings)
+
+
+def test_samples_agree_with_the_answer_of_a_written_reference(chain):
+  """References: a solution of the first problem, nothing, no word of chain."""
+  problems = jax.device_get(chain.train(jax.random.key(0), 0, 3))
+  ids, lengths = map(np.asarray, chain.gold(problems))
+  completions = np.stack([ids, ids], 1)
+  completions[:, 1, 0] = chain.eos_id  # without an answer
+  lengths = np.stack([lengths, np.ones_like(lengths)], 1)
+  references = [chain.text_of(ids[0]), "", "what?"]
+  question = base.Question(lambda *_: references, base.PROMPTS)
+  task = judging.judged_task(chain, {"r": question}, str, 1)
+  problems = task.train(jax.random.key(0), 0, 3)
+  judged = task.score(problems, completions, lengths, lengths > 0)
+  np.testing.assert_array_equal(
+    judged.components["r"], [[1, 0], [0, 0], [0, 0]]
+  )
+  assert judged.scored.tolist() == [[True] * 2, [False] * 2, [True] * 2]
+
+
+def test_probabilities_of_words_are_read_from_the_server(tmp_path):
+  """Two tokens with one text, twice the same question, and no probabilities."""
+  replies = [
+    {
+      "content": [
+        {
+          "top_logprobs": [
+            {"token": "yes", "logprob": -0.5},
+            {"token": " yes", "logprob": -2.0},
+            {"token": "no", "logprob": -3.0},
+          ]
+        }
+      ]
+    },
+    None,
+  ]
+  bodies = []
+
+  class Server(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+      body = self.rfile.read(int(self.headers["Content-Length"]))
+      bodies.append(json.loads(body))
+      message = {"message": {"content": "yes"}, "logprobs": replies.pop(0)}
+      self.send_response(200)
+      self.end_headers()
+      self.wfile.write(json.dumps({"choices": [message]}).encode())
+
+    def log_message(self, *arguments):
+      """Keeps quiet."""
+
+  with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    settings = defaults.judge(
+      f"http://127.0.0.1:{server.server_port}", "m", a="x"
+    )
+    settings.cache = str(tmp_path / "replies")
+    complete = judging.make_judge(settings)
+    messages = judge.messages_of("system", {"a": 1})
+    for _ in range(2):
+      words = complete.next_words(messages)
+      assert words == pytest.approx(
+        {"yes": np.exp(-0.5) + np.exp(-2), "no": np.exp(-3)}
+      )
+    [body] = bodies
+    assert body["messages"] == messages
+    assert body["max_tokens"] == 1
+    assert body["logprobs"] is True
+    with pytest.raises(judge.JudgeError, match="no probabilities of tokens"):
+      complete.next_words(judge.messages_of("system", {"a": 2}))
+    server.shutdown()

@@ -1,0 +1,219 @@
+"""A judge in the same process: a policy from a model folder.
+
+It has the interface of `rewards.verifiers.judge`: text in, text out, and the
+probabilities of the first word. Several threads ask at a time. One of them
+computes all questions that wait, as one batch, while the others wait for their
+answers, so that no thread is needed besides.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import hashlib
+import pathlib
+import threading
+from collections.abc import Sequence
+from concurrent import futures
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import pretrained
+from experiments.evaluation import free_prompts
+from experiments.training import decoder, prng_keys
+from models import hf, policy
+from rewards.verifiers import judge
+from rl import types
+from rl.sampling import generation
+
+# Padded lengths of prompts; each is compiled when it is first needed. The last
+# is `free_prompts.PROMPT_LENGTH`.
+_LENGTHS = (256, 512, 1024)
+_WORDS = 100  # most likely tokens whose texts `next_words` returns
+
+
+class _Request(NamedTuple):
+  """A question that waits.
+
+  Attributes:
+    ids: tokens of the prompt.
+    reads_words: whether the probabilities of the first word are asked for, and
+      not a reply.
+    answer: where the answer goes.
+  """
+
+  ids: Sequence[int]
+  reads_words: bool
+  answer: futures.Future
+
+
+class PolicyJudge:
+  """A judge that is a policy of a model folder; loaded by the first question.
+
+  The random numbers of a reply depend on its prompt alone.
+
+  Attributes:
+    identity: the folder, and when its files were last changed.
+  """
+
+  def __init__(
+    self,
+    folder: str,
+    temperature: float = 0.0,
+    max_tokens: int = 256,
+    batch: int = 8,
+  ) -> None:
+    """Checks that the folder has a model.
+
+    Args:
+      folder: folder with Hugging Face files, whose tokenizer has a chat
+        template, or a name in `pretrained.MODELS`.
+      temperature: sampling temperature; 0 is greedy decoding.
+      max_tokens: largest number of tokens of a reply.
+      batch: number of questions that are computed together.
+
+    Raises:
+      ValueError: the folder has no model, or its tokenizer no chat template.
+    """
+    self._folder = pretrained.resolve(folder)
+    self._config = decoder.choose_fast_forms(
+      hf.load_config(self._folder, "float32")
+    )
+    self._task = free_prompts.make_task(str(self._folder), self._config)
+    if self._task.encode_turns is None:
+      raise ValueError(
+        f"judge: the tokenizer of {folder} has no chat template; a judge is "
+        "asked by a system message and a user's message"
+      )
+    files = sorted(pathlib.Path(self._folder).iterdir())
+    times = [file.stat().st_mtime_ns for file in files]
+    self.identity = f"{self._folder} {max(times)}"
+    self._policy = policy.bind(self._config)
+    self._sampling = generation.Sampling(
+      samples=1,
+      max_tokens=max_tokens,
+      eos_ids=self._task.eos_ids,
+      pad_id=self._task.pad_id,
+      temperature=temperature,
+    )
+    self._batch = batch
+    self._computes = threading.Lock()  # held by the thread that computes
+    self._waiting: collections.deque[_Request] = collections.deque()
+    self._params: types.PyTree = None
+
+  def __call__(self, messages: list[judge.Message]) -> str:
+    """Returns the reply to messages.
+
+    Raises:
+      JudgeError: the messages are too long.
+    """
+    return self._ask(messages, reads_words=False)
+
+  def next_words(self, messages: list[judge.Message]) -> dict[str, float]:
+    """Returns the probabilities of the first token of the reply, by its text.
+
+    They are read from one forward pass. Tokens that differ only by blanks count
+    together; the most likely ones are returned.
+
+    Raises:
+      JudgeError: the messages are too long.
+    """
+    return self._ask(messages, reads_words=True)
+
+  def _ask(self, messages: list[judge.Message], *, reads_words: bool):
+    ids = self._task.encode_turns(messages)
+    if len(ids) > self._task.prompt_length:
+      raise judge.JudgeError(
+        f"judge: the question has {len(ids)} tokens, and the judge reads up to "
+        f"{self._task.prompt_length}"
+      )
+    request = _Request(ids, reads_words, futures.Future())
+    self._waiting.append(request)
+    while not request.answer.done():
+      with self._computes:
+        if not request.answer.done():
+          self._answer_some()
+    return request.answer.result()
+
+  def _answer_some(self) -> None:
+    """Answers the questions of one kind that have waited longest."""
+    # Other threads only append, so that the first question stays the first.
+    kind = self._waiting[0].reads_words
+    requests: list[_Request] = []
+    while len(requests) < self._batch and self._waiting:
+      if self._waiting[0].reads_words != kind:
+        break
+      requests.append(self._waiting.popleft())
+    try:
+      answers = self._compute([request.ids for request in requests], kind)
+    except Exception as error:  # raised where the answers are read
+      for request in requests:
+        request.answer.set_exception(error)
+      return
+    for request, answer in zip(requests, answers, strict=True):
+      request.answer.set_result(answer)
+
+  def _compute(
+    self, prompts: Sequence[Sequence[int]], reads_words: bool
+  ) -> list[str] | list[dict[str, float]]:
+    """Returns the answers to at most `batch` prompts."""
+    if self._params is None:
+      _, self._params = hf.load(self._folder, dtype="float32")
+    longest = max(map(len, prompts))
+    lengths = (*_LENGTHS, self._task.prompt_length)
+    length = next(n for n in lengths if n >= longest)
+    ids = np.full((self._batch, length), self._task.pad_id, np.int32)
+    mask = np.zeros(ids.shape, bool)
+    for row, in_row, one in zip(ids, mask, prompts, strict=False):
+      row[length - len(one) :], in_row[length - len(one) :] = one, True
+    # Rows without a question repeat the first one.
+    ids[len(prompts) :], mask[len(prompts) :] = ids[0], mask[0]
+    if reads_words:
+      p, tokens = jax.device_get(
+        _first_tokens(self._policy, self._params, ids, mask)
+      )
+      return [
+        judge.sum_by_text(
+          (self._task.decode([token]), float(chance))
+          for token, chance in zip(tokens[i], p[i], strict=True)
+        )
+        for i in range(len(prompts))
+      ]
+    identities = np.array(
+      [_identity(row[in_row]) for row, in_row in zip(ids, mask, strict=True)]
+    )
+    samples = jax.device_get(
+      _generate(
+        self._policy, self._params, ids, mask, identities, self._sampling
+      )
+    )
+    return [
+      self._task.text_of(samples.completions[i, 0, : samples.lengths[i, 0]])
+      for i in range(len(prompts))
+    ]
+
+
+def _identity(ids: np.ndarray) -> int:
+  """Returns a number from 0 to 2^31 - 1 by which prompts differ."""
+  digest = hashlib.blake2b(ids.astype(np.int32).tobytes(), digest_size=4)
+  return int.from_bytes(digest.digest(), "big") & 0x7FFFFFFF
+
+
+@functools.partial(jax.jit, static_argnames=("bound", "sampling"))
+def _generate(bound, params, prompts, mask, identities, sampling):
+  """Returns one sample of each prompt."""
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(
+    prng_keys.from_seed(0), identities
+  )
+  return generation.generate(bound, params, prompts, mask, keys, sampling)
+
+
+@functools.partial(jax.jit, static_argnames="bound")
+def _first_tokens(bound, params, prompts, mask):
+  """Returns the chances and ids of the likeliest first tokens, `[P, W]`."""
+  logits, _ = bound.prefill(params, prompts, mask, 1, 1)
+  chances = jax.nn.softmax(logits.astype(jnp.float32), -1)
+  return jax.lax.top_k(chances, min(_WORDS, chances.shape[-1]))
