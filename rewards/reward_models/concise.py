@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import types
+from rl import masked, types
 from rl.transforms import transform
 
 Array = jax.Array
@@ -26,8 +26,7 @@ def concise_scores(
 
   Source: Efficient Reasoning via Reward Model (CRF).
 
-  Open: the schedule of s and the form of d are unknown. The group's accuracy is
-  a possible d, because easy prompts need fewer words.
+  Open: the schedule of s and the form of d are unknown.
 
   Args:
     correct: `[...]` verdicts; 1 is right, others count as wrong.
@@ -47,13 +46,32 @@ def concise_scores(
 
 @transform(takes="none", gives="sample")
 def concise(
-  _, rollout: types.Rollout, *, conciseness: str, alpha: float = 1.0
+  _,
+  rollout: types.Rollout,
+  *,
+  conciseness: str,
+  alpha: float = 1.0,
+  horizon: float = 0.0,
+  by_accuracy: float = 0.0,
 ) -> Array:
-  """Returns `concise_scores` with s = 1 and d = 0.
+  """Returns `concise_scores`, with s by the training step and d by the group.
+
+    s = min(step / horizon, 1)
+    d = by_accuracy * (share of right samples in the group)
+
+  Early in training the bonus is small, so that the policy first learns to be
+  right; easy prompts, which need few words, have a larger one.
 
   Args:
     conciseness: name of the component with the conciseness scores.
     alpha: weight of the bonus.
+    horizon: training steps until s is 1; 0 makes it 1 from the beginning.
+    by_accuracy: d of a group whose samples are all right.
   """
   conciseness_scores = base.read_component(rollout, conciseness)
-  return concise_scores(rollout.correct, conciseness_scores, alpha=alpha)
+  anneal = jnp.minimum(rollout.step / horizon, 1.0) if horizon else 1.0
+  right = base.is_right(rollout.correct)
+  accuracy = masked.mean(right, rollout.sample_mask, keepdims=True)
+  return concise_scores(
+    rollout.correct, conciseness_scores, anneal, by_accuracy * accuracy, alpha
+  )

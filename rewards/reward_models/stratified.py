@@ -3,8 +3,8 @@
 The scores of a reward model are mapped to one narrow band for right answers and
 to a lower band for wrong answers, so no wrong answer scores above a right one.
 
-`prompt_weights` is a factor for advantages, not for scores, since a factor per
-prompt cancels when scores are divided by the group's standard deviation.
+The method `hero` multiplies the advantages of these scores by a weight for each
+prompt, which would cancel if it multiplied the scores.
 """
 
 from __future__ import annotations
@@ -72,37 +72,6 @@ def stratified_scores(
     -alpha + 2.0 * alpha * scale(valid & ~right),
   )
   return jnp.where(valid, graded, 0.0)
-
-
-def prompt_weights(
-  model_scores: Array,
-  usual: Array | float,
-  low: float = 0.4,
-  high: float = 3.0,
-  steepness: float = 6.0,
-  valid: Array | None = None,
-) -> Array:
-  """Returns weights of prompts that grow with the spread of the model's scores.
-
-  The weight is low + (high - low) * sigmoid(steepness * (std - usual)), with
-  the std (ddof 0) of the model's scores in the group.
-
-  Source: Tao et al. 2025 (HERO).
-
-  Args:
-    model_scores: `[..., S]`, scores of the S samples of each prompt.
-    usual: `[]`, running mean of std over batches.
-    low: lower bound of the weights; w_min in the paper.
-    high: upper bound of the weights; w_max in the paper.
-    steepness: factor of the difference; k in the paper.
-    valid: `[..., S]` bool, True if the sample exists; None: all exist.
-
-  Returns:
-    `[...]` float32 in (low, high).
-  """
-  valid = masked.mask_or_ones(jnp.asarray(model_scores), valid)
-  spread = masked.std(base.zero_outside(model_scores, valid), valid)
-  return low + (high - low) * jax.nn.sigmoid(steepness * (spread - usual))
 
 
 @transform(takes="none", gives="sample")

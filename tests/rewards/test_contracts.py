@@ -293,11 +293,6 @@ CASES = {
     (CORRECT, SAMPLES, VALID),
     {1: 2},
   ),
-  "prompt_weights": (
-    lambda x, v: stratified.prompt_weights(x, 0.2, valid=v),
-    (SAMPLES, VALID),
-    {0: 1},
-  ),
   "trusted": (
     lambda o, x, v: trusted.trusted_scores(o, x, 10, valid=v),
     (UNIT[1, ..., 0], SAMPLES, VALID),

@@ -9,6 +9,7 @@ ROWS = {
   "gdpo": Row(signal=("scores", "components")),
   "gpg": Row(),
   "grpo": Row({"beta": 0.1}),
+  "hero": Row({"model": "format"}, ("scores", "components")),
   "lambda_grpo": Row(),
   "lite_ppo": Row(),
   "one_shot": Row(breaks={"no_signal": "the entropy bonus needs no reward"}),

@@ -34,6 +34,15 @@ def test_bonus_of_right_answers():
   np.testing.assert_array_equal(result, [[1.25, 0, 1.75, 0]])
   result = worked_example.reward("concise", rollout, conciseness="c", alpha=3.0)
   np.testing.assert_array_equal(result, [[1.75, 0, 3.25, 0]])
+  # Step 3 of 12: s = 1/4. Two of four are right: d = 2/4 of 3.
+  rollout = rollout.replace(step=jnp.int32(3))
+  settings = {"conciseness": "c", "horizon": 12.0, "by_accuracy": 3.0}
+  result = worked_example.reward("concise", rollout, **settings)
+  expected = [[1 + 0.25 * 1.75, 0, 1 + 0.75 * 1.75, 0]]
+  np.testing.assert_allclose(result, expected, rtol=1e-6)
+  late = rollout.replace(step=jnp.int32(99))
+  result = worked_example.reward("concise", late, **settings)
+  np.testing.assert_allclose(result[0, 0], 1 + 0.25 * 2.5, rtol=1e-6)
   result = concise.concise_scores(
     jnp.array([1, 0, 1]), jnp.array([0.25, 0.5, 0.75]), 0.5, 0.125, 2.0
   )

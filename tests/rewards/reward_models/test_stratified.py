@@ -7,7 +7,6 @@ import pytest
 from helpers import compiled, worked_example
 
 from rewards.reward_models import stratified
-from rl import advantages
 
 stratified = compiled.functions(stratified)
 
@@ -20,9 +19,6 @@ def test_strata_have_the_paper_s_numbers():
   np.testing.assert_allclose(result, [1.1, 0.9, 0.1, -0.1], atol=1e-5)
   result = stratified.stratified_scores(OK, MODEL)
   np.testing.assert_allclose(result, [1.05, 0.95, 0.05, -0.05], atol=1e-5)
-  weight = stratified.prompt_weights(MODEL, 1.0)
-  np.testing.assert_allclose(jnp.std(MODEL), 1.0825, atol=1e-4)
-  np.testing.assert_allclose(weight, 2.0155, atol=1e-3)
 
 
 def test_strata_do_not_overlap_and_do_not_see_the_scale():
@@ -51,16 +47,6 @@ def test_groups_of_one_kind_compute_no_nan():
     result = stratified.stratified_scores(correct, scores, 0.1, 0.3)
   expected = [[0.7, 1.3, 1], [0, -0.1, 0.1]]
   np.testing.assert_allclose(result, expected, atol=1e-5)
-
-
-def test_a_weight_per_prompt_cancels_in_a_z_score():
-  """Why `prompt_weights` belongs on advantages."""
-  scores = stratified.stratified_scores(OK, MODEL)
-  np.testing.assert_allclose(
-    advantages.group_normalize(3.0 * scores),
-    advantages.group_normalize(scores),
-    atol=1e-4,
-  )
 
 
 def test_novelty_never_makes_a_wrong_answer_beat_a_right_one():
@@ -102,14 +88,3 @@ def test_bands_of_right_and_wrong_answers():
     jnp.ones(2, int), jnp.array([0, 1e-6]), 0.1, 0.3
   )
   np.testing.assert_allclose(close, [0.7, 1.0], atol=1e-5)
-
-
-@pytest.mark.worked_example("function:stratified.prompt_weights")
-def test_weights_of_prompts_of_usual_and_other_spread():
-  """Standard deviations 1, 2 and 1/2, the last of two of three samples."""
-  scores = jnp.array([[1, 3, 1, 3], [0, 4, 0, 4], [2, 3, jnp.nan, 9]])
-  valid = jnp.array([[True] * 4, [True] * 4, [True, True, False, False]])
-  result = stratified.prompt_weights(scores, 1.0, valid=valid)
-  # 0.4 + (3 - 0.4) sigmoid(6 (std - 1))
-  sigmoids = 1 / (1 + np.exp([0, -6, 3]))
-  np.testing.assert_allclose(result, 0.4 + 2.6 * sigmoids, rtol=1e-6)
