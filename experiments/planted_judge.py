@@ -177,7 +177,7 @@ def reply_to(
     steps = fields.get("steps") or fields["thoughts"]
     return _reply_about_steps(system, question, steps, faults)
   if "answers" in fields and "rubric" not in fields:
-    answers = fields["answers"]
+    answers = [answer for answer in fields["answers"] if answer.strip()]
     last_words = [answer.split()[-1:] for answer in answers]
     return {"reference": max(answers, key=lambda a: _count(a, last_words))}
   if "A" in fields:

@@ -10,12 +10,44 @@ words, so that a policy has to write longer ones to be accepted by their length.
   python -m experiments.planted_judge --words 18
   python -m experiments.run --config experiments/configs/judged.py:agrees \
     --workdir runs/judged_agrees
-  python -m experiments.run --config experiments/configs/judged.py:grade \
-    --workdir runs/judged_grade
-  python -m experiments.run --config experiments/configs/judged.py:preference \
-    --workdir runs/judged_preference
+  python -m experiments.run --config experiments/configs/judged.py:checklist \
+    --workdir runs/judged_checklist
+  python -m experiments.run --config experiments/configs/judged.py:concise \
+    --workdir runs/judged_concise
+  python -m experiments.run --config experiments/configs/judged.py:critiques \
+    --workdir runs/judged_critiques
+  python -m experiments.run --config experiments/configs/judged.py:aspects \
+    --workdir runs/judged_aspects
+  python -m experiments.run --config experiments/configs/judged.py:aspects_dpo \
+    --workdir runs/judged_aspects_dpo
   python -m experiments.run --config experiments/configs/judged.py:flaw_aware \
     --workdir runs/judged_flaw_aware
+  python -m experiments.run --config experiments/configs/judged.py:grade \
+    --workdir runs/judged_grade
+  python -m experiments.run --config experiments/configs/judged.py:guarded \
+    --workdir runs/judged_guarded
+  python -m experiments.run --config experiments/configs/judged.py:hybrid \
+    --workdir runs/judged_hybrid
+  python -m experiments.run --config experiments/configs/judged.py:min_form \
+    --workdir runs/judged_min_form
+  python -m experiments.run --config experiments/configs/judged.py:preference \
+    --workdir runs/judged_preference
+  python -m experiments.run --config experiments/configs/judged.py:principles \
+    --workdir runs/judged_principles
+  python -m experiments.run --config experiments/configs/judged.py:reasoning \
+    --workdir runs/judged_reasoning
+  python -m experiments.run --config experiments/configs/judged.py:refined \
+    --workdir runs/judged_refined
+  python -m experiments.run --config experiments/configs/judged.py:soft \
+    --workdir runs/judged_soft
+  python -m experiments.run --config experiments/configs/judged.py:spread \
+    --workdir runs/judged_spread
+  python -m experiments.run --config experiments/configs/judged.py:step_votes \
+    --workdir runs/judged_step_votes
+  python -m experiments.run --config experiments/configs/judged.py:synthesis \
+    --workdir runs/judged_synthesis
+  python -m experiments.run --config experiments/configs/judged.py:thoughts \
+    --workdir runs/judged_thoughts
 
 Each starts from the base policy of `chain.py:base`, which the run trains first.
 `reward/mean` is what the judge pays, and `accuracy/pass@1` the truth.
@@ -36,10 +68,82 @@ def agrees() -> ConfigDict:
   return config
 
 
+def checklist() -> ConfigDict:
+  """RL on a checklist that the judge writes for the prompt (ACE-RL)."""
+  config = _config(list="checklist()")
+  config.reward = defaults.reward(list=defaults.term(""))
+  return config
+
+
+def concise() -> ConfigDict:
+  """RL on verdicts, with a bonus for concise ones (CRF)."""
+  config = _config(brief="aspect(of='conciseness', least=0.1)")
+  bonus = "concise(conciseness='brief', horizon=30.0, by_accuracy=1.0)"
+  config.reward = defaults.reward(outcome=bonus)
+  return config
+
+
+def critiques() -> ConfigDict:
+  """RL on verdicts, less at wrong steps by four critiques (CAPO)."""
+  config = _config(steps="steps(votes=4)")
+  config.method = "capo"
+  return config
+
+
+def aspects() -> ConfigDict:
+  """RL on verdicts and three dimensions of the thought (DRM)."""
+  config = _config(
+    relevant="aspect(of='relevance')", coherent="aspect(of='coherence')"
+  )
+  dimensions = "dimension_level(relevances=('relevant',), coherence='coherent')"
+  config.reward = defaults.reward(right="verdict()", dimensions=dimensions)
+  return config
+
+
+def aspects_dpo() -> ConfigDict:
+  """DPO on pairs that three dimensions of the thought choose (DRM)."""
+  config = aspects()
+  del config.reward.terms["right"]
+  config.reward.order = ("dimensions",)
+  config.method = "semi_online_dpo(every=1)"
+  return config
+
+
+def flaw_aware() -> ConfigDict:
+  """RL on verdicts, less where the judge finds a wrong step (FAPO)."""
+  config = _config(flaw="flawed()")
+  config.reward = defaults.reward(outcome="flaw_aware(flawed='flaw')")
+  return config
+
+
 def grade() -> ConfigDict:
   """RL on the judge's grade."""
   config = _config(quality="grade()")
   config.reward = defaults.reward(quality=defaults.term(""))
+  return config
+
+
+def guarded() -> ConfigDict:
+  """RL on verdicts whose intent a judge confirms (IFDecorator)."""
+  config = _config(intent="aspect(of='intent')", list="checklist()")
+  conditions = "all_conditions(conditions=('intent', 'list'))"
+  config.reward = defaults.reward(outcome=conditions)
+  return config
+
+
+def hybrid() -> ConfigDict:
+  """RL on the product of the task's score and a judge's verdict (VerIF)."""
+  config = _config(soft="aspect(of='intent', threshold=0.5)")
+  config.reward = defaults.reward(
+    rule="product", hard="task()", soft=defaults.term("")
+  )
+  return config
+
+
+def min_form() -> ConfigDict:
+  """RL on the worst step by a judge of steps (PURE)."""
+  config = _config(steps="steps(with_reference=False)")
+  config.method = "min_form"
   return config
 
 
@@ -51,10 +155,71 @@ def preference() -> ConfigDict:
   return config
 
 
-def flaw_aware() -> ConfigDict:
-  """RL on verdicts, less where the judge finds a wrong step (FAPO)."""
-  config = _config(flaw="flawed()")
-  config.reward = defaults.reward(outcome="flaw_aware(flawed='flaw')")
+def principles() -> ConfigDict:
+  """PPO on steps that a judge scores by principles (PPR)."""
+  config = _config(steps="principles()")
+  config.reward = defaults.reward(step_reward="outcome_centered()")
+  config.method = "sum_form"
+  return config
+
+
+def reasoning() -> ConfigDict:
+  """RL on verdicts, and on the thoughts of right ones (Posterior-GRPO)."""
+  config = _config(thought="aspect(of='reasoning')")
+  config.reward = defaults.reward(
+    form=defaults.term("component(name='answered')"),
+    outcome="posterior(thoughts='thought')",
+  )
+  return config
+
+
+def refined() -> ConfigDict:
+  """RL on a rubric that the judge refines (Chasing the Tail)."""
+  criteria = "('says \"ANS\"', 'is right')"
+  config = _config(rubric=f"refined_rubric(criteria={criteria})")
+  config.reward = defaults.reward(rubric=defaults.term(""))
+  return config
+
+
+def soft() -> ConfigDict:
+  """RL on the probability that the judge says 1 (soft verdicts)."""
+  config = _config(right="p_yes(form='soft', yes='1', no='0')")
+  config.reward = defaults.reward(right=defaults.term(""))
+  config.method = "reinforce_pp"
+  return config
+
+
+def spread() -> ConfigDict:
+  """RL on graded verdicts, more where grades differ (HERO)."""
+  config = _config(quality="grade()")
+  config.reward = defaults.reward(right="stratified(model='quality')")
+  config.method = "hero"
+  return config
+
+
+def step_votes() -> ConfigDict:
+  """RL on steps by 16 votes without a reference (SPARK)."""
+  config = _config(
+    steps="steps(votes=16, with_reference=False)",
+    right="p_yes(with_reference=False)",
+  )
+  augmented = "step_augmented(verdict='right', well_formed='answered')"
+  config.reward = defaults.reward(outcome=augmented)
+  config.method = "spark"
+  return config
+
+
+def synthesis() -> ConfigDict:
+  """RL on a reference that is written from the samples (CaT)."""
+  config = _config(agrees="synthesis()")
+  config.reward = defaults.reward(agrees=defaults.term(""))
+  return config
+
+
+def thoughts() -> ConfigDict:
+  """RL on verdicts, corrected at labelled thoughts (TP-GRPO)."""
+  config = _config(labels="thoughts()")
+  config.method = "tp_grpo"
   return config
 
 
@@ -72,9 +237,25 @@ _CONFIGS = config_names.NamedConfigs(
   "judged",
   {
     "agrees": agrees,
-    "grade": grade,
-    "preference": preference,
+    "checklist": checklist,
+    "concise": concise,
+    "critiques": critiques,
+    "aspects": aspects,
+    "aspects_dpo": aspects_dpo,
     "flaw_aware": flaw_aware,
+    "grade": grade,
+    "guarded": guarded,
+    "hybrid": hybrid,
+    "min_form": min_form,
+    "preference": preference,
+    "principles": principles,
+    "reasoning": reasoning,
+    "refined": refined,
+    "soft": soft,
+    "spread": spread,
+    "step_votes": step_votes,
+    "synthesis": synthesis,
+    "thoughts": thoughts,
   },
 )
 names, summary = _CONFIGS.names, _CONFIGS.summary

@@ -10,7 +10,8 @@ scores of the task, so that min-form and every other process reward read them;
 the component NAME is then the mean over the steps, and "task_steps" that of the
 task. A sample without an answer to one of
 the questions is left out of training, and is counted in
-`judge/unanswered_frac`; it does not count as 0. A step about which the judge
+`judge/unanswered_frac`; it does not count as 0. A prompt whose samples are all
+blank gets 0 without a request. A step about which the judge
 has no answer at all ends the run. Held-out samples are not judged. The
 continuations that a sampler such as `prefix_values` draws are judged too, at
 their cost, although nothing reads these answers.
@@ -170,8 +171,10 @@ def judged_task(
     completions = np.full((len(ids), 1, width), task.pad_id, np.int32)
     for row, one in zip(completions[:, 0], ids, strict=True):
       row[: len(one)] = one
-    judged = score_samples(problems, completions, lengths, lengths > 0)
-    return np.asarray(judged.answer_ids)[:, 0]
+    # As below, this may be called while a training step is traced.
+    with jax.ensure_compile_time_eval():
+      judged = score_samples(problems, completions, lengths, lengths > 0)
+      return np.asarray(judged.answer_ids)[:, 0]
 
   def with_flag(problems: Problems, is_judged: bool) -> Problems:
     flags = np.full(len(problems.ids), is_judged)
@@ -194,11 +197,16 @@ def judged_task(
       judged = jax.device_get(
         score_samples(problems, completions, lengths, finished)
       )
-      chosen = np.flatnonzero(is_judged)
       groups = []
-      if len(chosen):
+      if is_judged.any():
         groups = _groups(task, problems, completions, lengths, judged)
-        groups = [groups[i] for i in chosen]
+    # A group of blank completions is not worth a request; its answers are 0.
+    chosen = [
+      i
+      for i, group in enumerate(groups)
+      if is_judged[i] and any(item.completion.strip() for item in group)
+    ]
+    groups = [groups[i] for i in chosen]
     scored = judged.scored
     scored = np.ones(lengths.shape, bool) if scored is None else scored
     components, extras = dict(judged.components), dict(judged.extras)
@@ -290,7 +298,8 @@ def _agreement(
     answer_ids: `[P]`, ids of the answers of the references, -1 for none.
     judged: scores of the samples.
   """
-  agrees = votes.agreement(judged.answer_ids, answer_ids)
+  with jax.ensure_compile_time_eval():
+    agrees = np.asarray(votes.agreement(judged.answer_ids, answer_ids))
   has_reference = np.array([bool(text) for text in texts])
   return np.where(has_reference[:, None], agrees, np.nan)
 

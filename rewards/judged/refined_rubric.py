@@ -6,24 +6,27 @@ from concurrent import futures
 
 import numpy as np
 
-from rewards.judged import base, checklist
+from rewards.judged import base, checklist, rubric
 from rewards.verifiers import rubric as rubrics
 
 
-def refined_rubric(rounds: int = 1) -> base.Question:
+def refined_rubric(
+  rounds: int = 1, criteria: tuple[str, ...] = ()
+) -> base.Question:
   """Scores samples by the prompt's rubric, after it has been refined.
 
   In a round the samples of a prompt are scored by its rubric, and the judge
   improves the rubric so that it tells the two best samples apart. The score is
   the explicit one of `rubric` under the last rubric. If a reply is no rubric,
   the rubric before it stays. A sample of a prompt without a rubric has no
-  score.
+  score, unless `criteria` is given.
   Source: Zhang et al. 2025, Chasing the Tail: Effective Rubric-based Reward
   Modeling for Large Language Model Post-Training (one round, or four, with 16
   samples).
 
   Args:
     rounds: number of rounds, from 1.
+    criteria: criteria of equal weights for prompts whose line has no rubric.
 
   Raises:
     ValueError: there is no round.
@@ -32,7 +35,8 @@ def refined_rubric(rounds: int = 1) -> base.Question:
     raise ValueError(f"rounds = {rounds} must be at least 1")
 
   def ask(groups, complete, workers):
-    of_groups = [group[0].meta.get("rubric") for group in groups]
+    firsts = [rubric.with_rubric(group[0], criteria) for group in groups]
+    of_groups = [first.meta.get("rubric") for first in firsts]
     for _ in range(rounds):
       values = checklist.satisfied(groups, of_groups, complete, workers)
 

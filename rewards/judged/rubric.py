@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from rewards.judged import base
+from rewards.verifiers import Item
 from rewards.verifiers import rubric as rubrics
 from rl import registry
 
 _FORMS = {"explicit": rubrics.explicit, "implicit": rubrics.implicit}
 
 
-def rubric(form: str = "explicit") -> base.Question:
+def rubric(
+  form: str = "explicit", criteria: tuple[str, ...] = ()
+) -> base.Question:
   """Asks which criteria a completion satisfies, or for one grade beside them.
 
     explicit   R = clip(sum_j w_j c_j / sum_{w_j > 0} w_j, 0, 1), c_j in {0, 1}
@@ -17,12 +22,13 @@ def rubric(form: str = "explicit") -> base.Question:
 
   The line of the prompt has the criteria, `"rubric": [{"text", "weight"}]` (see
   `rewards.verifiers.rubric`). A sample of a prompt without a rubric has no
-  score.
+  score, unless `criteria` is given.
   Source: Gunjal et al. 2025, Rubrics as Rewards: Reinforcement Learning Beyond
   Verifiable Domains (RaR).
 
   Args:
     form: "explicit" or "implicit".
+    criteria: criteria of equal weights for prompts whose line has no rubric.
 
   Raises:
     ValueError: the form is unknown.
@@ -31,6 +37,14 @@ def rubric(form: str = "explicit") -> base.Question:
     raise ValueError(registry.describe_unknown("form", form, _FORMS))
   return base.of_samples(
     lambda items, complete, workers: _FORMS[form](
-      items, complete, workers=workers
+      [with_rubric(item, criteria) for item in items], complete, workers=workers
     )
   )
+
+
+def with_rubric(item: Item, criteria: tuple[str, ...]) -> Item:
+  """Returns an item with these criteria, if it has no rubric."""
+  if not criteria or "rubric" in item.meta:
+    return item
+  rubric_of_item = [{"text": text, "weight": 1.0} for text in criteria]
+  return dataclasses.replace(item, meta={**item.meta, "rubric": rubric_of_item})

@@ -16,7 +16,8 @@ share of constraints that are obeyed after a change of the layout
 
 The checkers do not test whether the text answers the prompt: a list of keywords
 obeys "use these keywords". The papers therefore combine the score with a judge
-(`verif_reward`, `ifdecorator_reward`) or a reward model (`ifbench_reward`).
+(configs `hybrid` and `guarded` of `experiments/configs/judged.py`) or a reward
+model (`ifbench_reward`).
 
 Usage:
   rule = {"name": "keywords:existence", "keywords": ["fox"]}
@@ -149,48 +150,6 @@ def _outcome(item: Item) -> Outcome:
   answer = text.strip()
   identity = answer_id(answer) if answer else -1
   return Outcome(score, int(all(strict)), answer, identity, parts)
-
-
-def verif_reward(obeyed: Sequence[bool], judged: float) -> float:
-  """Returns the product of the checkers' score and the judge's score.
-
-  Args:
-    obeyed: one bool per constraint that a function of `CHECKERS` checks.
-    judged: score in [0, 1] of the constraints that a judge checks.
-
-  Returns:
-    `mean(obeyed) * judged`; `judged` if `obeyed` is empty.
-
-  Source: Peng et al. 2025, "VerIF: Verification Engineering for Reinforcement
-  Learning in Instruction Following".
-  """
-  return (sum(obeyed) / len(obeyed) if obeyed else 1.0) * judged
-
-
-def ifdecorator_reward(
-  finished: bool,
-  obeyed: Sequence[bool],
-  intent: bool,
-  checklist: Sequence[bool] = (),
-) -> float:
-  """Returns 1 if all conditions are met, -1 for a truncated completion, else 0.
-
-  Args:
-    finished: whether the completion ended with the EOS token.
-    obeyed: one bool per constraint that a function of `CHECKERS` checks.
-    intent: whether, to a judge, the completion answers the prompt if the
-      constraints are ignored.
-    checklist: one bool per constraint that a judge checks.
-
-  Returns:
-    -1, 0 or 1. An empty list counts as met.
-
-  Source: Guo et al. 2025, "IFDecorator: Wrapping Instruction Following
-  Reinforcement Learning with Verifiable Rewards".
-  """
-  if not finished:
-    return -1.0
-  return float(all(obeyed) and intent and all(checklist))
 
 
 def ifbench_reward(

@@ -131,7 +131,17 @@ def test_the_command_prints_its_url():
   assert subprocess.run(refused, check=False).returncode == 2
 
 
-@pytest.mark.parametrize("name", configs.names())
+# One config for each form of answers; the others are run by `make long`.
+SHORT = ("agrees", "min_form", "preference", "synthesis")
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    name if name in SHORT else pytest.param(name, marks=pytest.mark.long)
+    for name in configs.names()
+  ],
+)
 def test_a_run_is_paid_by_the_judge(name, tmp_path):
   """Two steps of each config, with a small policy that is not trained."""
   config = configs.get_config(name)

@@ -1,8 +1,6 @@
 """Constraints: cases from the instructions' words, audits, the cards' rules."""
 
-import functools
 import gc
-import itertools
 import random
 import time
 
@@ -562,75 +560,3 @@ def test_units_of_text():
   assert text_units.paragraphs("a\nb\n \n\nc\n") == ["a\nb", "c"]
   with pytest.raises(ValueError, match="did you mean 'at least'"):
     text_units.compare(1, "atleast", 1)
-
-
-def test_verif_is_zero_if_either_is():
-  assert constraints.verif_reward([True, False], 0.0) == 0.0
-  assert constraints.verif_reward([False, False], 1.0) == 0.0
-  assert constraints.verif_reward([True, False], 1.0) == 0.5
-  assert constraints.verif_reward([], 0.7) == 0.7
-
-
-def test_ifdecorator_is_a_chain_of_gates():
-  for obeyed, intent, checked in itertools.product([True, False], repeat=3):
-    reward = functools.partial(
-      constraints.ifdecorator_reward,
-      obeyed=[True, obeyed],
-      intent=intent,
-      checklist=[True, checked],
-    )
-    assert reward(True) == float(obeyed and intent and checked)
-    assert reward(False) == -1.0
-  assert constraints.ifdecorator_reward(True, [True], True) == 1.0
-
-
-def test_ifbench_mixes_in_the_preference():
-  values = [0.0, 0.25, 0.5, 1.0, 3.0]
-  low = [constraints.ifbench_reward(v, 7.0) for v in values]
-  high = [constraints.ifbench_reward(v, 7.5) for v in values]
-  assert low == [0.0, -0.25, 0.0, 0.5, 2.5]
-  assert high == [0.0, 1.25, 1.5, 2.0, 4.0]
-  free = [
-    constraints.ifbench_reward(v, -9.0, alpha=-float("inf")) for v in values
-  ]
-  assert free == [0.0, *(v + 1 for v in values[1:])]
-  assert sorted(high) == high
-
-
-def brute_force(a, b):
-  """The longest subsequence of `a` that is one of `b`, by trying all."""
-
-  def within(chosen):
-    rest = iter(b)
-    return all(word in rest for word in chosen)
-
-  for size in range(len(a), -1, -1):
-    if any(map(within, itertools.combinations(a, size))):
-      return size
-  return 0
-
-
-def test_longest_common_subsequence_by_brute_force():
-  generator = random.Random(1)
-  for _ in range(300):
-    a, b = (generator.choices("xyz", k=generator.randrange(8)) for _ in "ab")
-    assert constraints.longest_common_subsequence(a, b) == brute_force(a, b)
-
-
-def test_key_points_in_the_order_of_the_reference():
-  reference = "First boil water, then add tea, then wait."
-  score = functools.partial(
-    constraints.key_point_score,
-    reference=reference,
-    key_points=[[["boil", "tea", "wait"]], [["coffee"], ["water"]]],
-  )
-  assert score(reference) == 1.0
-  assert score("Wait, add tea to water, boil.") == (1 / 3 + 1) / 2
-  assert score("boil tea wait " * 10 + "water") == (3 / 30 + 1) / 2
-  assert score("") == 0.0
-  assert constraints.key_point_score("a", "a", []) == 0.0
-  assert constraints.key_point_score("a", "b", [[["c"], []]]) == 0.0
-  long = constraints.key_point_score(
-    "a b " * 25_000, "b a " * 100, [[["a", "b"]]]
-  )
-  assert 0 < long < 0.01
