@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 import rewards as registry
 from experiments.cli import spec
+from experiments.configs import judged as judged_configs
 from experiments.configs import method as method_configs
 from experiments.configs import reward as reward_configs
 from experiments.training import build
@@ -22,9 +23,6 @@ LACKING = {
   "calibrated": "reads a reward model's scores, and phrases of a language",
   "co_reward": "reads the answers to a paraphrase; a chain has one wording",
   "coins": _CONTROL,
-  "concise": "reads a model's judgment of conciseness",
-  "dimension_level": "reads a reranker's and a reward model's scores",
-  "flaw_aware": "reads a judge's opinion of the way to a right answer",
   "flipped_groups": _CONTROL,
   "instead_of_nothing": "reads phrases of a language; a chain has digits",
   "model_outcome": "reads a fitted model, as in the configs of fitted_reward",
@@ -65,8 +63,10 @@ def paid(config: ConfigDict) -> set[str]:
 
 def test_every_reward_has_a_config_or_a_reason_why_not():
   used = set()
-  for name in reward_configs.names():
-    used |= paid(reward_configs.get_config(name))
+  for configs in (reward_configs, judged_configs):
+    for name in configs.names():
+      used |= paid(configs.get_config(name))
+  used.discard("")  # the answer of a judge
   assert used.isdisjoint(LACKING)
   assert used | set(LACKING) == set(registry.names())
 
