@@ -31,8 +31,6 @@ import numpy as np
 from experiments import pretrained
 from experiments.cli import cache_folders, errors, spec
 from experiments.tasks.task import Judged, Problems, Task
-from experiments.training import policy_judge
-from models import hf
 from rewards import judged as questions_to_judges
 from rewards.agreement import votes
 from rewards.judged import Question, base
@@ -62,6 +60,9 @@ def check(settings: ml_collections.ConfigDict) -> None:
       "exactly one of them must name a judge: a server, or a model folder"
     )
   if settings.policy:
+    # Imported here, since it loads transformers.
+    from models import hf
+
     hf.load_config(pretrained.resolve(settings.policy))
   else:
     make_endpoint(settings)
@@ -129,6 +130,9 @@ def make_judge(settings: ml_collections.ConfigDict) -> judge.Complete:
   """Returns the judge of `config.judge`, with its replies on disk."""
   # What a reply depends on besides the messages.
   if settings.policy:
+    # Imported here, since it loads transformers.
+    from experiments.training import policy_judge
+
     complete = policy_judge.PolicyJudge(
       settings.policy,
       settings.temperature,

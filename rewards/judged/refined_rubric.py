@@ -41,13 +41,13 @@ def refined_rubric(
       values = checklist.satisfied(groups, of_groups, complete, workers)
 
       def refined(i: int, values=values, of_groups=of_groups):
-        known = [j for j, x in enumerate(values[i]) if not np.isnan(x)]
+        scored = [j for j, x in enumerate(values[i]) if not np.isnan(x)]
         try:
           return rubrics.refine(
             groups[i][0].prompt,
             of_groups[i],
-            [groups[i][j].completion for j in known],
-            [float(values[i][j]) for j in known],
+            [groups[i][j].completion for j in scored],
+            [float(values[i][j]) for j in scored],
             complete,
           )
         except Exception:  # a judge may raise any error, or write no rubric

@@ -10,6 +10,7 @@ P, S = 8, 4
 JUDGED = ("thoughts", "style", "forecast", "stated")
 PHRASES = (((4,),), ((5,), (6, 7)))  # of token ids
 SETTINGS = {
+  "all_conditions": {"conditions": ("thoughts", "style")},
   "arctan": {"references": "sampler/greedy_scores"},
   "brier": {"forecast": "forecast", "stated": "stated"},
   "calibrated": {"model": "style", "phrases": "thoughts"},

@@ -269,10 +269,10 @@ def test_scores_of_steps_replace_those_of_the_task(chain):
   # A truncated copy has one step less.
   completions = np.stack([ids[0], ids[0]])[None]
   lengths = np.array([[length[0], 4]])
-  plain = jax.device_get(
+  without_judge = jax.device_get(
     chain.score(problems, completions, lengths, lengths > 4)
   )
-  assert plain.step_mask.sum(-1).tolist() == [[2, 1]]
+  assert without_judge.step_mask.sum(-1).tolist() == [[2, 1]]
 
   def ask(groups, complete, workers):
     assert [item.meta["steps"] for item in groups[0]] == [
@@ -288,7 +288,7 @@ def test_scores_of_steps_replace_those_of_the_task(chain):
   np.testing.assert_array_equal(
     judged.step_scores[..., :2], [[[0.5, -0.25], [0, 0]]]
   )
-  assert judged.step_scores.shape == plain.step_mask.shape
+  assert judged.step_scores.shape == without_judge.step_mask.shape
   assert not judged.step_scores[..., 2:].any()
   assert judged.scored.tolist() == [[True, False]]
   np.testing.assert_array_equal(judged.components["s"], [[0.125, 0]])

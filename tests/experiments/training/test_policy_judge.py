@@ -131,9 +131,9 @@ def test_what_a_judge_refuses(folder, greedy, tmp_path):
     [[Item("1?", x, "") for x in ("1", "2 " * 4000)]], greedy, 2
   )
   assert np.isnan(values).tolist() == [[False, True]]
-  plain = small_policy.write(tmp_path / "plain", template="")
+  untemplated = small_policy.write(tmp_path / "raw", template="")
   with pytest.raises(ValueError, match="has no chat template"):
-    policy_judge.PolicyJudge(str(plain))
+    policy_judge.PolicyJudge(str(untemplated))
   settings = defaults.policy_judge("", quality="grade()")
   with pytest.raises(ValueError, match="exactly one of them must name a judge"):
     judging.check(settings)

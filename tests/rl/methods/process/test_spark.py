@@ -13,7 +13,7 @@ Z = (np.array([0.1, 0, 0.2, 0.3, 0.4]) - 0.25) / np.std(
 )
 
 
-def kept(*tokens):
+def at_tokens(*tokens):
   """Returns z at these tokens of each sample, else 0."""
   values = np.zeros((1, 5, 4))
   for i, chosen in enumerate(tokens):
@@ -28,7 +28,7 @@ def test_advantages_where_steps_agree():
   Their wrong steps, (.6, -.3) and (-.2, .8), have the advantage; of the others,
   (.9, .1, .4) and (.5), all steps are right.
   """
-  target = kept([2], [], [0], [0, 1, 2], [0, 1])
+  target = at_tokens([2], [], [0], [0, 1, 2], [0, 1])
   m = methods.get("spark", beta=0.0)
   rollout = process_example.rollout()
   clip_example.check_advantages(m, rollout, target)
@@ -38,7 +38,7 @@ def test_advantages_where_steps_agree():
   rollout = rollout.replace(
     step_scores=jnp.where(rollout.step_scores == 0.1, 0.0, rollout.step_scores)
   )
-  target = kept([2], [], [0], [0, 2], [0, 1])
+  target = at_tokens([2], [], [0], [0, 2], [0, 1])
   clip_example.check_advantages(m, rollout, target)
 
 
