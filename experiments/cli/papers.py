@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import pathlib
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 import rewards
 from experiments import tasks
 from experiments.cli import config_names, spec
+from experiments.configs import judged as judged_configs
 from experiments.configs import reward as reward_configs
 from experiments.studies import claims
+from rewards import judged as questions
 from rl import methods
 
 NO_COMMAND = "no command"
@@ -143,10 +148,12 @@ def _implementations(
     name in methods.names()
     and methods.factory(name).__module__ == docstring.module
   ):
-    return [("method", name, _run_command("method", name, name))]
+    return [("method", name, _method_command(name))]
   for package, kind in _OF_PRM.items():
     if docstring.module == f"{package}.{name}":
       return [(kind, name, _prm_command(kind, name))]
+  if docstring.module == f"{questions.__name__}.{name}":
+    return [("question", name, _question_command(name))]
   if docstring.module == "experiments.prm.search":
     return [("search", name, f'{_EVALUATE} --search "{name}"')]
   if docstring.module in ("experiments.prm.votes", "experiments.prm.evaluate"):
@@ -189,6 +196,50 @@ def _implementations(
   return [(kind, qualified_name, NO_COMMAND)]
 
 
+def _method_command(name: str) -> str:
+  """Returns the command that trains with a method.
+
+  A method whose docstring names questions to a judge has a config of
+  `judged.py`.
+  """
+  if questions.__name__ in (inspect.getdoc(methods.factory(name)) or ""):
+    for config in judged_configs.names():
+      if spec.parse(judged_configs.get_config(config).method)[0] == name:
+        return _judged_command(config)
+  return _run_command("method", name, name)
+
+
+def _question_command(name: str) -> str:
+  """Returns the command that trains with a question to a judge."""
+  for config in judged_configs.names():
+    calls = judged_configs.get_config(config).judge.questions.values()
+    if name in {spec.parse(call)[0] for call in calls}:
+      return _judged_command(config)
+  return NO_COMMAND
+
+
+def _judged_command(config: str) -> str:
+  return _run_command("judged", config, f"judged_{config}")
+
+
+def _config_with_judge(reward: str) -> str:
+  """Returns the config of `judged.py` in which a reward reads a judge's answer.
+
+  These are rewards that name a question, or are of steps; "" if there is none.
+  """
+  for name in judged_configs.names():
+    config = judged_configs.get_config(name)
+    step_reward = config.reward.step_reward
+    if step_reward and spec.parse(step_reward)[0] == reward:
+      return name
+    for term in config.reward.terms.values():
+      called, arguments = spec.parse(term.reward) if term.reward else ("", {})
+      texts = {text for x in arguments.values() for text in np.ravel(x)}
+      if called == reward and texts & set(config.judge.questions):
+        return name
+  return ""
+
+
 def _prm_command(kind: str, name: str) -> str:
   """Returns the command that labels with a source, or fits with a loss."""
   if kind == "label source":
@@ -224,14 +275,17 @@ def _describes_reward(
 def _reward_command(reward: str) -> str:
   """Returns the command that trains with a reward.
 
-  Its config is the one named after the reward if that uses it, else the first
-  config that uses the reward.
+  Its config is the one in which the reward reads the answer of a judge, else
+  the one named after the reward if that uses it, else the first config that
+  uses the reward.
   """
   configs = [
     name for name in reward_configs.names() if reward in _rewards_of(name)
   ]
   if config := _OF_FITTED_MODEL.get(reward):
     return _run_command("fitted_reward", config, f"fitted_{config}")
+  if config := _config_with_judge(reward):
+    return _judged_command(config)
   if not configs:
     return NO_COMMAND
   name = reward if reward in configs else configs[0]

@@ -159,7 +159,8 @@ def principles() -> ConfigDict:
   """PPO on steps that a judge scores by principles (PPR)."""
   config = _config(steps="principles()")
   config.reward = defaults.reward(step_reward="outcome_centered()")
-  config.method = "sum_form"
+  config.method = "ppo_process"
+  config.model.value_head = True
   return config
 
 

@@ -95,6 +95,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   "pass_at_k_adaptive": {"method": "pass_at_k_adaptive(k=8)"},
   "pass_at_k_combination": {"method": "pass_at_k_combination(k=8)"},
   "pass_at_k_exceeding": {"method": "pass_at_k_exceeding(k=8)"},
+  "ppo_process": {"task": CHAIN},  # reads step scores
   "prime": {"task": CHAIN},  # a process reward model, on a task with steps
   "prof": {"task": CHAIN},  # compares step scores with the outcome
   "progress": {"task": CHAIN},  # reads step scores

@@ -41,13 +41,16 @@ def aspect(
 
   The judge sees neither a reference answer nor the verdict. A completion that
   says nothing (`judge.says_nothing`) scores `least` without a request.
-  Sources: `relevance` and `coherence` are the dimensions of DRM (From Answer to
-  Think) that are not read from the policy; `conciseness` is that of CRF
-  (Efficient Reasoning via Reward Model), with `least=0.1`; `reasoning` is the
-  reward of thoughts of Posterior-GRPO; `completeness` is that of RLTR
-  (Encouraging Good Processes Without the Need for Good Answers); `intent` is
-  the check of IFDecorator, and with `threshold=0.5` the soft constraints of
-  VerIF.
+  Sources: From <Answer> to <Think>: Multidimensional Supervision of Reasoning
+  Process for LLM Optimization (DRM: `relevance` and `coherence`; the third
+  dimension is read from the policy); Efficient Reasoning via Reward Model (CRF:
+  `conciseness`, with `least=0.1`); Fan et al. 2025, Posterior-GRPO: Rewarding
+  Reasoning Processes in Code Generation (`reasoning`); RLTR: Encouraging Good
+  Processes Without the Need for Good Answers (`completeness`); Guo et al. 2025,
+  IFDecorator: Wrapping Instruction Following Reinforcement Learning with
+  Verifiable Rewards (`intent`); Peng et al. 2025, VerIF: Verification
+  Engineering for Reinforcement Learning in Instruction Following (its soft
+  constraints: `intent` with `threshold=0.5`).
 
   Args:
     of: a name in `ASPECTS`.

@@ -59,11 +59,12 @@ def ppo(
       step, beyond which a value that moved towards G has no gradient.
     value_coef: weight of the critic's loss.
   """
-  return actor_critic(scores(), gamma, lam, beta, clip, value_clip, value_coef)
+  rewards = chain(scores(), place_last())
+  return actor_critic(rewards, gamma, lam, beta, clip, value_clip, value_coef)
 
 
 def actor_critic(
-  outcome: Transform,
+  rewards: Transform,
   gamma: float,
   lam: float,
   beta: float,
@@ -71,13 +72,12 @@ def actor_critic(
   value_clip: float,
   value_coef: float,
 ) -> Method:
-  """Returns `ppo` with another reward of samples in place of R.
+  """Returns `ppo` with other rewards than R at the last token.
 
   Args:
-    outcome: transform that gives R, one number per sample.
+    rewards: transform that gives the rewards of tokens, without the KL.
     gamma, lam, beta, clip, value_clip, value_coef: same as in `ppo`.
   """
-  rewards = chain(outcome, place_last())
   if beta:
     rewards += -beta * log_ratios("old", "ref")
   credit = chain(rewards, gae(gamma, lam))  # A of `ppo` before whitening

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from rl import types
 from rl.method import Method
 from rl.methods.critic.ppo import actor_critic
-from rl.transforms import transform
+from rl.transforms import chain, place_last, transform
 
 
 @transform(takes="none", gives="sample")
@@ -56,6 +56,5 @@ def tulu3(
       0.1 and a factor of one half in the error; `value_loss` has no such
       factor, so 0.05 is the same.
   """
-  return actor_critic(
-    points(alpha, no_eos), 1.0, lam, beta, clip, value_clip, value_coef
-  )
+  rewards = chain(points(alpha, no_eos), place_last())
+  return actor_critic(rewards, 1.0, lam, beta, clip, value_clip, value_coef)

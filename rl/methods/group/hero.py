@@ -87,7 +87,8 @@ def hero(
   z is the z-score in the group, (r - mean) / (std + 1e-6) with ddof 1, of the
   scores r [P, S], such as the reward `stratified`. d [P] is the standard
   deviation (ddof 0) in the group of the scores of a reward model or a judge, a
-  component of the score, and d_usual its moving average over batches. The
+  component of the score such as the answer to the question `grade` of
+  `rewards.judged`, and d_usual its moving average over batches. The
   weight stands outside of the z-score, which would cancel it. The loss is
   PPO-clip, averaged over the tokens of all samples, without a KL.
   Open: the decay of the moving average is a guess.

@@ -65,7 +65,8 @@ def brpo_writing(
 
   The paper's preferences are judgements of a reward model that compares two
   texts. With `preferences="task"` they are read from the extra
-  "task/preferences"; with `preferences="scores"`, for tasks without judgements,
+  "task/preferences", the answers to the question `preference` of
+  `rewards.judged`; with `preferences="scores"`, for tasks without judgements,
   sample i is preferred to j if its score is higher.
   Open: the paper's surrogate was not at hand; PPO-clip is a choice of this
   implementation.
