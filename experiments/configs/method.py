@@ -117,6 +117,16 @@ CHANGES: dict[str, dict[str, Any]] = {
   # For the first 10 of the 100 steps only the critic is trained; the default is
   # 50.
   "vapo": {"method": "vapo(pretraining=10)"},
+  # One update per rollout. The reward is the probability of the true answer
+  # after the thought, of a sample that has an answer.
+  "verifree": {
+    "task": "chain(operations=3, reference=True)",
+    "plan.minibatches": 1,
+    "reward": defaults.reward(
+      ended=defaults.term("component(name='answered')", 0.0),
+      likely=defaults.term("probability()", gates=("ended",)),
+    ),
+  },
 }
 
 

@@ -184,7 +184,12 @@ def extremes(case):
     "one_sample": {"sample_mask": alone},
     "no_sample": {"sample_mask": jnp.zeros_like(rollout.sample_mask)},
     "truncated": {"finished": jnp.zeros_like(rollout.finished)},
-    "no_token": {"tokens": rollout.tokens.replace(mask=no_mask)},
+    "no_token": {
+      "tokens": rollout.tokens.replace(mask=no_mask),
+      "views": {
+        name: view.replace(mask=no_mask) for name, view in rollout.views.items()
+      },
+    },
   }
   for name, changes in cases.items():
     yield name, case.complete(rollout.replace(**changes))

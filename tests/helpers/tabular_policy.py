@@ -78,16 +78,20 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
   log_probs = -rng.uniform(0.1, 3.0, (p, s, t))
   real = mask & sample_mask[..., None]
   real_steps = step_mask & sample_mask[..., None]
+  tokens = types.Tokens(
+    prompts=np.column_stack([np.arange(p), rng.integers(0, V, (p, 3))]),
+    prompt_mask=np.ones((p, 4), bool),
+    completions=rng.integers(0, V, (p, s, t)),
+    lengths=lengths,
+    mask=mask,
+  )
+  # The last token of a sample is its reference answer.
+  is_last = mask & (np.arange(t) == lengths[..., None] - 1)
   # One transfer; `jnp.asarray` would compile a program for each shape.
   return jax.device_put(
     types.Rollout(
-      tokens=types.Tokens(
-        prompts=np.column_stack([np.arange(p), rng.integers(0, V, (p, 3))]),
-        prompt_mask=np.ones((p, 4), bool),
-        completions=rng.integers(0, V, (p, s, t)),
-        lengths=lengths,
-        mask=mask,
-      ),
+      tokens=tokens,
+      views={"reference": tokens.replace(mask=is_last)},
       sample_mask=sample_mask,
       behavior_log_probs=np.float32(np.where(real, log_probs, garbage)),
       finished=(rng.random((p, s)) < 0.8) | (np.arange(s) < 2),

@@ -36,7 +36,6 @@ from rewards.likelihood import (
   self_aligned_reward,
   t_reg,
   variational,
-  verifree,
 )
 from rewards.outcome import (
   answer_consistency,
@@ -198,11 +197,6 @@ CASES = {
   "group_log_mean_advantages": (
     group_log_mean_advantages.log_mean_advantages,
     (LOGS[0], TOKENS, VALID),
-    {0: TOKENS & VALID[..., None]},
-  ),
-  "verifree": (
-    lambda x, m, e, v: verifree.verifree(x, m, e, v).thought,
-    (LOGS[0], TOKENS, VALID, VALID),
     {0: TOKENS & VALID[..., None]},
   ),
   "debiased_probability": (

@@ -23,4 +23,5 @@ ROWS = {
   "riskpo": Row({"bundle": 2}),
   "rloo": Row(),
   "unlikeliness": Row(),
+  "verifree": Row(),
 }
