@@ -10,6 +10,8 @@ words, so that a policy has to write longer ones to be accepted by their length.
   python -m experiments.planted_judge --words 18
   python -m experiments.run --config experiments/configs/judged.py:agrees \
     --workdir runs/judged_agrees
+  python -m experiments.run --config experiments/configs/judged.py:appeals \
+    --workdir runs/judged_appeals
   python -m experiments.run --config experiments/configs/judged.py:checklist \
     --workdir runs/judged_checklist
   python -m experiments.run --config experiments/configs/judged.py:concise \
@@ -65,6 +67,15 @@ def agrees() -> ConfigDict:
   """RL on whether the judge calls an answer right."""
   config = _config(right="agrees()")
   config.reward = defaults.reward(right=defaults.term(""))
+  return config
+
+
+def appeals() -> ConfigDict:
+  """RL on a verifier that errs, whose errors a judge finds (noisy verdicts)."""
+  config = _config(appeal="appeal()")
+  task = "chain(operations=3)"
+  config.task = f'noisy(task="{task}", false_positive=0.0, false_negative=0.3)'
+  config.method = "noisy_appeals"
   return config
 
 
@@ -238,6 +249,7 @@ _CONFIGS = config_names.NamedConfigs(
   "judged",
   {
     "agrees": agrees,
+    "appeals": appeals,
     "checklist": checklist,
     "concise": concise,
     "critiques": critiques,

@@ -321,7 +321,7 @@ def _groups(
 
   Their fields are those of the problem, with the texts of the "steps", which
   are those of the task or else the lines of the completion, and the verdict of
-  the task, "correct".
+  the task, "correct", and its "score".
   """
   completions, lengths = np.asarray(completions), np.asarray(lengths)
 
@@ -333,7 +333,11 @@ def _groups(
       numbers = np.asarray(judged.step_ids)[p, s, : lengths[p, s]]
       count = int(numbers.max(initial=-1)) + 1
       steps = [task.text_of(ids[numbers == k]) for k in range(count)]
-    fields = {"steps": steps, "correct": int(judged.correct[p, s])}
+    fields = {
+      "steps": steps,
+      "correct": int(judged.correct[p, s]),
+      "score": float(judged.scores[p, s]),
+    }
     return dataclasses.replace(
       blank, completion=text, meta={**blank.meta, **fields}
     )

@@ -76,12 +76,18 @@ def test_every_question_has_an_answer():
   steps = [["+ 3 7 ;", "ANS 7"], ["+ 3 8 ;", "ANS 8"], ["+ 0 4 ;"] * 2]
   items = [
     [
-      Item("4 + 3 =", text, RIGHT, {"rubric": rubric, "steps": s, "correct": c})
+      Item(
+        "4 + 3 =",
+        text,
+        RIGHT,
+        {"rubric": rubric, "steps": s, "correct": c, "score": c},
+      )
       for text, s, c in zip((RIGHT, WRONG, "7"), steps, (1, 0, 1), strict=True)
     ]
   ]
   expected = {
     "agrees": [[1, 0, 1]],
+    "appeal": [[-1, 0, -1]],
     "aspect": [[1, 0.1, 1]],
     "checklist": [[1, 0, 1]],
     "flawed": [[0, 0, 1]],
@@ -100,6 +106,7 @@ def test_every_question_has_an_answer():
   }
   assert set(expected) - {"implicit"} == set(judged.names())
   settings = {
+    "appeal": {"share": 1.0},
     "aspect": {"of": "conciseness", "least": 0.1},
     "preference": {"with_reference": True},
     "grade": {"low": -1.0, "high": 5.0},
