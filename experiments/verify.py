@@ -128,8 +128,10 @@ def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
     return np.array([outcome.verdict for outcome in verify(items)])
   name, settings = spec.parse(options.question, "--question")
   question = judged.get(name, **settings)
-  if question.compares:
-    raise ValueError(f"--question {options.question} compares pairs")
+  if question.about != judged.base.SAMPLES:
+    raise ValueError(
+      f"--question {options.question} is about {question.about}, not samples"
+    )
   endpoint = judge.Endpoint(
     options.judge, options.judge_model, key_variable=options.judge_key
   )

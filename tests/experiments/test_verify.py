@@ -75,7 +75,7 @@ def test_a_judge(file, capsys, monkeypatch):
     # It accepts the wrong answer, which has four words.
     assert printed["all"] == ["4", "0.750", "0.750", "1.000", "0"]
     assert verify.main([*words, "--question", "preference()"]) == 2
-    assert "compares pairs" in capsys.readouterr().err
+    assert "is about pairs, not samples" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,9 @@ from rewards.shaping import (
 )
 from rewards.steps import (
   attribution,
-  critiques,
   gains,
   gated_accumulation,
   information_gain,
-  judged_thoughts,
   nonlinear,
   normalized_steps,
   outcome_centered,
@@ -312,11 +310,6 @@ CASES = {
     (STEP_SCORES, STEPS, SAMPLES),
     {0: 1},
   ),
-  "outcome_minus_errors": (
-    critiques.outcome_minus_errors,
-    (CORRECT, STEP_SCORES, IDS),
-    {},
-  ),
   "attribution_loss": (
     attribution.attribution_loss,
     (STEP_SCORES, STEPS, SAMPLES),
@@ -336,11 +329,6 @@ CASES = {
     significant_gains.significant_step_gains,
     (STEP_SCORES - 0.5, STEPS),
     {0: 1},
-  ),
-  "judged_thoughts": (
-    judged_thoughts.judged_thoughts,
-    (SAMPLES - 0.5, CORRECT, STEP_SCORES > 0.5, STEPS, SAMPLES),
-    {},
   ),
   "brier": (brier.brier_scores, (SAMPLES, CORRECT, VALID), {0: 2}),
   "fidelity": (

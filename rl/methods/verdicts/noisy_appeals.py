@@ -54,7 +54,7 @@ def forward_by_appeals(
   """The weights `noise.forward_weights` with the estimated rate, `[P, S]`."""
   valid = rollout.sample_mask
   stacked, _ = components(names=(appeals,)).apply(None, rollout, ())
-  asked = valid & (stacked[0] >= 0)
+  appealed = valid & (stacked[0] >= 0)
   both = (0, 1)
   state = {
     "accepted": update_moving_average(
@@ -62,9 +62,9 @@ def forward_by_appeals(
     ),
     "overturned": update_moving_average(
       state["overturned"],
-      masked.mean(stacked[0] > 0, asked, both),
+      masked.mean(stacked[0] > 0, appealed, both),
       decay,
-      asked.any(),
+      appealed.any(),
     ),
   }
   accepted, overturned = (
@@ -100,7 +100,7 @@ def noisy_appeals(
 
   Args:
     appeals: name of the component with the appeals: 1 succeeded, 0 did not, -1
-      was not asked.
+      was not appealed.
     decay: factor of earlier batches in the moving averages.
     largest: largest r1.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.

@@ -363,6 +363,7 @@ LOCAL = {
   "studies/unit_processes.py": "results of studies, which lie in the checkout",
   "sweep.py": "logs of the processes that it starts",
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
+  "training/policy_judge.py": "when a model folder was last changed",
   "training/workdir_lock.py": "a lock of the kernel, which buckets lack",
 }
 

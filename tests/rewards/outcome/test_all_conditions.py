@@ -6,7 +6,9 @@ import pytest
 from helpers import worked_example
 
 
-@pytest.mark.worked_example("reward:all_conditions")
+@pytest.mark.worked_example(
+  "reward:all_conditions", "function:all_conditions.all_conditions"
+)
 def test_every_combination_of_conditions():
   """Right, intent, list, finished -> 1 only with all; truncated is -1."""
   rows = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)])

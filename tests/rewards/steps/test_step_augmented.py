@@ -12,7 +12,9 @@ def value(rollout, **settings):
   return step_augmented(**settings).apply(None, rollout, ())[0]
 
 
-@pytest.mark.worked_example("reward:step_augmented")
+@pytest.mark.worked_example(
+  "reward:step_augmented", "function:step_augmented.step_augmented"
+)
 def test_share_of_right_steps_and_verdict():
   """1 of 2, none of 2, 1 of 2, 3 of 3 and 1 of 1 steps; .4 and .6 weigh."""
   rollout = process_example.rollout()
