@@ -31,7 +31,6 @@ Instruction Following".
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -174,71 +173,6 @@ def ifbench_reward(
   if value <= 0:
     return value
   return value + (1.0 if preference > alpha else -0.5)
-
-
-def key_point_score(
-  text: str,
-  reference: str,
-  key_points: Sequence[Sequence[Sequence[str]]],
-) -> float:
-  """Scores whether a text has the reference's keywords in the same order.
-
-      mean over points of max over lists of |LCS(a, b)| / max(|a|, |b|)
-
-  `a` and `b` are the sequences of the list's keywords in the text and in the
-  reference, LCS is their longest common subsequence, and |.| is the length. In
-  a reward chain (RLVRR) this is the reward of the content; the reward of the
-  style is a weighted share of obeyed constraints.
-
-  Args:
-    text: text to score.
-    reference: text to compare with.
-    key_points: list of key points; a key point is a list of alternative lists
-      of keywords.
-
-  Returns:
-    A number in [0, 1]; 0 without key points. A list whose keywords occur in
-    neither text scores 0.
-
-  Source: "RLVRR" (reward chain), `openrlhf/reward_tools/reward_fn.py`.
-  """
-  points = []
-  for lists in key_points:
-    scores = [0.0]
-    for keywords in lists:
-      if not keywords:
-        continue
-      any_of = "|".join(re.escape(word) for word in keywords)
-      pattern = re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.I)
-      a, b = (
-        [m.lower() for m in pattern.findall(t)] for t in (text, reference)
-      )
-      if a or b:
-        scores.append(longest_common_subsequence(a, b) / max(len(a), len(b)))
-    points.append(max(scores))
-  return sum(points) / len(points) if points else 0.0
-
-
-def longest_common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-  """Returns the length of the longest common subsequence.
-
-  Hyyrö's bit-vector algorithm takes one step per entry of `a`, each on an
-  integer with one bit per entry of `b`.
-
-  Args:
-    a: sequence of words; if it is empty, the length is 0.
-    b: sequence of words; if it is empty, the length is 0.
-  """
-  positions: dict[str, int] = {}  # word -> integer with a 1 where b has it
-  for i, word in enumerate(b):
-    positions[word] = positions.get(word, 0) | 1 << i
-  all_ones = (1 << len(b)) - 1
-  # Bit j is 0 where entry j of b extends the longest common subsequence.
-  row = all_ones
-  for word in a:
-    matches = row & positions.get(word, 0)
-    row = ((row + matches) | (row - matches)) & all_ones
-  return len(b) - row.bit_count()
 
 
 def _has_word(text: str) -> bool:

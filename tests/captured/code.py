@@ -153,7 +153,6 @@ MOVED = {
   "metrics.worst_step": "step_aggregates.worst_step_scores",
   "novelty.init": "novelty_bonus.init",
   "overlap.distinct_ngrams": "distinct_ngrams.distinct_ngram_shares",
-  "overlap.longest_common_subsequence": "key_points.longest_common_subsequence",
   "overlap.token_f1": "token_f1.token_f1_scores",
   "patterns.calibrated": "calibrated.calibrated_scores",
   "patterns.instead_of_nothing": "instead_of_nothing.instead_of_nothing_scores",
