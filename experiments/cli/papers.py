@@ -183,7 +183,9 @@ def _implementations(
     ]
   if docstring.module.startswith("rewards.verifiers."):
     verifier = f"{module_name}.{docstring.name}".rstrip(".")
-    return [("verifier", verifier, NO_COMMAND)]
+    verifies = docstring.name in ("", "verify")
+    command = _verifier_command(docstring.module) if verifies else NO_COMMAND
+    return [("verifier", verifier, command)]
   if (
     not docstring.name
     and docstring.module.startswith("rewards.")
@@ -238,6 +240,17 @@ def _config_with_judge(reward: str) -> str:
       if called == reward and texts & set(config.judge.questions):
         return name
   return ""
+
+
+def _verifier_command(module: str) -> str:
+  """Returns the command that trains on a user's lines with a verifier."""
+  if not hasattr(importlib.import_module(module), "verify"):
+    return NO_COMMAND
+  run = _run_command("recipe", "qwen3_0_6b_gsm8k_max_at_k", "lines")
+  return (
+    f"{run} --config.policy.path=FOLDER --config.task=jsonl "
+    f"--config.data.file=FILE --config.verifier={module}:verify"
+  )
 
 
 def _prm_command(kind: str, name: str) -> str:
