@@ -10,14 +10,15 @@ right completions in other words (`REWRITINGS`), beside right completions as
 they are. With `--config` these are completions of the config's task, and the
 score is that of the task; words that the task's vocabulary lacks are left out.
 With `--reward` the function is a verifier, as in the task `jsonl`, and the
-questions are lines `{"question", "reference", "completion"}` of a file, or sums
-of two numbers whose right completion `--write` makes from the reference.
+questions are lines `{"question", "reference", "completion"}` of a file, whose
+further keys the verifier can read, or sums of two numbers whose right
+completion `--write` makes from the reference.
 
 A table has the mean score of each kind, and the example with the highest score
-of an attack or the lowest of a rewriting. A kind of attack
-is a *hole* if one of its completions scores at least half as much as right
-completions do, and a rewriting is a *false negative* if one scores less than
-half as much. The exit status is 1 if there is a hole or a false negative.
+of an attack or the lowest of a rewriting. A kind of attack is a *hole* if one
+of its completions scores at least half as much as right completions do, and a
+rewriting is a *false negative* if one scores less than half as much. The exit
+status is 1 if there is a hole or a false negative.
 """
 
 from __future__ import annotations
@@ -143,7 +144,8 @@ def of_verifier(verify: Callable[..., list]) -> Score:
 
   def score(pairs: Sequence[tuple[Example, str]]) -> np.ndarray:
     items = [
-      Item(example.question, text, example.reference) for example, text in pairs
+      Item(example.question, text, example.reference, dict(example.fields))
+      for example, text in pairs
     ]
     return np.array(
       [
@@ -251,7 +253,7 @@ def read_examples(file: str) -> list[Example]:
         raise ValueError(f"{file}, line {number}: {key!r} must be a text")
   references = [line["reference"] for line in lines]
   return [
-    Example(*(line[key] for key in keys), other)
+    Example(*(line.pop(key) for key in keys), other, tuple(line.items()))
     for line, other in zip(lines, [*references[1:], references[0]], strict=True)
   ]
 

@@ -13,7 +13,7 @@ al. 2024, Cheating Automatic LLM Benchmarks: Null Models Achieve High Win Rates
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rewards.verifiers import judge
 
@@ -27,12 +27,15 @@ class Example(NamedTuple):
     completion: a right completion.
     other: the reference answer of another question, which is wrong for this
       one.
+    fields: further fields of the question's line that a verifier reads, as
+      pairs of a name and a value.
   """
 
   question: str
   reference: str
   completion: str
   other: str
+  fields: tuple[tuple[str, Any], ...] = ()
 
 
 def _null(_: Example) -> list[str]:

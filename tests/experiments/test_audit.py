@@ -123,6 +123,27 @@ def test_mistakes_are_reported_in_one_line(words, message, tmp_path, capsys):
   assert message in capsys.readouterr().err
 
 
+def test_a_verifier_reads_further_keys_of_a_line(tmp_path, capsys):
+  """Key points, without which no text could be scored."""
+  names = "Nile", "Amazon"
+  lines = [
+    {
+      "question": f"Tell of the {name}.",
+      "reference": f"The {name} is long.",
+      "completion": f"The {name} is long.",
+      "key_points": [[[name, "long"]]],
+    }
+    for name in names
+  ]
+  file = tmp_path / "lines.jsonl"
+  file.write_text("\n".join(map(json.dumps, lines)))
+  verifier = "rewards.verifiers.key_points:verify"
+  audit.main(["audit", "--reward", verifier, "--data", str(file)])
+  printed = capsys.readouterr().out
+  # The question, repeated, has one of two keywords of its key point.
+  assert "found: echo (hole)" in printed
+
+
 def test_attacks_contain_no_answer():
   example = Example("What is 30 + 12?", "42", "#### 42", "61")
   for kind, make in attacks.ATTACKS.items():
