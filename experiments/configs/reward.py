@@ -30,6 +30,8 @@ FILLER = "chain(operations=3, prm='filler')"
 LOCAL = "chain(operations=3, prm='local')"
 # The reward may read the right answer.
 REFERENCE = "chain(operations=3, reference=True)"
+# Training problems come in two wordings.
+REWORDED = "chain(operations=3, reworded=True)"
 # The score is graded, and only a value equal to the target is right.
 CLOSENESS = "closeness(count=4)"
 # Sampler with four continuations of every prefix, whose tokens count as sampled
@@ -110,6 +112,12 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "label-free",
     "summary": "share of the group that gives the same answer",
     "terms": {"share": "cluster_share()"},
+  },
+  "co_reward": {
+    "family": "label-free",
+    "summary": "agreement with the majority answer to another wording",
+    "terms": {"vote": "co_reward()"},
+    "task": REWORDED,
   },
   "component": {
     "family": "outcome",

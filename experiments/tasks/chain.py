@@ -45,7 +45,10 @@ POOL = 8192  # random test problems of which `test` takes the distinct ones
 
 
 def chain(
-  operations: int = 3, prm: str = "clean", reference: bool = False
+  operations: int = 3,
+  prm: str = "clean",
+  reference: bool = False,
+  reworded: bool = False,
 ) -> Task:
   """Builds the task of chained arithmetic modulo 10.
 
@@ -66,6 +69,11 @@ def chain(
       first `ANS` or EOS, "bare_reference" has it after the prompt, and
       "step_references" `[P, S M]` has it after each of the first M = 2 N steps
       of a sample.
+    reworded: whether training problems come in pairs of two wordings with the
+      same answer: `4 + 3 * 2 =` is followed by `3 + 4 * 2 =`. A problem that
+      begins with a subtraction, or whose other wording is held out, is followed
+      by itself. "task/paraphrase_answer_ids" `[P, S]` has the answers to the
+      other wording. The number of problems of a step must be even.
 
   Returns:
     The task, with L = 2 N + 2, T = 8 N + 4, and K = T.
@@ -97,6 +105,15 @@ def chain(
     # The training ids are 1 to 6, 8 to 13, ...: six between multiples of 7.
     num_between = HELD_OUT_DIVISOR - 1
     ids = ranks // num_between * HELD_OUT_DIVISOR + ranks % num_between + 1
+    if reworded:
+      if n % 2:
+        raise ValueError(
+          f"chain(reworded=True) has pairs of problems, so that {n} problems "
+          f"are none; the nearest even number is {n + 1}"
+        )
+      ids = ids[: n // 2]
+      pairs = jnp.stack([ids, _other_wording(ids, operations)], -1)
+      ids = pairs.reshape(n)
     return _problems(ids, operations)
 
   def test(n: int) -> Problems:
@@ -143,6 +160,13 @@ def chain(
         first_lengths.reshape(len(completions), -1),
         truth,
       )
+    extras = {}
+    if reworded:
+      # The problems 2 i and 2 i + 1 are two wordings.
+      partners = jnp.arange(len(completions)) ^ 1
+      extras["paraphrase_answer_ids"] = steps.answer.at[partners].get(
+        mode="fill", fill_value=-1
+      )
     return Judged(
       scores=steps.correct.astype(jnp.float32),
       correct=steps.correct.astype(jnp.int8),
@@ -151,6 +175,7 @@ def chain(
       step_ids=steps.ids,
       step_scores=rules.step_scores(steps, rules.PRMS[prm]),
       step_mask=steps.exists,
+      extras=extras,
       views=views,
     )
 
@@ -173,6 +198,7 @@ def chain(
     )
 
   suffix = ", reference=True" if reference else ""
+  suffix += ", reworded=True" if reworded else ""
   return Task(
     name=f"chain(operations={operations}, prm={prm}{suffix})",
     vocab_size=rules.VOCAB_SIZE,
@@ -221,6 +247,25 @@ def _problems(ids: Array, operations: int) -> Problems:
     ids=ids,
     facts={"start": start, "operators": operators, "operands": operands},
   )
+
+
+def _other_wording(ids: Array, operations: int) -> Array:
+  """Returns the ids of problems with the first two operands exchanged.
+
+  The id stays the same where this would change the answer, or would be the id
+  of a held-out problem.
+
+  Args:
+    ids: `[P]`.
+    operations: N.
+  """
+  facts = _problems(ids, operations).facts
+  start, first = facts["start"], facts["operands"][:, 0]
+  unit = BASE ** (operations - 1)  # of the first operation's digit of an id
+  other = ids + (first - start) * BASE * unit + (start - first) * unit
+  commutes = facts["operators"][:, 0] != rules.MINUS - rules.PLUS
+  is_trained = other % HELD_OUT_DIVISOR != 0
+  return jnp.where(commutes & is_trained, other, ids)
 
 
 def _with_answer(

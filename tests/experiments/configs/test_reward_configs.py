@@ -21,7 +21,6 @@ LACKING = {
   "answer_consistency": "reads a second answer, to shuffled options",
   "brier": "reads a forecast that the completion states; none is stated",
   "calibrated": "reads a reward model's scores, and phrases of a language",
-  "co_reward": "reads the answers to a paraphrase; a chain has one wording",
   "coins": _CONTROL,
   "flipped_groups": _CONTROL,
   "instead_of_nothing": "reads phrases of a language; a chain has digits",
