@@ -40,6 +40,8 @@ words, so that a policy has to write longer ones to be accepted by their length.
     --workdir runs/judged_reasoning
   python -m experiments.run --config experiments/configs/judged.py:refined \
     --workdir runs/judged_refined
+  python -m experiments.run --config experiments/configs/judged.py:rubric \
+    --workdir runs/judged_rubric
   python -m experiments.run --config experiments/configs/judged.py:soft \
     --workdir runs/judged_soft
   python -m experiments.run --config experiments/configs/judged.py:spread \
@@ -60,6 +62,8 @@ from ml_collections import ConfigDict
 from experiments.cli import config_names
 from experiments.configs import chain, defaults
 
+# A rubric for prompts whose line has none.
+_CRITERIA = "('says \"ANS\"', 'is right')"
 URL = "http://localhost:8600/v1"  # of `experiments.planted_judge`
 
 
@@ -187,8 +191,14 @@ def reasoning() -> ConfigDict:
 
 def refined() -> ConfigDict:
   """RL on a rubric that the judge refines (Chasing the Tail)."""
-  criteria = "('says \"ANS\"', 'is right')"
-  config = _config(rubric=f"refined_rubric(criteria={criteria})")
+  config = _config(rubric=f"refined_rubric(criteria={_CRITERIA})")
+  config.reward = defaults.reward(rubric=defaults.term(""))
+  return config
+
+
+def rubric() -> ConfigDict:
+  """RL on the criteria of a rubric (Rubrics as Rewards)."""
+  config = _config(rubric=f"rubric(criteria={_CRITERIA})")
   config.reward = defaults.reward(rubric=defaults.term(""))
   return config
 
@@ -264,6 +274,7 @@ _CONFIGS = config_names.NamedConfigs(
     "principles": principles,
     "reasoning": reasoning,
     "refined": refined,
+    "rubric": rubric,
     "soft": soft,
     "spread": spread,
     "step_votes": step_votes,
