@@ -175,7 +175,7 @@ def principles() -> ConfigDict:
   config = _config(steps="principles()")
   config.reward = defaults.reward(step_reward="outcome_centered()")
   config.method = "ppo_process"
-  config.model.value_head = True
+  config.model.value_head = config.base.model.value_head = True
   return config
 
 

@@ -153,6 +153,7 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
   """Two steps of each config, with a small policy that is not trained."""
   config = configs.get_config(name)
   small = small_run.config(task="chain(operations=1)", steps=2)
+  small.model.value_head = config.model.get("value_head", False)
   for key in ("model", "evaluation", "sinks", "steps", "task", "log_every"):
     config[key] = small[key]
   config.base = {}
