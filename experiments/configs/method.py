@@ -87,8 +87,8 @@ CHANGES: dict[str, dict[str, Any]] = {
   "max_at_k_off_policy": {"method": "max_at_k_off_policy(k=4)"},
   "maxrl": {"plan.minibatches": 1},  # one update per rollout, as in the paper
   "min_form": {"task": CHAIN},  # reads step scores
-  # No judge is asked here: whether a sample has an answer stands for appeals.
-  "noisy_appeals": {"method": "noisy_appeals(appeals='answered')"},
+  # No judge is asked here: whether an expression is legal stands for appeals.
+  "noisy_appeals": {"method": "noisy_appeals(appeals='legal')"},
   "opo": {"plan.minibatches": 1},  # strictly on-policy
   "optimal_token_baseline": {"plan.minibatches": 1},  # strictly on-policy
   "oprl": {"task": CHAIN},  # gives rewards to steps

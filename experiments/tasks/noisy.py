@@ -74,13 +74,18 @@ def noisy(
   def score(
     problems: Problems, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
-    judged = base.score(problems, completions, lengths, finished)
-    keys = jax.random.wrap_key_data(problems.facts["noise"])  # [P]
+    # The other task sees its facts alone, since it may read all of them.
+    facts = dict(problems.facts)
+    noise, flip_rates = facts.pop("noise"), facts.pop("flip_rates")
+    judged = base.score(
+      problems.replace(facts=facts), completions, lengths, finished
+    )
+    keys = jax.random.wrap_key_data(noise)  # [P]
     shape = lengths.shape[1:]  # (S,)
     draws = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)  # [P, S]
     right = judged.correct == 1
     # [P, 2, 1]: the rates of wrong and of right completions.
-    rates = problems.facts["flip_rates"][..., None]
+    rates = flip_rates[..., None]
     flipped = draws < jnp.where(right, rates[:, 1], rates[:, 0])
     return judged.replace(
       scores=(right ^ flipped).astype(jnp.float32),

@@ -25,7 +25,7 @@ def ppo_process(
   config, such as `outcome_centered`. Advantages, critic and losses are those of
   `ppo`. The return of a sample is the sum of its step scores, so that rewards
   that are positive for every further step favour long samples.
-  Sources: Wang et al. 2023, Math-Shepherd: Verify and Reinforce LLMs
+  Source: Wang et al. 2023, Math-Shepherd: Verify and Reinforce LLMs
   Step-by-step without Human Annotations (step-by-step PPO); Hybrid Reward
   Normalization for Process-supervised Non-verifiable Agentic Tasks (PPR: beta
   0.001, step rewards `outcome_centered` of the scores of a judge, which the
