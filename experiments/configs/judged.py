@@ -69,9 +69,7 @@ URL = "http://localhost:8600/v1"  # of `experiments.planted_judge`
 
 def agrees() -> ConfigDict:
   """RL on whether the judge calls an answer right."""
-  config = _config(right="agrees()")
-  config.reward = defaults.reward(right=defaults.term(""))
-  return config
+  return _paid_by(right="agrees()")
 
 
 def appeals() -> ConfigDict:
@@ -85,9 +83,7 @@ def appeals() -> ConfigDict:
 
 def checklist() -> ConfigDict:
   """RL on a checklist that the judge writes for the prompt (ACE-RL)."""
-  config = _config(list="checklist()")
-  config.reward = defaults.reward(list=defaults.term(""))
-  return config
+  return _paid_by(list="checklist()")
 
 
 def concise() -> ConfigDict:
@@ -133,9 +129,7 @@ def flaw_aware() -> ConfigDict:
 
 def grade() -> ConfigDict:
   """RL on the judge's grade."""
-  config = _config(quality="grade()")
-  config.reward = defaults.reward(quality=defaults.term(""))
-  return config
+  return _paid_by(quality="grade()")
 
 
 def guarded() -> ConfigDict:
@@ -191,22 +185,17 @@ def reasoning() -> ConfigDict:
 
 def refined() -> ConfigDict:
   """RL on a rubric that the judge refines (Chasing the Tail)."""
-  config = _config(rubric=f"refined_rubric(criteria={_CRITERIA})")
-  config.reward = defaults.reward(rubric=defaults.term(""))
-  return config
+  return _paid_by(rubric=f"refined_rubric(criteria={_CRITERIA})")
 
 
 def rubric() -> ConfigDict:
   """RL on the criteria of a rubric (Rubrics as Rewards)."""
-  config = _config(rubric=f"rubric(criteria={_CRITERIA})")
-  config.reward = defaults.reward(rubric=defaults.term(""))
-  return config
+  return _paid_by(rubric=f"rubric(criteria={_CRITERIA})")
 
 
 def soft() -> ConfigDict:
   """RL on the probability that the judge says 1 (soft verdicts)."""
-  config = _config(right="p_yes(form='soft', yes='1', no='0')")
-  config.reward = defaults.reward(right=defaults.term(""))
+  config = _paid_by(right="p_yes(form='soft', yes='1', no='0')")
   config.method = "reinforce_pp"
   return config
 
@@ -233,15 +222,20 @@ def step_votes() -> ConfigDict:
 
 def synthesis() -> ConfigDict:
   """RL on a reference that is written from the samples (CaT)."""
-  config = _config(agrees="synthesis()")
-  config.reward = defaults.reward(agrees=defaults.term(""))
-  return config
+  return _paid_by(agrees="synthesis()")
 
 
 def thoughts() -> ConfigDict:
   """RL on verdicts, corrected at labelled thoughts (TP-GRPO)."""
   config = _config(labels="thoughts()")
   config.method = "tp_grpo"
+  return config
+
+
+def _paid_by(**question: str) -> ConfigDict:
+  """Returns a config whose reward is the answer to a question."""
+  config = _config(**question)
+  config.reward = defaults.reward(**dict.fromkeys(question, defaults.term("")))
   return config
 
 

@@ -8,11 +8,13 @@ component NAME of the score, which `reward(NAME=term(""))` pays. The comparisons
 of pairs are the extra "task/preferences". Scores of steps replace the step
 scores of the task, so that min-form and every other process reward read them;
 the component NAME is then the mean over the steps, and "task_steps" that of the
-task. A sample without an answer to one of
-the questions is left out of training, and is counted in
-`judge/unanswered_frac`; it does not count as 0. A prompt whose samples are all
-blank gets 0 without a request. A step about which the judge
-has no answer at all ends the run. Held-out samples are not judged. The
+task. The answer of a reference that the judge has written is read by the task,
+and the component is 1 for the samples with the same answer.
+
+A sample without an answer to one of the questions is left out of training, and
+is counted in `judge/unanswered_frac`; it does not count as 0. A prompt whose
+samples are all blank gets 0 without a request. A step about which the judge has
+no answer at all ends the run. Held-out samples are not judged. The
 continuations that a sampler such as `prefix_values` draws are judged too, at
 their cost, although nothing reads these answers.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rewards.judged import base
 from rewards.verifiers import Item, Outcome, judge, unscored
-from rewards.verifiers.numbers import after_thoughts
 
 # System message of `agrees`.
 DECIDING = (
@@ -35,8 +34,10 @@ def agrees(instruction: str = DECIDING) -> base.Question:
       if judge.says_nothing(answer, reference):
         return Outcome(0.0, 0, "", -1)
       fields = {"question": str(item.prompt), "reference": reference}
-      reply = judge.ask(complete, instruction, {**fields, "answer": answer})
-      is_right = (judge.read_object(after_thoughts(reply)) or {}).get("right")
+      fields["answer"] = answer
+      is_right = judge.ask_for_object(complete, instruction, fields).get(
+        "right"
+      )
       if not isinstance(is_right, bool):
         return unscored("judge: the reply does not say whether it is right")
       return Outcome(float(is_right), int(is_right), answer, -1)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from concurrent import futures
 
 import numpy as np
 
-from rewards.verifiers import Item, Outcome
+from rewards.verifiers import Item, Outcome, judge
 from rewards.verifiers.judge import Complete
 
 # P groups of S completions. All items of a group have the same prompt,
@@ -89,8 +88,8 @@ def of_steps(
       except Exception:  # a judge may raise any error
         values[i, : counts[i]] = np.nan
 
-    with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-      list(pool.map(fill, [i for i, count in enumerate(counts) if count]))
+    chosen = [i for i, count in enumerate(counts) if count]
+    judge.in_threads(fill, chosen, workers)
     return values.reshape(len(groups), len(groups[0]), values.shape[-1])
 
   return Question(ask, STEPS)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from concurrent import futures
 
 import numpy as np
 
 from rewards.judged import base, rubric
 from rewards.verifiers import judge
-from rewards.verifiers.numbers import after_thoughts
 
 # System message that asks for a checklist.
 WRITING = (
@@ -48,8 +46,7 @@ def checklist(
         fields["reference"] = str(group[0].reference)
       return write_criteria(complete, instruction, fields)
 
-    with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-      lists = list(pool.map(criteria, groups))
+    lists = judge.in_threads(criteria, groups, workers)
     return satisfied(groups, lists, complete, workers)
 
   return base.Question(ask)
@@ -69,8 +66,7 @@ def write_criteria(
     The rubric; None if the judge raises an error or writes no list of texts.
   """
   try:
-    reply = judge.ask(complete, instruction, fields)
-    texts = (judge.read_object(after_thoughts(reply)) or {})["criteria"]
+    texts = judge.ask_for_object(complete, instruction, fields)["criteria"]
     is_list = isinstance(texts, list) and texts
     if not is_list or not all(text.strip() for text in texts):
       return None

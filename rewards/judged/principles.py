@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rewards.judged import base
 from rewards.verifiers import Item, judge
-from rewards.verifiers.numbers import after_thoughts
 
 # System message of `principles`.
 SCORING = (
@@ -55,10 +54,7 @@ def principles(
       "steps": base.numbered_steps(item),
       "principles": list(item.meta.get("principles", PRINCIPLES)),
     }
-    reply = judge.ask(complete, system, fields)
-    scores = judge.read_object(after_thoughts(reply))
-    if scores is None:
-      raise judge.JudgeError("judge: the reply is no JSON object")
+    scores = judge.ask_for_object(complete, system, fields)
     values = []
     for number in fields["steps"]:
       value = scores.get(number)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent import futures
-
 import numpy as np
 
 from rewards.judged import base, checklist, rubric
+from rewards.verifiers import judge
 from rewards.verifiers import rubric as rubrics
 
 
@@ -53,8 +52,7 @@ def refined_rubric(
         except Exception:  # a judge may raise any error, or write no rubric
           return of_groups[i]
 
-      with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-        of_groups = list(pool.map(refined, range(len(groups))))
+      of_groups = judge.in_threads(refined, range(len(groups)), workers)
     return checklist.satisfied(groups, of_groups, complete, workers)
 
   return base.Question(ask)

@@ -12,7 +12,6 @@ import numpy as np
 
 from rewards.judged import base
 from rewards.verifiers import Item, judge
-from rewards.verifiers.numbers import after_thoughts
 from rl import registry
 
 # System message of `steps`.
@@ -77,9 +76,8 @@ def steps(
     for number in range(1, votes + 1):
       numbered = {**fields, "critique": number} if votes > 1 else fields
       try:
-        reply = judge.ask(complete, instruction, numbered)
-        wrong = (judge.read_object(after_thoughts(reply)) or {}).get("wrong")
-        wrong_steps = base.read_step_numbers(wrong, count)
+        reply = judge.ask_for_object(complete, instruction, numbered)
+        wrong_steps = base.read_step_numbers(reply.get("wrong"), count)
       except Exception:  # a judge may raise any error
         continue
       is_wrong.append(np.isin(np.arange(count), wrong_steps))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent import futures
-
 from rewards.judged import base, checklist
 from rewards.verifiers import judge
-from rewards.verifiers.numbers import after_thoughts
 from rl import registry
 
 # System message that asks for a reference.
@@ -57,14 +54,12 @@ def synthesis(form: str = "answer") -> base.Question:
     def reference(group) -> str:
       fields = {"answers": [str(item.completion) for item in group]}
       try:
-        reply = judge.ask(complete, SYNTHESISING, fields)
-        text = (judge.read_object(after_thoughts(reply)) or {})["reference"]
-        return text.strip()
+        reply = judge.ask_for_object(complete, SYNTHESISING, fields)
+        return reply["reference"].strip()
       except Exception:  # a judge may raise any error, or write another form
         return ""
 
-    with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-      return list(pool.map(reference, groups))
+    return judge.in_threads(reference, groups, workers)
 
   def ask(groups, complete, workers):
     def criteria(reference: str):
@@ -75,8 +70,7 @@ def synthesis(form: str = "answer") -> base.Question:
       )
 
     references = write(groups, complete, workers)
-    with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-      rubrics = list(pool.map(criteria, references))
+    rubrics = judge.in_threads(criteria, references, workers)
     return checklist.satisfied(groups, rubrics, complete, workers)
 
   if form == "answer":

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rewards.judged import base
 from rewards.verifiers import Item, judge
-from rewards.verifiers.numbers import after_thoughts
 
 _MATERIAL = (
   "The user's message is a JSON object with a question and the numbered "
@@ -50,9 +49,8 @@ def thoughts() -> base.Question:
     is_right = item.meta["correct"] == 1
     instruction = ABOUT_RIGHT if is_right else ABOUT_WRONG
     fields = {"question": item.prompt, "thoughts": base.numbered_steps(item)}
-    reply = judge.ask(complete, instruction, fields)
-    value = (judge.read_object(after_thoughts(reply)) or {}).get("thoughts")
-    named = base.read_step_numbers(value, count)
+    reply = judge.ask_for_object(complete, instruction, fields)
+    named = base.read_step_numbers(reply.get("thoughts"), count)
     return [1.0 if (k in named) != is_right else -1.0 for k in range(count)]
 
   return base.of_steps(score)

@@ -43,12 +43,14 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from concurrent import futures
+from typing import TypeVar
 
 import numpy as np
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.numbers import after_thoughts
 
+T, R = TypeVar("T"), TypeVar("R")
 Message = dict[str, str]
 Complete = Callable[[list[Message]], str]
 
@@ -453,9 +455,9 @@ def preferences(
       value = None
     return math.nan if value is None else value
 
-  with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-    for (i, j), value in zip(pairs, pool.map(compare, pairs), strict=True):
-      table[i, j], table[j, i] = value, 1 - value
+  values = in_threads(compare, pairs, workers)
+  for (i, j), value in zip(pairs, values, strict=True):
+    table[i, j], table[j, i] = value, 1 - value
   return table
 
 
@@ -494,6 +496,23 @@ def ask(complete: Complete, system: str, fields: dict[str, object]) -> str:
   return complete(messages_of(system, fields))
 
 
+def ask_for_object(
+  complete: Complete, system: str, fields: dict[str, object]
+) -> dict:
+  """Sends one request to a judge and returns the JSON object that it replies.
+
+  Args:
+    complete, system, fields: same as in `ask`.
+
+  Raises:
+    JudgeError: the reply is anything else, besides thoughts before it.
+  """
+  fields_of_reply = read_object(after_thoughts(ask(complete, system, fields)))
+  if fields_of_reply is None:
+    raise JudgeError("judge: the reply is no JSON object")
+  return fields_of_reply
+
+
 def messages_of(system: str, fields: dict[str, object]) -> list[Message]:
   """Returns the messages of `ask`."""
   content = json.dumps(fields, ensure_ascii=False)
@@ -518,8 +537,21 @@ def each(
   Returns:
     Outcomes in order.
   """
+  return in_threads(functools.partial(_apply, function), items, workers)
+
+
+def in_threads(
+  function: Callable[[T], R], arguments: Iterable[T], workers: int
+) -> list[R]:
+  """Returns the results of a function, computed by at most `workers` threads.
+
+  Args:
+    function: function of one argument.
+    arguments: its arguments.
+    workers: number of threads; less than 1 counts as 1.
+  """
   with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-    return list(pool.map(functools.partial(_apply, function), items))
+    return list(pool.map(function, arguments))
 
 
 def _apply(function: Callable[[Item], Outcome], item: Item) -> Outcome:

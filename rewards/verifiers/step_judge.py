@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent import futures
 from typing import NamedTuple
 
 from rewards.verifiers import judge
@@ -95,5 +94,4 @@ def first_errors(
     except Exception:  # a judge may raise any error
       return UNKNOWN
 
-  with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
-    return list(pool.map(find, solutions))
+  return judge.in_threads(find, solutions, workers)

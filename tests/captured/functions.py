@@ -277,7 +277,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "hybrid.stratified": lambda x: call(
     x.verdicts(), x.normal(), valid=x.first()
   ),
-  "hybrid.prompt_weights": lambda x: call(x.normal(), 0.2, valid=x.first()),
   "hybrid.trust": lambda x: call(x.unit(), x.unit(), x.first()),
   "hybrid.trusted": lambda x: call(x.unit(), x.unit(), 10, valid=x.first()),
   "inputs.present": lambda x: call(x.normal(), x.first()),
@@ -309,11 +308,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   ),
   "likelihood.group_log_mean_advantages": lambda x: call(
     x.logs(x.rows, x.n, 8), x.first(x.rows, x.n, 8)
-  ),
-  "likelihood.verifree": lambda x: call(
-    x.logs(x.rows // 8, 8, x.n),
-    x.first(x.rows // 8, 8, x.n),
-    x.bits(x.rows // 8, 8),
   ),
   "likelihood.debiased_probability": _reference_answer,
   "likelihood.spread_enough": lambda x: call(x.unit(), 0.2, valid=x.first()),
@@ -405,9 +399,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "progress.gains": lambda x: call(x.unit(), x.unit(x.rows), x.first()),
   "progress.best_of": lambda x: call(x.unit(), 4),
   "progress.significant_gains": lambda x: call(0.2 * x.normal(), x.first()),
-  "progress.judged_thoughts": lambda x: call(
-    x.normal(x.rows), x.verdicts(x.rows), x.bits(), x.first(), x.unit(x.rows)
-  ),
   "progress.sibling_advantages": lambda x: call(x.unit(), x.first()),
   "progress.node_values": lambda x: call(x.unit(), x.first()),
   "ranking.fidelity": lambda x: call(x.normal(x.rows, x.n, x.n), x.normal()),

@@ -7,10 +7,11 @@ reasoning steps.
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, types
+from rl import types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
+from rl.methods.process.step_transforms import normalize_in_group
 from rl.transforms import broadcast_steps, chain, step_scores, transform
 
 
@@ -29,21 +30,6 @@ def outcome_minus_errors(
   outcome = outcome_weight * (rollout.correct == 1)[..., None]
   rewards = outcome - process_weight * (1.0 - signal) / 2.0
   return jnp.where(rollout.step_ids >= 0, rewards, 0.0)
-
-
-@transform(takes="token")
-def normalize_tokens(
-  signal: jax.Array, rollout: types.Rollout, *, eps: float
-) -> jax.Array:
-  """(R - mean) / (std + eps) over all tokens of all samples of a group.
-
-  A group whose rewards are all equal has 0.
-  """
-  flat = (signal.shape[0], -1)  # [P, S T]: the tokens of a group on one axis
-  z_scores = advantages.group_normalize(
-    signal.reshape(flat), rollout.valid("token").reshape(flat), ddof=0, eps=eps
-  )
-  return z_scores.reshape(signal.shape)
 
 
 def capo(
@@ -79,7 +65,7 @@ def capo(
       outcome_minus_errors(
         outcome_weight=outcome_weight, process_weight=process_weight
       ),
-      normalize_tokens(eps=eps),
+      normalize_in_group(eps),
     ),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

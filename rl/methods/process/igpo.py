@@ -4,36 +4,18 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens, K turns
 or reasoning steps.
 """
 
-import jax
-
-from rl import advantages, types
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
+from rl.methods.process.step_transforms import normalize_in_group
 from rl.parameter_sets import frozen
 from rl.transforms import (
   broadcast_steps,
   chain,
   returns_to_go,
   step_scores,
-  transform,
 )
-
-
-@transform(takes="step")
-def normalize_turns(
-  signal: jax.Array, rollout: types.Rollout, *, eps: float
-) -> jax.Array:
-  """Returns (r - mean) / (std + eps) over all turns of all samples of a group.
-
-  A group whose rewards are all equal has 0.
-  """
-  flat = (signal.shape[0], -1)  # [P, S K]: the turns of a group on one axis
-  z_scores = advantages.group_normalize(
-    signal.reshape(flat), rollout.valid("step").reshape(flat), ddof=0, eps=eps
-  )
-  return z_scores.reshape(signal.shape)
 
 
 def igpo(
@@ -62,7 +44,7 @@ def igpo(
   return Method(
     advantage=chain(
       step_scores(),
-      normalize_turns(eps),
+      normalize_in_group(eps),
       returns_to_go(gamma),
       broadcast_steps(),
     ),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, types
+from rl import advantages, masked, types
 from rl.methods.process import step_rewards
 from rl.transforms import lift, step_ends, transform
 
@@ -34,6 +34,21 @@ def _tokens(rollout: types.Rollout) -> Array:
 
 clip_rewards = lift(step_rewards.clip_rewards, "step", step_mask=_steps)
 delta_rewards = lift(step_rewards.delta_rewards, "step", step_mask=_steps)
+
+
+@transform(takes=("step", "token"))
+def normalize_in_group(signal: Array, valid: Array, *, eps: float) -> Array:
+  """(r - mean) / (std + eps) over all steps, or all tokens, of a group.
+
+  The statistics are over the entries of all samples of the group (ddof 0). A
+  group whose entries are all equal has 0.
+  """
+  flat = (signal.shape[0], -1)  # [P, S K]: the entries of a group on one axis
+  z_scores = advantages.group_normalize(
+    signal.reshape(flat), valid.reshape(flat), ddof=0, eps=eps
+  )
+  return z_scores.reshape(signal.shape)
+
 
 # Baselines of rewards that are placed on tokens.
 
