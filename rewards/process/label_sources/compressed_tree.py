@@ -80,7 +80,8 @@ def compressed_tree(
   gives a step of two: the boundary inside of it has no label. The label of a
   step is the share of right samples among those that end below its state. Every
   sample that ends at a leaf is a line with the labels of the states that it
-  passes.
+  passes; the label of its last step is its verdict, also if it is longer than
+  the tree is high.
   Source: Wang et al. 2025, Towards Hierarchical Multi-Step Reward Models for
   Enhanced Reasoning in Large Language Models (HRM), its hierarchical node
   compression. Deviation: the released code builds its trees by a search.
@@ -148,7 +149,7 @@ def _label(
     values: `[N, K]`, written.
     weights: `[N, K]`, written.
   """
-  correct = forest.samples.correct
+  correct, num_steps = forest.samples.correct, forest.samples.num_steps
 
   def walk(node: Node, path: list[tuple[int, float]]) -> None:
     for leaf in node.leaves:
@@ -156,6 +157,8 @@ def _label(
         continue
       for step, share in path:
         values[leaf, step], weights[leaf, step] = share, 1
+      last = num_steps[leaf] - 1
+      values[leaf, last], weights[leaf, last] = correct[leaf] == 1, 1
     for child in node.children:
       judged = [leaf for leaf in child.all_leaves() if correct[leaf] >= 0]
       if not judged:

@@ -455,9 +455,12 @@ def test_a_merged_step_has_one_label_and_leaves_its_parent():
   forest = WordForest(words, is_right)
   values, weights = np.zeros((5, 6)), np.zeros((5, 6))
   compressed_tree._label(forest, root, values, weights)
-  # The boundary inside of the step ab has no label.
-  assert weights[0].tolist() == [0, 1, 1, 0, 0, 0]
-  assert values[0, 1:3].tolist() == [0.5, 1]
+  # The boundary inside of the step ab has no label. The tree ends at abc; the
+  # last step of the sample, which comes later, has its verdict.
+  assert weights[0].tolist() == [0, 1, 1, 1, 0, 0]
+  assert values[0, 1:4].tolist() == [0.5, 1, 1]
+  assert weights[1].tolist() == [0, 1, 1, 1, 0, 0]
+  assert values[1, 1:4].tolist() == [0.5, 0, 0]
   # a has lost the leaves below ab: one of three is right.
   np.testing.assert_allclose(values[3, :2], [1 / 3, 1])
   # With too few children nothing moves.
