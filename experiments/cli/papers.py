@@ -193,6 +193,10 @@ def _implementations(
   ):
     # A module of `rewards` with the rules of a task that needs no tokenizer.
     return [("task", module_name, _task_command(module_name))]
+  command = f"python -m {docstring.module}"
+  text = importlib.import_module(docstring.module).__doc__
+  if not docstring.name and f"  {command} " in text:
+    return [("command", module_name, command)]
   kind = "function" if docstring.name else "module"
   qualified_name = f"{docstring.module}.{docstring.name}".rstrip(".")
   return [(kind, qualified_name, NO_COMMAND)]
