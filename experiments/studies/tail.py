@@ -123,9 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not np.isfinite(options.strength).all():
       raise ValueError(f"--strength {options.strength} must be finite")
   policies = {
-    **{f"tilted by {x:g}": tilted(options.answers, x) for x in options.strength},
-    **{f"best of {n}": best_of(options.answers, n) for n in options.best_of},
-  }
+    f"tilted by {x:g}": tilted(options.answers, x) for x in options.strength
+  } | {f"best of {n}": best_of(options.answers, n) for n in options.best_of}
   print(f"| the proxy errs | {' | '.join(policies)} |")
   print("|---" * (len(policies) + 1) + "|")
   for name, region in REGIONS.items():
