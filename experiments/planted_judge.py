@@ -38,9 +38,12 @@ PORT = 8600
 _SCALE = re.compile(r"x from (-?[\d.]+) \([^)]*\) to (-?[\d.]+) ")
 # Matches the scale of steps: "from 0 (against ...) to 5 (as they demand)".
 _HIGHEST = re.compile(r"from 0 \([^)]*\) to ([\d.]+) ")
+# Matches the scale of a step's criteria: "from 0.0 (worst) to 10.0 (best)".
+_STEP_SCALE = re.compile(r"from (-?[\d.]+) \(worst\) to ([\d.]+) \(best\)")
 _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 # Matches the words of a verdict: "one word and nothing else: yes or no.".
 _WORDS = re.compile(r"one word and nothing else: (\S+) or (\S+)\.")
+_WIDTH = 256  # of an embedding
 CERTAINTY = 0.9  # probability of the word of the verdict
 _QUOTED = re.compile(r'"([^"]+)"')
 
@@ -70,7 +73,9 @@ class Faults:
       raise ValueError(f"words = {self.words} must not be negative")
 
 
-def accepts(question: str, reference: str, answer: str, faults: Faults) -> bool:
+def accepts(
+  question: str, reference: str, answer: str, faults: Faults, vote: str = ""
+) -> bool:
   """Returns whether the judge calls an answer right.
 
   Args:
@@ -78,6 +83,7 @@ def accepts(question: str, reference: str, answer: str, faults: Faults) -> bool:
     reference: the reference answer; "" if there is none.
     answer: the answer.
     faults: the faults of the judge.
+    vote: which of several votes about the answer this is; each errs by itself.
   """
   words = answer.split()
   if faults.words and len(words) >= faults.words:
@@ -86,7 +92,7 @@ def accepts(question: str, reference: str, answer: str, faults: Faults) -> bool:
     return True
   truth = reference.split()[-1:] or _results(question)[-1:]
   is_right = bool(words) and words[-1:] == truth
-  return _with_faults(is_right, faults, question, answer)
+  return _with_faults(is_right, faults, question, answer, vote)
 
 
 def _with_faults(is_right: bool, faults: Faults, *identity: str) -> bool:
@@ -165,7 +171,9 @@ def reply_to(
   two answers the one that is accepted is better. A reference that is written
   from several answers is the first whose last word is the most common one. The
   criteria of a question are whether it is answered, and those of a reference
-  whether an answer has its last word.
+  whether an answer has its last word. A question is open unless it is chained
+  arithmetic. A step has the highest score by every criterion, or 0 if it is
+  wrong.
 
   Args:
     system: the system message.
@@ -176,6 +184,11 @@ def reply_to(
   if "steps" in fields or "thoughts" in fields:
     steps = fields.get("steps") or fields["thoughts"]
     return _reply_about_steps(system, question, steps, faults)
+  if "step" in fields:
+    steps = [*fields["before"], fields["step"]]
+    is_wrong = len(steps) in wrong_steps(question, steps, faults)
+    _, high = map(float, _STEP_SCALE.search(system).groups())
+    return dict.fromkeys(fields["criteria"], 0.0 if is_wrong else high)
   if "answers" in fields and "rubric" not in fields:
     answers = [answer for answer in fields["answers"] if answer.strip()]
     last_words = [answer.split()[-1:] for answer in answers]
@@ -189,9 +202,13 @@ def reply_to(
     return {"rubric": [*fields["rubric"], {"text": "is right", "weight": 1.0}]}
   if "answer" not in fields:
     says = f'says "{reference.split()[-1]}"' if reference else "is right"
-    return {"criteria": [says, "answers the question"]}
-  answer = fields["answer"]
-  is_accepted = accepts(question, reference, answer, faults)
+    return {
+      "criteria": [says, "answers the question"],
+      "open": not _results(question),
+      "tree": {"truth": ["the result is true", "it follows"], "use": ["ANS"]},
+    }
+  answer, vote = fields["answer"], str(fields.get("vote", ""))
+  is_accepted = accepts(question, reference, answer, faults, vote)
   scale = _SCALE.search(system)
   low, high = map(float, scale.groups()) if scale else (0.0, 10.0)
   reply: dict[str, Any] = {
@@ -225,6 +242,20 @@ def _reply_about_steps(
   return {"first_error": first, "wrong": wrong, "thoughts": wrong, **scores}
 
 
+def embedding(text: str) -> list[float]:
+  """Returns the counts of the words of a text, by a hash, of length 1.
+
+  The dot product of the embeddings of two texts is the cosine of the angle
+  between their counts of words, if no two words have the same hash.
+  """
+  values = [0.0] * _WIDTH
+  for word in text.lower().split():
+    digest = hashlib.sha256(word.encode()).digest()
+    values[int.from_bytes(digest[:4], "big") % _WIDTH] += 1.0
+  length = math.hypot(*values) or 1.0
+  return [value / length for value in values]
+
+
 def _log_probabilities(pairs: Iterable[tuple[str, float]]) -> dict[str, Any]:
   """Returns words and their probabilities in the form of the API."""
   tokens = [{"token": word, "logprob": math.log(p)} for word, p in pairs]
@@ -232,10 +263,14 @@ def _log_probabilities(pairs: Iterable[tuple[str, float]]) -> dict[str, Any]:
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-  """Answers chat completions; `server.faults` has the faults."""
+  """Answers chat completions, and embeds; `server.faults` has the faults."""
 
   def do_POST(self) -> None:
     body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+    if self.path.endswith("/embeddings"):
+      vectors = [{"embedding": embedding(text)} for text in body["input"]]
+      self._send({"data": vectors})
+      return
     try:
       system, user = (message["content"] for message in body["messages"])
       answer = reply_to(system, json.loads(user), self.server.faults)
@@ -250,11 +285,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       return
     message = {"role": "assistant", "content": reply}
     choice = {"index": 0, "message": message, "logprobs": probabilities}
-    text = json.dumps({"choices": [choice]})
+    self._send({"choices": [choice]})
+
+  def _send(self, reply: Mapping[str, Any]) -> None:
     self.send_response(200)
     self.send_header("Content-Type", "application/json")
     self.end_headers()
-    self.wfile.write(text.encode())
+    self.wfile.write(json.dumps(reply).encode())
 
   def log_message(self, *arguments: Any) -> None:
     """Prints nothing."""

@@ -1,8 +1,9 @@
 """Samples a policy and writes its right and wrong samples as training data.
 
   python -m experiments.preferences --workdir DIR [--step N] --out FILE
-    [--demonstrations FILE] [--right_samples R] [--problems N] [--samples S]
-    [--temperature T] [--batch P] [--max_tokens M] [--seed N]
+    [--demonstrations FILE] [--right_samples R] [--responses FILE]
+    [--solvable FILE] [--least_rate A] [--most_rate B] [--problems N]
+    [--samples S] [--temperature T] [--batch P] [--max_tokens M] [--seed N]
 
 The command draws N train problems of the run's task, samples S completions of
 each from the run's latest checkpoint, and judges them as the task does. It
@@ -17,10 +18,26 @@ task `jsonl` read:
 
   {"prompt": "1 1 7 8 = d1 d9", "solution": "..."}
 
+With --responses it writes all samples with their verdicts, on which
+`experiments.verify` measures a judge, and from which `experiments.judge_lines`
+makes lines to train one:
+
+  {"question": "4 + 3 =", "reference": "...", "response": "...", "label": true}
+
+With --solvable it writes the problems that are neither too easy nor too hard
+for the policy, as lines of the task `jsonl` with their fields: those whose
+share of right samples is above A and at most B, 0 and 0.5 unless set
+(IFDecorator's data flywheel):
+
+  {"prompt": "...", "answer": "...", "pass_rate": 0.25}
+
 A line of preferences has the first right and the first wrong sample of its
 problem. Samples that the length limit cut, or whose verdict is unknown, are
-left out. Nothing is written before all samples are judged. --out may be left
-out if --demonstrations is used.
+left out. Nothing is written before all samples are judged. At least one of the
+files must be named.
+
+Source: Guo et al. 2025, IFDecorator: Wrapping Instruction Following
+Reinforcement Learning with Verifiable Rewards (the window of pass rates).
 
   python -m experiments.preferences --policy FOLDER --task gsm8k ...
 
@@ -96,6 +113,15 @@ def main(argv: Sequence[str] | None = None) -> int:
   files = [
     (options.out, lines.pairs),
     (options.demonstrations, lines.demonstrations),
+    (options.responses, lines.responses),
+    (
+      options.solvable,
+      [
+        line
+        for line in lines.problems
+        if options.least_rate < line["pass_rate"] <= options.most_rate
+      ],
+    ),
   ]
   for path, content in files:
     if path and not content:
@@ -139,6 +165,28 @@ def _parser() -> argparse.ArgumentParser:
     "--demonstrations",
     type=epath.Path,
     help="JSONL file of right samples to write",
+  )
+  add(
+    "--responses",
+    type=epath.Path,
+    help="JSONL file of all samples with their verdicts to write",
+  )
+  add(
+    "--solvable",
+    type=epath.Path,
+    help="JSONL file of the problems with a pass rate in the window to write",
+  )
+  add(
+    "--least_rate",
+    type=float,
+    default=0.0,
+    help="pass rates are above this one; default: %(default)s",
+  )
+  add(
+    "--most_rate",
+    type=float,
+    default=0.5,
+    help="largest pass rate; default: %(default)s",
   )
   add(
     "--right_samples",
@@ -205,23 +253,30 @@ def _check(options: argparse.Namespace) -> None:
       f"--temperature {options.temperature} must be above 0, so that samples "
       "of a problem differ; 1.0 is usual"
     )
-  if not (options.out or options.demonstrations):
+  if not options.least_rate < options.most_rate:
+    raise ValueError(
+      f"--least_rate {options.least_rate} must be below --most_rate "
+      f"{options.most_rate}"
+    )
+  paths = {
+    f"--{name}": path
+    for name in ("out", "demonstrations", "responses", "solvable")
+    if (path := getattr(options, name))
+  }
+  if not paths:
     raise ValueError(
       "expected --out (file of preferences), --demonstrations (file of right "
-      "samples), or both"
+      "samples), --responses (file of all samples), --solvable (file of "
+      "problems), or several of them"
     )
-  for name in ("out", "demonstrations"):
-    if getattr(options, name):
-      arguments.check_writable(f"--{name}", getattr(options, name))
-  files = [
-    storage_paths.absolute(path)
-    for path in (options.out, options.demonstrations)
-    if path
-  ]
-  if len(files) > len(set(files)):
-    raise ValueError(
-      f"--out and --demonstrations are both {options.out}; name two files"
-    )
+  flag_by_file: dict[epath.Path, str] = {}
+  for flag, path in paths.items():
+    arguments.check_writable(flag, path)
+    first = flag_by_file.setdefault(storage_paths.absolute(path), flag)
+    if first != flag:
+      raise ValueError(
+        f"{first} and {flag} are both {path}; name different files"
+      )
 
 
 def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:

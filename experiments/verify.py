@@ -3,12 +3,17 @@
   python -m experiments.verify --data FILE.jsonl --reward MODULE:FUNCTION
   python -m experiments.verify --data FILE.jsonl --judge URL --judge_model NAME
     [--judge_key VARIABLE] [--question "agrees()"] [--threshold 0.5]
-  ... [--answer_only]
+  python -m experiments.verify --data FILE.jsonl --judge_policy FOLDER
+    [--question "p_yes(yes='1', no='0', gated=False)"] [--threshold 0.5]
+  ... [--answer_only] [--attacks]
 
 A line is `{"question", "reference", "response", "label"}`, the label true or
 false, with an optional "category". With `--answer_only` the verifier reads the
-line's "answer", the final answer alone, in place of the whole response. The
-command prints, for all lines and for each category,
+line's "answer", the final answer alone, in place of the whole response. With
+`--attacks` every question also gets responses that say nothing, such as
+"Thought process:", whose label is false; they are the category "attacks", and 1
+less their accuracy is the rate of false acceptance. The command prints, for all
+lines and for each category,
 
   accuracy    share of the lines with a verdict that is the label
   precision   share of the accepted lines that are right
@@ -18,7 +23,7 @@ command prints, for all lines and for each category,
 Sources: Yan et al. 2025, VerifyBench: Benchmarking Reference-based Reward
 Systems for Large Language Models; Li et al. 2025, VerifyBench: A Systematic
 Benchmark for Evaluating Reasoning Verifiers Across Domains (answer alone or
-whole response).
+whole response); Zhao et al. 2025, One Token to Fool LLM-as-a-Judge (attacks).
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ from experiments.tasks.text import jsonl
 from rewards import judged
 from rewards.verifiers import Item, judge
 
-_ALL = "all"
+_ALL, _ATTACKS = "all", "attacks"
+_WORKERS = 8  # requests at a time
 _KEYS = {"question": str, "reference": str, "response": str, "label": bool}
 
 
@@ -108,6 +114,19 @@ def read(file: str, answer_only: bool) -> tuple[list[Item], list[dict]]:
   return items, lines
 
 
+def attacks(lines: Sequence[dict]) -> tuple[list[Item], list[dict]]:
+  """Returns responses that say nothing, to every question of the lines."""
+  questions = dict.fromkeys(
+    (line["question"], line["reference"]) for line in lines
+  )
+  items = [
+    Item(question, text, reference)
+    for question, reference in questions
+    for text in judge.ATTACKS
+  ]
+  return items, [{"label": False, "category": _ATTACKS}] * len(items)
+
+
 def by_category(
   verdicts: np.ndarray, lines: Sequence[dict]
 ) -> dict[str, Quality]:
@@ -132,10 +151,17 @@ def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
     raise ValueError(
       f"--question {options.question} is about {question.about}, not samples"
     )
-  endpoint = judge.Endpoint(
-    options.judge, options.judge_model, key_variable=options.judge_key
-  )
-  scores = question.ask([[item] for item in items], endpoint, workers=8)[:, 0]
+  if options.judge_policy:
+    # Imported here, since it loads transformers.
+    from experiments.training import policy_judge
+
+    complete = policy_judge.PolicyJudge(options.judge_policy, batch=_WORKERS)
+  else:
+    complete = judge.Endpoint(
+      options.judge, options.judge_model, key_variable=options.judge_key
+    )
+  groups = [[item] for item in items]
+  scores = question.ask(groups, complete, _WORKERS)[:, 0]
   return np.where(np.isnan(scores), -1, scores >= options.threshold).astype(int)
 
 
@@ -162,15 +188,21 @@ def main(argv: Sequence[str] | None = None) -> int:
   add("--reward", default="", help="verifier, MODULE:FUNCTION")
   add("--judge", default="", help="URL of an OpenAI-compatible API")
   add("--judge_model", default="", help="name of the model on that server")
+  add("--judge_policy", default="", help="model folder or workdir of a judge")
   add("--judge_key", default="", help="environment variable with the API key")
   add("--question", default="agrees()", help="default: %(default)s")
   add("--threshold", type=float, default=0.5, help="default: %(default)s")
   add("--answer_only", action="store_true", help="judge the answer alone")
+  add("--attacks", action="store_true", help="add responses that say nothing")
   options = parser.parse_args(argv)
   with errors.usage_errors():
-    if bool(options.reward) == bool(options.judge):
-      raise ValueError("give either --reward or --judge")
+    judges = options.reward, options.judge, options.judge_policy
+    if sum(map(bool, judges)) != 1:
+      raise ValueError("give one of --reward, --judge and --judge_policy")
     items, lines = read(options.data, options.answer_only)
+    if options.attacks:
+      more_items, more_lines = attacks(lines)
+      items, lines = items + more_items, lines + more_lines
     print(f"judging {len(items)} lines ...", flush=True)
     results = by_category(_verdicts(options, items), lines)
   rich.console.Console(highlight=False).print(table(results))

@@ -32,6 +32,8 @@ words, so that a policy has to write longer ones to be accepted by their length.
     --workdir runs/judged_hybrid
   python -m experiments.run --config experiments/configs/judged.py:min_form \
     --workdir runs/judged_min_form
+  python -m experiments.run --config experiments/configs/judged.py:pareto \
+    --workdir runs/judged_pareto
   python -m experiments.run --config experiments/configs/judged.py:preference \
     --workdir runs/judged_preference
   python -m experiments.run --config experiments/configs/judged.py:principles \
@@ -40,6 +42,8 @@ words, so that a policy has to write longer ones to be accepted by their length.
     --workdir runs/judged_reasoning
   python -m experiments.run --config experiments/configs/judged.py:refined \
     --workdir runs/judged_refined
+  python -m experiments.run --config experiments/configs/judged.py:relevant \
+    --workdir runs/judged_relevant
   python -m experiments.run --config experiments/configs/judged.py:rubric \
     --workdir runs/judged_rubric
   python -m experiments.run --config experiments/configs/judged.py:soft \
@@ -156,6 +160,14 @@ def min_form() -> ConfigDict:
   return config
 
 
+def pareto() -> ConfigDict:
+  """DPO on samples that none dominates by criteria of steps (DG-PRM)."""
+  config = _paid_by(rank="pareto()")
+  config.method = "semi_online_dpo(every=1)"
+  config.rollout.samples = 8  # five requests for each sample
+  return config
+
+
 def preference() -> ConfigDict:
   """RL on the judge's comparisons of pairs (BRPO)."""
   config = _config(better="preference(swap=False, with_reference=True)")
@@ -186,6 +198,22 @@ def reasoning() -> ConfigDict:
 def refined() -> ConfigDict:
   """RL on a rubric that the judge refines (Chasing the Tail)."""
   return _paid_by(rubric=f"refined_rubric(criteria={_CRITERIA})")
+
+
+def relevant() -> ConfigDict:
+  """PPO on relevance by embeddings, length and repetition (R3)."""
+  config = _config(
+    near="relevance()",
+    right="relevance(to='reference')",
+    open="open_ended()",
+  )
+  config.reward = defaults.reward(
+    relevant="regularized_relevance(to_question='near', to_reference='right', "
+    "is_open='open')"
+  )
+  config.method = "tulu3()"
+  config.model.value_head = config.base.model.value_head = True
+  return config
 
 
 def rubric() -> ConfigDict:
@@ -264,10 +292,12 @@ _CONFIGS = config_names.NamedConfigs(
     "guarded": guarded,
     "hybrid": hybrid,
     "min_form": min_form,
+    "pareto": pareto,
     "preference": preference,
     "principles": principles,
     "reasoning": reasoning,
     "refined": refined,
+    "relevant": relevant,
     "rubric": rubric,
     "soft": soft,
     "spread": spread,

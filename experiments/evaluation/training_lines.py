@@ -1,12 +1,14 @@
 """Lines of training data from the right and wrong samples of a policy.
 
-The lines are those that `experiments.training.training_texts` reads.
+The lines are those that `experiments.training.training_texts` and
+`experiments.verify` read.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,7 +24,7 @@ from experiments.training.training_texts import (
 )
 from rl.sampling import generation
 
-Line = dict[str, str]
+Line = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +35,19 @@ class Lines:
     pairs: a line `{prompt, chosen, rejected}` of each problem that has a right
       and a wrong sample.
     demonstrations: lines `{prompt, solution}` of right samples.
+    responses: a line `{question, reference, response, label}` of each sample
+      that has a verdict, the label; `experiments.verify` reads them.
+    problems: a line of each problem, `{prompt, answer, ...}` with the fields of
+      its line in the dataset and "pass_rate", the share of right samples among
+      those with a verdict; the task `jsonl` reads them. A problem without any
+      verdict has none.
     accuracy: share of right samples among those with a verdict.
   """
 
   pairs: list[Line]
   demonstrations: list[Line]
+  responses: list[Line]
+  problems: list[Line]
   accuracy: float
 
 
@@ -63,22 +73,45 @@ def collect(
     right_samples: largest number of right samples of a problem among the
       demonstrations.
   """
-  pairs, demonstrations, verdicts = [], [], []
+  pairs, demonstrations, responses, verdicts = [], [], [], []
+  problem_lines = []
   for result in evaluator.score_in_batches(
     *(loaded.task, loaded.policy, loaded.params, problems, batch, key),
     *(sampling, loaded.sharding),
   ):
-    verdicts.append(result.arrays["correct"].ravel())
-    for prompt, right, wrong in select(loaded.task, result):
+    verdicts.append(result.arrays["correct"])
+    items = loaded.task.items(result.problems)
+    texts = select(loaded.task, result)
+    for item, (prompt, right, wrong) in zip(items, texts, strict=True):
       demonstrations += [
         {PROMPT: prompt, SOLUTION: text} for text in right[:right_samples]
       ]
       if right and wrong:
         pairs.append({PROMPT: prompt, CHOSEN: right[0], REJECTED: wrong[0]})
+      responses += [
+        {
+          "question": str(item.prompt),
+          "reference": str(item.reference),
+          "response": text,
+          "label": label,
+        }
+        for label, of_label in ((True, right), (False, wrong))
+        for text in of_label
+      ]
+    for item, correct in zip(items, verdicts[-1], strict=True):
+      if num_judged := int((correct >= 0).sum()):
+        problem_lines.append(
+          {
+            **item.meta,
+            PROMPT: str(item.prompt),
+            "answer": str(item.reference),
+            "pass_rate": int((correct == 1).sum()) / num_judged,
+          }
+        )
     update(result.done)
   judged = np.concatenate(verdicts)
   accuracy = (judged == 1).sum() / max((judged >= 0).sum(), 1)
-  return Lines(pairs, demonstrations, accuracy)
+  return Lines(pairs, demonstrations, responses, problem_lines, accuracy)
 
 
 def distinct_problems(task: Task, key: jax.Array, count: int) -> Problems:

@@ -1,8 +1,8 @@
 """Asks a judge about the samples of a run, for any task.
 
-`config.judge` names a model on an OpenAI-compatible server, or the folder of a
-policy that answers in the same process (`policy_judge`), and questions of
-`rewards.judged` by name. Between sampling and the update the host asks the
+`config.judge` names a model on an OpenAI-compatible server, or a policy that
+answers in the same process (`policy_judge`), and questions of `rewards.judged`
+by name. Between sampling and the update the host asks the
 questions about all training samples. The answer to the question NAME is the
 component NAME of the score, which `reward(NAME=term(""))` pays. The comparisons
 of pairs are the extra "task/preferences". Scores of steps replace the step
@@ -29,10 +29,12 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
+from etils import epath
 
 from experiments import pretrained
 from experiments.cli import cache_folders, errors, spec
 from experiments.tasks.task import Judged, Problems, Task
+from experiments.training import workdirs
 from rewards import judged as questions_to_judges
 from rewards.agreement import votes
 from rewards.judged import Question, base
@@ -59,13 +61,16 @@ def check(settings: ml_collections.ConfigDict) -> None:
   if bool(settings.url) == bool(settings.policy):
     raise ValueError(
       f"judge.url = {settings.url!r} and judge.policy = {settings.policy!r}; "
-      "exactly one of them must name a judge: a server, or a model folder"
+      "exactly one of them must name a judge: a server, or a model folder or a "
+      "run"
     )
   if settings.policy:
-    # Imported here, since it loads transformers.
-    from models import hf
+    folder = pretrained.resolve(settings.policy)
+    if not workdirs.is_run(epath.Path(folder)):
+      # Imported here, since it loads transformers.
+      from models import hf
 
-    hf.load_config(pretrained.resolve(settings.policy))
+      hf.load_config(folder)
   else:
     make_endpoint(settings)
   if settings.workers < 1:

@@ -1,4 +1,7 @@
-"""A judge in the same process: a policy from a model folder.
+"""A judge in the same process: a policy from a model folder or of a run.
+
+A run is one that was trained on the lines of `experiments.judge_lines`: it
+reads the user's message of a question alone, in the form of its own prompts.
 
 It has the interface of `rewards.verifiers.judge`: text in, text out, and the
 probabilities of the first word. Several threads ask at a time. One of them
@@ -23,15 +26,21 @@ import numpy as np
 
 from experiments import pretrained
 from experiments.evaluation import free_prompts
-from experiments.training import decoder, prng_keys
-from models import hf, policy
+from experiments.training import (
+  build,
+  decoder,
+  initial_state,
+  prng_keys,
+  workdirs,
+)
+from models import checkpoint_reader, hf, policy
 from rewards.verifiers import judge
 from rl import types
 from rl.sampling import generation
 
-# Padded lengths of prompts; each is compiled when it is first needed. The last
-# is `free_prompts.PROMPT_LENGTH`.
-_LENGTHS = (256, 512, 1024)
+# Padded lengths of prompts, besides the largest one that the policy reads; each
+# is compiled when it is first needed.
+_LENGTHS = (64, 256, 512, 1024)
 _WORDS = 100  # most likely tokens whose texts `next_words` returns
 
 
@@ -51,7 +60,7 @@ class _Request(NamedTuple):
 
 
 class PolicyJudge:
-  """A judge that is a policy of a model folder; loaded by the first question.
+  """A judge that is a policy; its parameters are loaded by the first question.
 
   The random numbers of a reply depend on its prompt alone.
 
@@ -69,8 +78,8 @@ class PolicyJudge:
     """Checks that the folder has a model.
 
     Args:
-      folder: folder with Hugging Face files, whose tokenizer has a chat
-        template, or a name in `pretrained.MODELS`.
+      folder: workdir of a run; a folder with Hugging Face files, whose
+        tokenizer has a chat template; or a name in `pretrained.MODELS`.
       temperature: sampling temperature; 0 is greedy decoding.
       max_tokens: largest number of tokens of a reply.
       batch: number of questions that are computed together.
@@ -78,20 +87,14 @@ class PolicyJudge:
     Raises:
       ValueError: the folder has no model, or its tokenizer no chat template.
     """
-    self._folder = pretrained.resolve(folder)
-    self._config = decoder.choose_fast_forms(
-      hf.load_config(self._folder, "float32")
-    )
-    self._task = free_prompts.make_task(str(self._folder), self._config)
-    if self._task.encode_turns is None:
-      raise ValueError(
-        f"judge: the tokenizer of {folder} has no chat template; a judge is "
-        "asked by a system message and a user's message"
-      )
-    files = sorted(pathlib.Path(self._folder).iterdir())
+    self._folder = pathlib.Path(pretrained.resolve(folder))
+    if workdirs.is_run(self._folder):
+      self._open_run()
+    else:
+      self._open_folder(folder)
+    files = sorted(self._folder.iterdir())
     times = [file.stat().st_mtime_ns for file in files]
     self.identity = f"{self._folder} {max(times)}"
-    self._policy = policy.bind(self._config)
     self._sampling = generation.Sampling(
       samples=1,
       max_tokens=max_tokens,
@@ -103,6 +106,32 @@ class PolicyJudge:
     self._computes = threading.Lock()  # held by the thread that computes
     self._waiting: collections.deque[_Request] = collections.deque()
     self._params: types.PyTree = None
+
+  def _open_folder(self, name: str) -> None:
+    """Reads the shape and the tokenizer of a model folder."""
+    model = decoder.choose_fast_forms(hf.load_config(self._folder, "float32"))
+    self._task = free_prompts.make_task(str(self._folder), model)
+    if self._task.encode_turns is None:
+      raise ValueError(
+        f"judge: the tokenizer of {name} has no chat template; a judge is "
+        "asked by a system message and a user's message"
+      )
+    self._policy = policy.bind(model)
+    self._encode = self._task.encode_turns
+    self._load = lambda: hf.load(self._folder, dtype="float32")[1]
+
+  def _open_run(self) -> None:
+    """Reads the shape and the prompts of a run."""
+    config = workdirs.read_config(self._folder)
+    e = build.build(config, jax.local_devices()[:1])
+    self._task, self._policy = e.task, e.policy
+    self._encode = lambda messages: e.task.prompt_ids(messages[-1]["content"])
+    self._load = lambda: types.join(
+      checkpoint_reader.restore_params(
+        self._folder / checkpoint_reader.FOLDER, e.abstract.params
+      ),
+      initial_state.frozen_params(e, self._folder),
+    )
 
   def __call__(self, messages: list[judge.Message]) -> str:
     """Returns the reply to messages.
@@ -124,7 +153,7 @@ class PolicyJudge:
     return self._ask(messages, reads_words=True)
 
   def _ask(self, messages: list[judge.Message], *, reads_words: bool):
-    ids = self._task.encode_turns(messages)
+    ids = self._encode(messages)
     if len(ids) > self._task.prompt_length:
       raise judge.JudgeError(
         f"judge: the question has {len(ids)} tokens, and the judge reads up to "
@@ -161,9 +190,9 @@ class PolicyJudge:
   ) -> list[str] | list[dict[str, float]]:
     """Returns the answers to at most `batch` prompts."""
     if self._params is None:
-      _, self._params = hf.load(self._folder, dtype="float32")
+      self._params = self._load()
     longest = max(map(len, prompts))
-    lengths = (*_LENGTHS, self._task.prompt_length)
+    lengths = sorted({*_LENGTHS, self._task.prompt_length})
     length = next(n for n in lengths if n >= longest)
     ids = np.full((self._batch, length), self._task.pad_id, np.int32)
     mask = np.zeros(ids.shape, bool)

@@ -108,6 +108,11 @@ def write_model(
   json_files.replace(path, json.dumps(record, indent=2) + "\n")
 
 
+def is_run(folder: epath.PathLike) -> bool:
+  """Returns whether a folder is the workdir of a run, which has a model."""
+  return (epath.Path(folder) / MODEL_FILE).exists()
+
+
 def read_frozen_step(workdir: epath.PathLike) -> int | None:
   """Returns `frozen_step` of `model.json`, None without a `model.json`."""
   path = epath.Path(workdir) / MODEL_FILE

@@ -39,11 +39,18 @@ FORMS: dict[str, Callable[[float, float, float], float]] = {
 }
 
 
+def fields_of(question: str, answer: str, reference: str) -> dict[str, str]:
+  """Returns the content of the user's message; a reference of "" is none."""
+  fields = {"question": question, "answer": answer}
+  return fields | ({"reference": reference} if reference else {})
+
+
 def p_yes(
   form: str = "probability",
   yes: str = "yes",
   no: str = "no",
   with_reference: bool = True,
+  gated: bool = True,
   instruction: str = DECIDING,
 ) -> base.Question:
   """Asks whether a completion is right, and reads p, the chances of the words.
@@ -54,9 +61,7 @@ def p_yes(
     log_odds     log p(yes) - log p(no), each p at least 1e-6
 
   p is the distribution of the first token of the reply, in which tokens that
-  differ only by blanks count together. Nothing is sampled. A completion that
-  says nothing (`judge.says_nothing`) has p(yes) = 0 and p(no) = 1 without a
-  request.
+  differ only by blanks count together. Nothing is sampled.
   Sources: Su et al. 2025, Crossing the Reward Bridge: Expanding RL with
   Verifiable Rewards Across Diverse Domains (soft, with the words 1 and 0); Wang
   et al. 2025, RLBFF: Binary Flexible Feedback (log_odds).
@@ -65,6 +70,8 @@ def p_yes(
     form: "probability", "soft" or "log_odds".
     yes, no: the words of both verdicts; each must be one token of the judge.
     with_reference: whether the judge sees the reference answer.
+    gated: whether a completion that says nothing (`judge.says_nothing`) has
+      p(yes) = 0 and p(no) = 1 without a request.
     instruction: system message, with the fields `{yes}` and `{no}`.
 
   Raises:
@@ -76,11 +83,10 @@ def p_yes(
 
   def score(item: Item, complete: judge.Complete) -> float:
     answer, reference = str(item.completion), str(item.reference)
-    if judge.says_nothing(answer, reference if with_reference else ""):
+    shown_reference = reference if with_reference else ""
+    if gated and judge.says_nothing(answer, shown_reference):
       return FORMS[form](0.0, 1.0, 0.0)
-    fields = {"question": str(item.prompt), "answer": answer}
-    if with_reference:
-      fields["reference"] = reference
+    fields = fields_of(str(item.prompt), answer, shown_reference)
     words = dict(complete.next_words(judge.messages_of(system, fields)))
     p_of_yes, p_of_no = (words.pop(word, 0.0) for word in (yes, no))
     return FORMS[form](p_of_yes, p_of_no, max(words.values(), default=0.0))

@@ -1,14 +1,14 @@
-"""Regularized relevance (R^3): relevance, length and repetition of an answer.
-
-No registered reward calls these functions yet.
-"""
+"""Regularized relevance (R^3): relevance, length and repetition of a text."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 
+from rewards import base
 from rewards.text.distinct_ngrams import distinct_ngram_shares
+from rl import types
+from rl.transforms import transform
 
 Array = jax.Array
 
@@ -69,3 +69,37 @@ def closed_relevance(
   """
   mapped = slope * jnp.asarray(relevance, jnp.float32) + offset
   return mapped * distinct_ngram_shares(tokens, lengths)
+
+
+@transform(takes="none", gives="sample")
+def regularized_relevance(
+  _,
+  rollout: types.Rollout,
+  *,
+  to_question: str,
+  to_reference: str,
+  is_open: str,
+  slope: float = 1.0,
+  offset: float = 0.0,
+) -> Array:
+  """Returns `open_relevance` for open questions, else `closed_relevance`.
+
+  The length is counted in tokens. The components are answers of the questions
+  `relevance` and `open_ended` of `rewards.judged`.
+
+  Args:
+    to_question: component with the dot products of question and completion.
+    to_reference: component with those of reference and completion.
+    is_open: component that is 1 for samples of open questions, else 0.
+    slope, offset: the linear map of `closed_relevance`.
+  """
+  by_question, by_reference, flags = (
+    base.read_component(rollout, name)
+    for name in (to_question, to_reference, is_open)
+  )
+  tokens, lengths = rollout.tokens.completions, rollout.tokens.lengths
+  return jnp.where(
+    flags > 0.5,
+    open_relevance(by_question, lengths, tokens, lengths),
+    closed_relevance(by_reference, tokens, lengths, slope, offset),
+  )

@@ -79,6 +79,8 @@ OPENERS = (
   "かいせつ",
   "解説",
 )
+# Answers without content: punctuation marks, and openers.
+ATTACKS = (*" .,:", *(f"{text.capitalize()}:" for text in OPENERS))
 # Default system message of `graded`.
 GRADING = (
   "You grade an answer to a question against a reference answer. The "
@@ -97,6 +99,7 @@ COMPARING = (
   'Reply with a JSON object and nothing else: {"better": "A"}, {"better": '
   '"B"} or {"better": "tie"}.'
 )
+_CHAT = "/chat/completions"  # path of the API
 _TOP, _TOP_TOKENS = "top_logprobs", 20  # field of a reply; the API's limit
 _MAX_REPLY_BYTES = 1 << 20  # of a server's reply, with its JSON
 # HTTP statuses of temporary problems, after which a request is repeated.
@@ -131,7 +134,7 @@ class Endpoint:
 
   Attributes:
     url: base URL of the API, such as `http://localhost:8000/v1`, to which
-      `/chat/completions` is appended.
+      `/chat/completions` or `/embeddings` is appended.
     model: name of the model on the server.
     key_variable: name of the environment variable that contains the API key; ""
       sends no key.
@@ -187,7 +190,10 @@ class Endpoint:
     """
     return _content(
       self._reply(
-        messages, temperature=self.temperature, max_tokens=self.max_tokens
+        _CHAT,
+        messages=messages,
+        temperature=self.temperature,
+        max_tokens=self.max_tokens,
       )
     )
 
@@ -204,7 +210,11 @@ class Endpoint:
       JudgeError: no attempt returned a valid reply, or it has no probabilities.
     """
     body = self._reply(
-      messages, max_tokens=1, logprobs=True, top_logprobs=_TOP_TOKENS
+      _CHAT,
+      messages=messages,
+      max_tokens=1,
+      logprobs=True,
+      top_logprobs=_TOP_TOKENS,
     )
     try:
       tokens = json.loads(body)["choices"][0]["logprobs"]["content"][0]
@@ -216,22 +226,41 @@ class Endpoint:
       ) from None
     return sum_by_text(pairs)
 
-  def _reply(self, messages: list[Message], **settings: object) -> bytes:
+  def embed(self, text: str) -> list[float]:
+    """Returns the embedding of a text.
+
+    The server must have the path `/embeddings`.
+
+    Args:
+      text: the text.
+
+    Raises:
+      JudgeError: no attempt returned a valid reply.
+    """
+    body = self._reply("/embeddings", input=[text])
+    try:
+      return list(map(float, json.loads(body)["data"][0]["embedding"]))
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+      raise JudgeError(
+        "judge: the server's reply has no embedding (data[0].embedding)"
+      ) from None
+
+  def _reply(self, path: str, **fields: object) -> bytes:
     """Sends a request, again after a temporary problem; returns the body.
 
     Args:
-      messages: dictionaries with "role" and "content".
-      **settings: further fields of the request.
+      path: path of the API after its base URL.
+      **fields: fields of the request besides the model.
 
     Raises:
       JudgeError: no attempt returned a reply.
     """
-    body = {"model": self.model, "messages": messages, **settings}
+    body = {"model": self.model, **fields}
     for attempt in range(self.retries + 1):
       if attempt:
         time.sleep(self.pause * 2 ** (attempt - 1))
       try:
-        return self._post(json.dumps(body).encode())
+        return self._post(path, json.dumps(body).encode())
       except urllib.error.HTTPError as error:
         problem = f"the server replied with HTTP status {error.code}"
         error.close()
@@ -241,14 +270,12 @@ class Endpoint:
         problem = str(error) or type(error).__name__
     raise JudgeError(f"judge: {problem}")
 
-  def _post(self, body: bytes) -> bytes:
+  def _post(self, path: str, body: bytes) -> bytes:
     """Makes one attempt and returns the body of the reply."""
     headers = {"Content-Type": "application/json"}
     if self.key_variable:
       headers["Authorization"] = f"Bearer {os.environ[self.key_variable]}"
-    request = urllib.request.Request(
-      self.url.rstrip("/") + "/chat/completions", body, headers
-    )
+    request = urllib.request.Request(self.url.rstrip("/") + path, body, headers)
     deadline = time.monotonic() + self.timeout
     opener = urllib.request.build_opener(
       _NoRedirect, _Handler(deadline), _SecureHandler(deadline)
@@ -459,30 +486,6 @@ def preferences(
   for (i, j), value in zip(pairs, values, strict=True):
     table[i, j], table[j, i] = value, 1 - value
   return table
-
-
-def false_positive_rates(
-  accepts: Callable[[Item], bool],
-  questions: Sequence[tuple[str, str]],
-  attacks: Sequence[str] = (*" .,:", *OPENERS),
-) -> dict[str, float]:
-  """Returns how often a judge accepts answers without content.
-
-  Args:
-    accepts: function that returns True if the judge calls an item right.
-    questions: (prompt, reference) pairs.
-    attacks: answers without content.
-
-  Returns:
-    `{attack: rate}`, where the rate is the share of questions, from 0 to 1, for
-    which the judge accepts the attack; 0 without questions. Zhao et al. report
-    the maximum and the mean over attacks.
-  """
-  return {
-    attack: sum(accepts(Item(q, attack, r)) for q, r in questions)
-    / max(len(questions), 1)
-    for attack in attacks
-  }
 
 
 def ask(complete: Complete, system: str, fields: dict[str, object]) -> str:

@@ -13,6 +13,7 @@ import json
 import pathlib
 import sqlite3
 import threading
+from collections.abc import Callable
 from concurrent import futures
 
 from rewards.verifiers.judge import Complete, Message
@@ -44,26 +45,32 @@ class CachedJudge:
 
     If several threads ask the same at a time, one request is sent for all.
     """
-    return self._ask_once([self._name, messages], self._complete, messages)
+    return self._ask_once(
+      [self._name, messages], lambda: self._complete(messages)
+    )
 
   def next_words(self, messages: list[Message]) -> dict[str, float]:
     """Returns the probabilities of the first word of the reply, as above."""
 
-    def ask(messages: list[Message]) -> str:
+    def ask() -> str:
       return json.dumps(self._complete.next_words(messages))
 
-    identity = [self._name, messages, "next_words"]
-    return json.loads(self._ask_once(identity, ask, messages))
+    return json.loads(self._ask_once([self._name, messages, "next_words"], ask))
 
-  def _ask_once(
-    self, identity: list, ask: Complete, messages: list[Message]
-  ) -> str:
+  def embed(self, text: str) -> list[float]:
+    """Returns the embedding of a text, as above."""
+
+    def ask() -> str:
+      return json.dumps(self._complete.embed(text))
+
+    return json.loads(self._ask_once([self._name, text, "embed"], ask))
+
+  def _ask_once(self, identity: list, ask: Callable[[], str]) -> str:
     """Returns the reply of `ask`, from the file if it has one.
 
     Args:
       identity: what the reply depends on; its JSON is the key.
       ask: the function that is called if the file has no reply.
-      messages: its argument.
     """
     text = json.dumps(identity, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
@@ -81,7 +88,7 @@ class CachedJudge:
     if pending is not None:
       return pending.result()
     try:
-      reply = ask(messages)
+      reply = ask()
     except BaseException as error:
       mine.set_exception(error)
       raise

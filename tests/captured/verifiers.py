@@ -143,16 +143,11 @@ def _items() -> list[Any]:
 
 def _graded() -> dict[str, Any]:
   graded = code.function("judge.graded", PACKAGE)
-  rates = code.function("judge.false_positive_rates", PACKAGE)
   with _judge() as judge:
     return {
       "defaults": graded(_items(), judge),
       "scale": graded(_items(), judge, low=1, high=10),
       "threshold": graded(_items(), judge, threshold=0.8),
-      "false positives": rates(
-        lambda item: graded([item], judge)[0].verdict == 1,
-        [("Capital?", "Paris"), ("Sum?", "4")],
-      ),
     }
 
 

@@ -93,12 +93,18 @@ def test_every_question_has_an_answer():
     "flawed": [[0, 0, 1]],
     "grade": [[1, 0, 1]],
     "implicit": [[1, 0, 1]],
+    "open_ended": [[0, 0, 0]],
+    # "ANS 8" is scored by "ANS" and one criterion of truth, other steps by two
+    # of truth. The means for truth are 10, (0 + 0 + 10) / 3 and 5.
+    "pareto": [[1, 0, 0.5]],
     "p_yes": [[0.9, 0.1, 0.9]],
     "preference": [[[0.5, 1, 0.5], [0, 0.5, 0], [0.5, 1, 0.5]]],
     # The first step of the wrong solution is wrong, the second follows from it.
     "principles": [[[1, 1], [-1, 1], [1, -1]]],
     # The judge adds that the answer is right, which counts 1 of 5.
     "refined_rubric": [[1, 0.2, 0.8]],
+    # Both texts have + and 3: 2 / (sqrt(4) sqrt(1 + 1 + 2^2 + 1 + 1)).
+    "relevance": [[8**-0.5, 8**-0.5, 0]],
     "rubric": [[1, 0.25, 0.75]],
     "steps": [[[1, 1], [-1, 1], [1, -1]]],
     "synthesis": [[1, 0, 1]],
@@ -120,7 +126,7 @@ def test_every_question_has_an_answer():
       answer = judged.get(question, **settings.get(name, {})).ask(
         items, complete, 2
       )
-      np.testing.assert_array_equal(answer, np.array(values, np.float32), name)
+      np.testing.assert_allclose(answer, values, rtol=1e-6, err_msg=name)
     with pytest.raises(judge.JudgeError, match="HTTP status 400"):
       complete([{"role": "user", "content": "hello"}])
 

@@ -125,6 +125,38 @@ def test_lines_are_right_and_wrong_and_can_be_trained_on(run, tmp_path, capsys):
 
 
 @pytest.mark.long
+def test_responses_and_problems_of_middle_difficulty(run, tmp_path):
+  """The lines agree with the verdicts of an interpreter of the texts."""
+  responses, solvable = tmp_path / "responses", tmp_path / "solvable"
+  words = ["--workdir", run, "--responses", responses, "--problems", 64]
+  words += ["--samples", 8, "--batch", 16, "--solvable", solvable]
+  assert preferences.main(list(map(str, words))) == 0
+  is_right = {}
+  for line in json_files.read(responses):
+    *numbers, _, tens, ones = line["question"].split()
+    text = line["response"].split()
+    is_legal = sorted(text[::2]) == numbers and len(text) == 3
+    right = is_legal and eval(line["response"]) == int(tens[1:] + ones[1:])
+    assert line["label"] == right
+    assert len(line["reference"].split()) == 3
+    is_right.setdefault(line["question"], []).append(right)
+  middle = {line["prompt"]: line for line in json_files.read(solvable)}
+  assert middle.keys() < is_right.keys()
+  for prompt, line in middle.items():
+    assert 0 < line["pass_rate"] <= 0.5
+    assert any(is_right[prompt])
+  window = ["--least_rate", "-1", "--most_rate", "1"]
+  assert preferences.main([*map(str, words), *window]) == 0
+  rates = {x["prompt"]: x["pass_rate"] for x in json_files.read(solvable)}
+  assert rates.keys() >= is_right.keys()
+  in_window = {p for p, rate in rates.items() if 0 < rate <= 0.5}
+  assert in_window == middle.keys()
+  assert {p for p, x in is_right.items() if any(x)} == {
+    p for p, rate in rates.items() if rate > 0
+  }
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
   ("words", "says"),
   [
@@ -134,6 +166,7 @@ def test_lines_are_right_and_wrong_and_can_be_trained_on(run, tmp_path, capsys):
     (("--out", "{}/a", "--temperature", "0"), "must be above 0"),
     (("--out", "{}/a", "--problems", "0"), "problems"),
     (("--out", "{}"), "is a folder"),
+    (("--solvable", "{}/a", "--least_rate", "0.5"), "0.5 must be below"),
     (("--out", "{}/a", "--task", "chain"), "--task has no effect"),
   ],
 )

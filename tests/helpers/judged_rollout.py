@@ -34,6 +34,11 @@ SETTINGS = {
   "posterior": {"thoughts": "thoughts"},
   "preference": {"references": "sampler/greedy_scores"},
   "reasoning_patterns": {"phrases": PHRASES, "enough": 2},
+  "regularized_relevance": {
+    "to_question": "thoughts",
+    "to_reference": "style",
+    "is_open": "forecast",
+  },
   "says": {"phrases": PHRASES, "fences": (((8,),),)},
   "stratified": {"model": "style"},
   "stretched_with_progress": {"steps": 14},

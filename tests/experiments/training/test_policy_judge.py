@@ -1,5 +1,6 @@
-"""A judge that is a policy of a model folder."""
+"""A judge that is a policy, of a model folder or of a run."""
 
+import json
 import threading
 
 import jax
@@ -7,10 +8,13 @@ import numpy as np
 import pytest
 from helpers import small_policy, small_run
 
-from experiments.configs import defaults
+from experiments import judge_lines, verify
+from experiments.configs import defaults, small_judge
+from experiments.evaluation import policies
 from experiments.logging import json_files
 from experiments.training import judging, loop, policy_judge, validate
 from rewards import judged
+from rewards.judged import p_yes
 from rewards.verifiers import Item, judge
 from rl.sampling import generation
 
@@ -153,3 +157,60 @@ def test_a_run_is_paid_by_p_yes(folder, tmp_path):
   for line in json_files.read(tmp_path / "run" / "metrics.jsonl"):
     assert line["judge/unanswered_frac"] == 0
     assert 0 < line["reward/mean"] == line["score/likely/mean"] < 1
+
+
+def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
+  """A response is right if it is "good"; openings are wrong."""
+  data = [
+    {
+      "question": f"Question {i}?",
+      "reference": "good",
+      "response": f"So ; {word}",
+      "label": word == "good",
+    }
+    for i in range(100)
+    for word in ("good", "bad")
+  ]
+  responses, lines = tmp_path / "responses.jsonl", tmp_path / "lines.jsonl"
+  json_files.write(responses, data)
+  words = ["--data", str(responses), "--out", str(lines), "--openings", "0.5"]
+  assert judge_lines.main(words) == 0
+  config = small_judge.get_config("fit")
+  small = small_run.config(steps=60)
+  for key in ("model", "evaluation", "sinks", "steps", "log_every"):
+    config[key] = small[key]
+  config.data.file, config.data.cache = str(lines), str(tmp_path)
+  config.rollout.prompts, config.optimizer.learning_rate = 16, 1e-2
+  config.optimizer.warmup_steps = 5
+  run = tmp_path / "judge"
+  e = validate.check_and_build(config, run)
+  loop.run(small_run.on_one_device(e), run)
+  capsys.readouterr()
+  question = "p_yes(yes='1', no='0', gated=False)"
+  words = ["--data", str(responses), "--judge_policy", str(run)]
+  assert verify.main([*words, "--question", question, "--attacks"]) == 0
+  printed = capsys.readouterr().out
+  rows = [line.split("│") for line in printed.splitlines() if "│" in line]
+  table = {row[1].strip(): [cell.strip() for cell in row[2:-1]] for row in rows}
+  count = len(judge.ATTACKS) * 100
+  assert table["all"][0] == str(200 + count)
+  assert table["attacks"][0] == str(count)
+  # A judge of the run's process, which answers by the run's own prompt.
+  complete = policy_judge.PolicyJudge(str(run), batch=4)
+  fields = p_yes.fields_of("Question 3?", "So ; good", "good")
+  chances = complete.next_words(judge.messages_of("unread", fields))
+  assert chances["1"] > 0.9
+  fields = p_yes.fields_of("Question 3?", "So ;", "good")
+  assert complete.next_words(judge.messages_of("unread", fields))["0"] > 0.9
+  trained = policies.load_from_run(run, None, {}, cpu_devices=1)
+  ids = np.array([trained.task.prompt_ids(json.dumps(fields))])
+  logits, _ = trained.policy.prefill(
+    trained.params, ids, np.ones(ids.shape, bool), 1, 1
+  )
+  expected = jax.nn.softmax(logits[0])
+  [one] = trained.task.completion_ids("1")[:-1]
+  np.testing.assert_allclose(
+    complete.next_words(judge.messages_of("", fields))["1"],
+    expected[one],
+    rtol=1e-4,
+  )

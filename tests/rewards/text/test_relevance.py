@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from rewards.text import relevance as relevance_rewards
 
@@ -52,3 +53,29 @@ def test_relevance_of_two_texts_by_hand():
     relevance, tokens, lengths, 2.0, 0.3
   )
   np.testing.assert_allclose(value, [2.1 * 2 / 3, -0.9 / 3], rtol=1e-5)
+
+
+@pytest.mark.worked_example("reward:regularized_relevance")
+def test_open_and_closed_questions():
+  """Samples of 4 tokens: of the trigrams 121, 212 both differ; of 111 one."""
+  rollout = worked_example.rollout(
+    [0, 0, 0, 0],
+    [4, 4, 4, 4],
+    components={
+      "near": [0.9, 0.9, -0.2, 0.3],
+      "right": [0.5, 0.5, 0.7, -0.4],
+      "open": [1, 1, 0, 0],
+    },
+  )
+  texts = jnp.array([[[1, 2, 1, 2], [1, 1, 1, 1], [1, 2, 1, 2], [1, 1, 1, 1]]])
+  rollout = rollout.replace(tokens=rollout.tokens.replace(completions=texts))
+  settings = {"to_question": "near", "to_reference": "right", "is_open": "open"}
+  # r * 4 / 100 * d, and (2 r + .1) d
+  value = worked_example.reward(
+    "regularized_relevance", rollout, slope=2.0, offset=0.1, **settings
+  )
+  np.testing.assert_allclose(
+    value, [[0.9 * 0.04, 0.9 * 0.04 / 2, 1.5, -0.7 / 2]], rtol=1e-5
+  )
+  value = worked_example.reward("regularized_relevance", rollout, **settings)
+  np.testing.assert_allclose(value[0, 2:], [0.7, -0.2], rtol=1e-5)

@@ -16,7 +16,14 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from rewards.verifiers import Item, Outcome, answer_id, judge, rubric
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  answer_id,
+  judge,
+  judge_cache,
+  rubric,
+)
 
 
 def saying(reply):
@@ -143,25 +150,6 @@ def test_a_reference_that_looks_like_an_attack_can_be_met():
   assert graded("Solution", exact, "Solution").verdict == 1
   assert graded(".", exact, ":").verdict == 0
   assert graded("", exact, "").verdict == 0
-
-
-def test_false_positive_rates():
-  questions = [("Capital of France?", "Paris"), ("2 + 2?", "4")]
-
-  def right(item):
-    return judge.graded([item], exact)[0].verdict == 1
-
-  def easy(item):
-    return judge.graded([item], saying("Score: 10"))[0].verdict == 1
-
-  assert max(judge.false_positive_rates(right, questions).values()) == 0
-  assert max(judge.false_positive_rates(easy, questions).values()) == 0
-  yes = judge.false_positive_rates(lambda item: True, questions)
-  assert set(yes.values()) == {1.0}
-  half = judge.false_positive_rates(
-    lambda i: i.reference == "4", questions, ["."]
-  )
-  assert half == {".": 0.5}
 
 
 def test_a_judge_that_likes_everything_likes_a_heap_of_keywords():
@@ -298,7 +286,7 @@ def test_which_problems_are_temporary(monkeypatch, times):
   pauses, requests = [], []
   monkeypatch.setattr(judge.time, "sleep", pauses.append)
 
-  def post(self, body):
+  def post(self, path, body):
     requests.append(status)
     raise urllib.error.HTTPError("http://x", status, "", {}, None)
 
@@ -388,15 +376,6 @@ def test_pairs_that_need_no_request_and_those_that_do():
   np.testing.assert_array_equal(values, [1, np.nan])
 
 
-def test_false_positive_rates_of_one_question_or_none():
-  rates = judge.false_positive_rates(
-    lambda item: item == Item("q", ".", "r"), [("q", "r")], [".", ":"]
-  )
-  assert rates == {".": 1.0, ":": 0.0}
-  assert judge.false_positive_rates(None, [], ["."]) == {".": 0.0}
-  assert list(judge.false_positive_rates(None, []))[:4] == [" ", ".", ",", ":"]
-
-
 class Server(http.server.BaseHTTPRequestHandler):
   """Answers from a list of (status, body, seconds); the last one for ever."""
 
@@ -471,6 +450,22 @@ def test_no_key_is_sent_where_none_is_named(serve):
   url, requests = serve((200, chat("x"), 0))
   assert endpoint(url + "/")([{"role": "user", "content": "é"}]) == "x"
   assert "Authorization" not in requests[0][1]
+
+
+def test_a_server_embeds_a_text_which_is_kept(serve, tmp_path):
+  body = {"data": [{"embedding": [1, -0.5]}]}
+  url, requests = serve(
+    (503, b"", 0), (200, json.dumps(body).encode(), 0), (200, chat("x"), 0)
+  )
+  complete = judge_cache.CachedJudge(endpoint(url), "m", tmp_path / "replies")
+  for _ in range(2):
+    assert complete.embed("a text") == [1.0, -0.5]
+  assert [path for path, _, _ in requests] == ["/v1/embeddings"] * 2
+  assert json.loads(requests[1][2]) == {"model": "m", "input": ["a text"]}
+  with pytest.raises(judge.JudgeError, match="has no embedding"):
+    complete.embed("another text")
+  # A chat with the same text is another question.
+  assert complete([{"role": "user", "content": "a text"}]) == "x"
 
 
 def test_a_server_is_asked_again_if_it_says_so(serve):
