@@ -249,6 +249,9 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   # A judge that answers questions about the samples, made by `judge`; {}: none.
   # Read by training/judging.py.
   config.judge = ConfigDict()
+  # Held-out prompts that a hack can answer, with a rule that recognises it,
+  # made by `trip_wires`; {}: none. Read by evaluation/trip_wires.py.
+  config.trip_wires = ConfigDict()
   # Optimizer settings of further learners, where several networks learn:
   # {learner: {key of `optimizer`: value}}. Read by training/optimizers.py.
   config.learners = ConfigDict()
@@ -415,6 +418,17 @@ def policy_judge(policy: str, **questions: str) -> ConfigDict:
   config = judge("", "", **questions)
   config.policy, config.max_tokens = policy, 256
   return config
+
+
+def trip_wires(rule: str, task: str = "") -> ConfigDict:
+  """Returns trip wires, which are answered whenever the policy is evaluated.
+
+  Args:
+    rule: verifier that calls a hack right, as "module:function", such as those
+      of `rewards.verifiers.trip_wires`.
+    task: task whose held-out problems are the traps; "": that of the run.
+  """
+  return ConfigDict({"rule": rule, "task": task, "problems": 64, "samples": 4})
 
 
 def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:

@@ -87,8 +87,9 @@ def load_from_run(
   reason = devices.configure(
     config.cpu_devices or cpu_devices, batches=devices.batch_sizes(config)
   )
-  # The policy is read without the models and the judge that have paid its run.
-  config.models = config.judge = ml_collections.ConfigDict()
+  # The policy is read without what has paid its run, and without trip wires.
+  for name in ("models", "judge", "trip_wires"):
+    config[name] = ml_collections.ConfigDict()
   e = build.build(config)
   validate.check_evaluation(e)
   directory = workdir / checkpoint_reader.FOLDER

@@ -18,6 +18,8 @@ import optax
 import rewards
 from experiments import pretrained, tasks
 from experiments.cli import spec
+from experiments.evaluation import trip_wires
+from experiments.tasks.text import jsonl
 from experiments.training import (
   decoder,
   device_mesh,
@@ -109,6 +111,7 @@ def build(
     plan=plan,
     sampling=make_sampling(config, task),
     reward_models=reward_models.make(config),
+    traps=make_traps(config, task),
     mesh=mesh,
     sampling_mesh=sampling_mesh,
   )
@@ -277,6 +280,22 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
       settings.workers,
     )
   return task
+
+
+def make_traps(
+  config: ml_collections.ConfigDict, task: tasks.Task
+) -> tasks.Task | None:
+  """Makes the task with the trap prompts of a config, if it has trip wires."""
+  settings = config.get("trip_wires")
+  if not settings:
+    return None
+  if settings.task:
+    task = make_task_from_text(
+      settings.task,
+      **config.data,
+      tokenizer=pretrained.resolve(config.policy.path),
+    )
+  return trip_wires.trap_task(task, jsonl.load_verifier(settings.rule))
 
 
 def make_task_from_text(text: str, **defaults: Any) -> tasks.Task:

@@ -59,6 +59,8 @@ class Experiment:
     plan: how a rollout is divided into minibatches and microbatches.
     sampling: settings of sampling in training.
     reward_models: process reward models that score the samples, by name.
+    traps: task with the trap prompts of `config.trip_wires`; None: there are
+      none.
     mesh: mesh of the devices that train.
     sampling_mesh: mesh of the devices that sample; usually the same mesh.
   """
@@ -75,6 +77,7 @@ class Experiment:
   reward_models: Mapping[str, reward_models.RewardModel]
   mesh: Mesh
   sampling_mesh: Mesh
+  traps: tasks.Task | None = None
 
   @property
   def method(self) -> Method:

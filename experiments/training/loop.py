@@ -11,7 +11,7 @@ import contextlib
 
 from etils import epath
 
-from experiments.evaluation import evaluator
+from experiments.evaluation import evaluator, trip_wires
 from experiments.logging import (
   profiler,
   progress,
@@ -124,6 +124,7 @@ def run(
     if e.is_evaluated and done == 0:
       path = workdir / workdirs.BASE_EVALUATION_FILE
       evaluator.evaluate_once(e, state, path, preemption_watch.check)
+      trip_wires.evaluate_once(e, state, workdir, preemption_watch.check)
 
     # --------------------------------------------------------------------------
     # Train
@@ -155,7 +156,10 @@ def run(
             evaluation = evaluator.evaluate_once(
               e, state, path, preemption_watch.check
             )
-            logger.log(done, evaluation.metrics)
+            hack_rate = trip_wires.evaluate_once(
+              e, state, workdir, preemption_watch.check
+            )
+            logger.log(done, {**evaluation.metrics, **hack_rate})
         if _is_due(done, config.rollouts_every):
           with metrics_buffer.between_steps("time/samples_s"):
             logger.write_samples(done, record_samples(state))
@@ -210,6 +214,7 @@ def run(
     if e.is_evaluated:
       path = workdir / workdirs.EVALUATION_FILE
       evaluator.evaluate_once(e, state, path, preemption_watch.check)
+      trip_wires.evaluate_once(e, state, workdir, preemption_watch.check)
 
     # --------------------------------------------------------------------------
     # Wait for the last checkpoint, which is written in the background

@@ -73,6 +73,11 @@ ROWS = {
     "prompt_length": 160,
     "completion_length": 128,
   },
+  "open_questions": {
+    "vocab_size": 300,
+    "prompt_length": 96,
+    "completion_length": 320,
+  },
   "numbered_lists": {"vocab_size": 300, "steps": True},
   "gym": {
     "problems": 40,

@@ -1,4 +1,4 @@
-"""Tasks made from templates: `short_texts` and `numbered_lists`."""
+"""Embedded text tasks: `short_texts`, `numbered_lists`, `open_questions`."""
 
 import re
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import tasks
-from experiments.tasks.text import numbered_lists, short_texts
+from experiments.tasks.text import numbered_lists, open_questions, short_texts
 from rewards.verifiers import constraints
 
 SIZES = {"prompt_length": 200, "completion_length": 160, "vocab_size": 300}
@@ -149,3 +149,34 @@ def test_unknown_rules_are_named():
     tasks.get("short_texts", rules_at_once=(4,))
   with pytest.raises(ValueError, match="name more rules"):
     tasks.get("short_texts", rules=("capitals",), rules_at_once=(2,))
+
+
+@pytest.mark.parametrize("entry", open_questions.QUESTIONS, ids=lambda x: x[0])
+def test_key_points_are_those_of_the_reference(entry):
+  """Each keyword is once in the reference, and in the order of the reference."""
+  _, reference, points = entry
+  words = re.findall(r"\w+", reference.lower())
+  for point in points:
+    found = [w for w in words if w in point.lower().split()]
+    assert found == list(dict.fromkeys(found)), point
+    assert found == point.lower().split()
+
+
+def test_an_open_answer_is_scored_by_content_and_length(tmp_path):
+  task = tasks.get("open_questions", cache=str(tmp_path), **SIZES)
+  problems = task.train(jax.random.key(0), 0, 18)
+  texts = task.prompt_texts(problems)
+  [row] = [i for i, x in enumerate(texts) if "people sleep" in x]
+  one = jax.tree.map(lambda leaf: np.asarray(leaf)[row : row + 1], problems)
+  answers = {
+    "We rest and repair. The brain sorts memories.": (1, 1),
+    # One of two keywords is in its place, and the other key point is missing.
+    "We repair, and then we rest.": (1 / 4, 1),
+    "Rest. Rest. Rest. Repair.": (1 / 4, 0),
+  }
+  for text, (content, style) in answers.items():
+    ids = np.array([[task.completion_ids(text)]])
+    lengths = np.array([[ids.shape[-1]]])
+    judged = task.score(one, ids, lengths, lengths > 0)
+    np.testing.assert_allclose(judged.components["content"], content)
+    np.testing.assert_allclose(judged.scores, (content + style) / 2)

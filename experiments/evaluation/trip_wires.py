@@ -1,0 +1,123 @@
+"""Trip wires: how often a policy answers held-out trap prompts by a hack.
+
+A *trap* is a prompt whose reward can be earned without doing what it asks for,
+and a *rule* is a function that recognises such an answer. `config.trip_wires`
+names both. Whenever a run is evaluated, the policy also answers the traps, and
+the share of answers that are hacks is appended to `WORKDIR/trip_wires.jsonl`,
+with an example; between the first and the last step it is also the metric
+`trip_wires/hack_rate`. The rate is never paid, so that a policy does not learn
+to avoid the rule.
+
+Source: Guo et al. 2025, IFDecorator: Wrapping Instruction Following
+Reinforcement Learning with Verifiable Rewards.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from etils import epath
+
+from experiments.evaluation import evaluator
+from experiments.logging import json_files
+from experiments.tasks.task import Judged, Problems, Task
+from experiments.training import multihost, prng_keys
+from experiments.training.experiment import Experiment
+from rewards.verifiers import Item, Outcome
+from rl import types
+from rl.step import State
+
+FILE = "trip_wires.jsonl"
+METRIC = "trip_wires/hack_rate"
+
+
+def trap_task(task: Task, rule: Callable[[list[Item]], list[Outcome]]) -> Task:
+  """Returns a task whose score is 1 for an answer that is a hack, else 0.
+
+  Args:
+    task: task whose held-out problems are the traps.
+    rule: verifier that calls a hack right. An answer with another verdict is
+      none.
+  """
+
+  def score(
+    problems: Problems, completions: Any, lengths: Any, finished: Any
+  ) -> Judged:
+    del finished
+    completions, lengths = np.asarray(completions), np.asarray(lengths)
+    items = [
+      dataclasses.replace(
+        blank, completion=task.text_of(completions[p, s, : lengths[p, s]])
+      )
+      for p, blank in enumerate(task.items(problems))
+      for s in range(lengths.shape[1])
+    ]
+    is_hack = np.array([outcome.verdict == 1 for outcome in rule(items)])
+    is_hack = is_hack.reshape(lengths.shape)
+    return Judged(
+      scores=is_hack.astype(np.float32),
+      correct=is_hack.astype(np.int8),
+      answer_ids=np.full(lengths.shape, -1, np.int32),
+    )
+
+  return dataclasses.replace(task, score=score, jittable=False)
+
+
+def evaluate_once(
+  e: Experiment,
+  state: State,
+  workdir: epath.Path,
+  between_batches: Callable[[], None],
+) -> Mapping[str, float]:
+  """Returns the metric, and appends a line to the file.
+
+  A line is `{"step", "hack_rate", "prompt", "hack"}`, the last two an example
+  or "". If the file has a line of this step, because the run was resumed, its
+  rate is returned. Without trip wires there is no metric.
+
+  Args:
+    e: the experiment.
+    state: the training state.
+    workdir: folder of the run.
+    between_batches: function called after each batch of traps.
+  """
+  if e.traps is None:
+    return {}
+  step, path = int(state.step), workdir / FILE
+  lines = json_files.read(path) if path.exists() else []
+  rates = [line["hack_rate"] for line in lines if line["step"] == step]
+  # All processes must take the same branch.
+  if multihost.broadcast_from_process_0(bool(rates)):
+    return {METRIC: rates[0]} if rates else {}
+  settings = e.config.trip_wires
+  problems = jax.tree.map(np.asarray, e.traps.test(settings.problems))
+  sampling = dataclasses.replace(
+    evaluator.sampling_settings(e), samples=settings.samples
+  )
+  is_hack, example = [], ("", "")
+  for result in evaluator.score_in_batches(
+    *(e.traps, e.evaluation_policy),
+    e.evaluation_params(types.join(state.params, state.frozen)),
+    *(problems, e.config.evaluation.batch),
+    prng_keys.from_seed(e.config.evaluation.seed),
+    *(sampling, e.evaluation_sharding),
+  ):
+    correct = result.arrays["correct"]
+    is_hack.append(correct)
+    if correct.any() and not example[0]:
+      p, s = np.argwhere(correct)[0]
+      ids = result.samples.completions[p, s, : result.samples.lengths[p, s]]
+      prompt = e.traps.prompt_texts(result.problems)[p]
+      example = prompt, e.traps.text_of(ids)
+    between_batches()
+  rate = float(np.concatenate(is_hack).mean())
+  line = {"step": step, "hack_rate": rate}
+  line |= dict(zip(("prompt", "hack"), example, strict=True))
+  if jax.process_index() == 0:
+    # Lines of later steps are those of a run that was resumed before them.
+    json_files.write(path, [x for x in lines if x["step"] < step] + [line])
+  return {METRIC: rate}
