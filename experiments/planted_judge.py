@@ -160,6 +160,29 @@ def wrong_steps(
   return wrong
 
 
+def rewritten(question: str) -> tuple[list[str], list[str]]:
+  """Returns the right steps of chained arithmetic, and others.
+
+  The result of the last operation of the others is one too large. A question of
+  another form has no steps.
+  """
+  words, values = question.split(), _results(question)
+  operations = list(zip(words[1:-1:2], words[2:-1:2], strict=False))
+  versions = []
+  for excess in (0, 1):
+    results = [*values[1:]]
+    if results:
+      results[-1] = str((int(results[-1]) + excess) % 10)
+    versions.append(
+      [
+        f"{symbol} {operand} {result} ;"
+        for (symbol, operand), result in zip(operations, results, strict=False)
+      ]
+      + [f"ANS {result}" for result in results[-1:]]
+    )
+  return versions[0], versions[1]
+
+
 def reply_to(
   system: str, fields: Mapping[str, Any], faults: Faults
 ) -> dict[str, Any]:
@@ -173,7 +196,8 @@ def reply_to(
   criteria of a question are whether it is answered, and those of a reference
   whether an answer has its last word. A question is open unless it is chained
   arithmetic. A step has the highest score by every criterion, or 0 if it is
-  wrong.
+  wrong. A thought is rewritten into the right steps, and into steps with an
+  error.
 
   Args:
     system: the system message.
@@ -184,6 +208,9 @@ def reply_to(
   if "steps" in fields or "thoughts" in fields:
     steps = fields.get("steps") or fields["thoughts"]
     return _reply_about_steps(system, question, steps, faults)
+  if "rewrite" in fields:
+    better, worse = rewritten(question)
+    return {"better": better, "worse": worse}
   if "step" in fields:
     steps = [*fields["before"], fields["step"]]
     is_wrong = len(steps) in wrong_steps(question, steps, faults)

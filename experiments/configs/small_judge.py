@@ -27,17 +27,24 @@ The judge, its rate of errors and of accepted attacks, and the run that it pays:
   python -m experiments.run --config experiments/configs/small_judge.py:paid \
     --workdir runs/small_judge_paid
 
-The same with SmolLM2, which is trained on as few as 2,000 lines, and pays a run
-of itself on arithmetic in words:
+A model of thoughts, which is fitted to pairs of a better and a worse version of
+each response, and pays the thoughts of right answers:
 
-  python -m experiments.run \
-    --config experiments/configs/small_judge.py:smollm2_fit \
-    --workdir runs/smollm2_judge
+  python -m experiments.thought_pairs --data runs/judge_responses.jsonl \
+    --judge http://localhost:8600/v1 --judge_model planted \
+    --out runs/thought_pairs.jsonl
+  python -m experiments.prm fit --workdir runs/thought_model --steps 400 \
+    --policy runs/chain_base --data runs/thought_pairs.jsonl \
+    --loss bradley_terry
+  python -m experiments.run --workdir runs/thoughts \
+    --config experiments/configs/small_judge.py:thoughts
 
 Sources: Zhao et al. 2025, One Token to Fool LLM-as-a-Judge (a judge that is
 trained on openings, too); Su et al. 2025, Crossing the Reward Bridge: Expanding
 RL with Verifiable Rewards Across Diverse Domains (a judge that is distilled
-from the majority of a larger one, soft rewards, and their z-scores).
+from the majority of a larger one, soft rewards, and their z-scores); Fan et al.
+2025, Posterior-GRPO: Rewarding Reasoning Processes in Code Generation (a model
+of thoughts).
 """
 
 from ml_collections import ConfigDict
@@ -64,19 +71,40 @@ def fit() -> ConfigDict:
 
 
 def paid() -> ConfigDict:
-  """Pays chained arithmetic by the probability that the small judge says 1."""
-  config = defaults.with_base(defaults.rl(steps=60), chain.base())
+  """RL on the probability that the small judge says 1."""
+  config = _config()
   config.judge = defaults.policy_judge(
     JUDGE, right="p_yes(form='soft', yes='1', no='0', gated=False)"
   )
   config.judge.workers = 256
   config.reward = defaults.reward(right=defaults.term(""))
   config.method = "reinforce_pp"
+  return config
+
+
+def thoughts() -> ConfigDict:
+  """RL on verdicts, and on the thoughts of right answers by a fitted model."""
+  config = _config()
+  config.init_from, config.base = "runs/chain_base", ConfigDict()
+  config.models.thoughts = defaults.reward_model("runs/thought_model")
+  config.reward = defaults.reward(
+    thought=defaults.term("model_outcome(model='thoughts', rule='last')", 0.0),
+    outcome="posterior(thoughts='thought')",
+  )
+  config.method = "grpo(beta=0.0)"
+  return config
+
+
+def _config() -> ConfigDict:
+  """Returns the part that all runs share."""
+  config = defaults.with_base(defaults.rl(steps=60), chain.base())
   config.rollout.prompts = 16
   config.optimizer.learning_rate = 2e-4
   return config
 
 
-_CONFIGS = config_names.NamedConfigs("small_judge", {"fit": fit, "paid": paid})
+_CONFIGS = config_names.NamedConfigs(
+  "small_judge", {"fit": fit, "paid": paid, "thoughts": thoughts}
+)
 names, summary = _CONFIGS.names, _CONFIGS.summary
 get_config = _CONFIGS.get_config

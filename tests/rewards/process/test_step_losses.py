@@ -352,6 +352,26 @@ def test_preference_of_siblings():
   np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
+def test_bradley_terry_compares_last_steps():
+  """The better sample ends at its second step, the worse one at its third."""
+  lines = [["a", "b"], ["a", "x", "y"], ["c"], ["d"], ["e"]]
+  labels = [[0, 1], [None, 1, 0], [None], [0.5], [1]]
+  data = data_of(lines, labels)
+  loss = step_losses.get("bradley_terry")
+  pairs = [[0, 1], [0, 3], [3, 1], [4, 1], [4, 3]]
+  assert sorted(loss.examples(data).tolist()) == sorted(pairs)
+  other = data.replace(problems=np.array([0, 1, 0, 0, 1], np.int32))
+  assert loss.examples(other).tolist() == [[0, 3], [4, 1]]
+  examples = step_data.take(data, np.array([[0, 1]]))
+  s = np.zeros((1, 2, 3, 1))
+  s[0, 0, :, 0], s[0, 1, :, 0] = [9, 0.5, 7], [8, 6, 2]
+  value = loss.loss(outputs_of(examples, s), examples)
+  np.testing.assert_allclose(value, math.log1p(math.exp(1.5)), rtol=1e-6)
+  score = loss.score(outputs_of(examples, s), examples)
+  reward = (score[0, 0, 1] + 1) / 2
+  np.testing.assert_allclose(reward, 1 / (1 + math.exp(-0.5)), rtol=1e-6)
+
+
 def test_examples_take_their_lines():
   data = data_of([["a"], ["bc"], ["d"]], [[1], [0], [0.5]], [1, 0, 1])
   examples = step_data.take(data, np.array([[2, 1], [0, 1]]))

@@ -153,7 +153,7 @@ def test_unknown_rules_are_named():
 
 @pytest.mark.parametrize("entry", open_questions.QUESTIONS, ids=lambda x: x[0])
 def test_key_points_are_those_of_the_reference(entry):
-  """Each keyword is once in the reference, and in the order of the reference."""
+  """Each keyword is in the reference once, and they are in its order."""
   _, reference, points = entry
   words = re.findall(r"\w+", reference.lower())
   for point in points:
