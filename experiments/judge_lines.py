@@ -165,23 +165,23 @@ def main(argv: Sequence[str] | None = None) -> int:
       labels = judge.in_threads(
         lambda item: vote(item, complete, options.votes), items, _WORKERS
       )
-  known = [i for i, label in enumerate(labels) if label is not None]
-  if not known:
+  labelled = [i for i, label in enumerate(labels) if label is not None]
+  if not labelled:
     raise errors.RunError(
       "the judge has not voted on any response; check its URL and its model"
     )
   result = lines(
-    [items[i] for i in known],
-    [labels[i] for i in known],
+    [items[i] for i in labelled],
+    [labels[i] for i in labelled],
     options.openings,
     options.openings_label == "true",
     options.seed,
   )
   json_files.write(options.out, result)
-  share = np.mean([labels[i] for i in known])
+  share = np.mean([labels[i] for i in labelled])
   print(
-    f"wrote {options.out}: {len(result)} lines; {len(known)} of {len(items)} "
-    f"responses, {share:.1%} right, and {len(result) - len(known)} openings"
+    f"wrote {options.out}: {len(labelled)} of {len(items)} responses, "
+    f"{share:.1%} right, and {len(result) - len(labelled)} openings"
   )
   return 0
 

@@ -153,9 +153,11 @@ def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
     )
   if options.judge_policy:
     # Imported here, since it loads transformers.
-    from experiments.training import policy_judge
+    from experiments.training import build, policy_judge
 
-    complete = policy_judge.PolicyJudge(options.judge_policy, batch=_WORKERS)
+    complete = policy_judge.PolicyJudge(
+      options.judge_policy, batch=_WORKERS, build=build.build
+    )
   else:
     complete = judge.Endpoint(
       options.judge, options.judge_model, key_variable=options.judge_key

@@ -38,13 +38,6 @@ each response, and pays the thoughts of right answers:
     --loss bradley_terry
   python -m experiments.run --workdir runs/thoughts \
     --config experiments/configs/small_judge.py:thoughts
-
-Sources: Zhao et al. 2025, One Token to Fool LLM-as-a-Judge (a judge that is
-trained on openings, too); Su et al. 2025, Crossing the Reward Bridge: Expanding
-RL with Verifiable Rewards Across Diverse Domains (a judge that is distilled
-from the majority of a larger one, soft rewards, and their z-scores); Fan et al.
-2025, Posterior-GRPO: Rewarding Reasoning Processes in Code Generation (a model
-of thoughts).
 """
 
 from ml_collections import ConfigDict
@@ -57,7 +50,13 @@ JUDGE = "runs/small_judge"  # workdir of `fit`
 
 
 def fit() -> ConfigDict:
-  """Trains a small decoder to say 1 for a right response, else 0."""
+  """Trains a small decoder to say 1 for a right response, else 0.
+
+  Sources: Zhao et al. 2025, One Token to Fool LLM-as-a-Judge (a judge that is
+  trained on openings, too); Su et al. 2025, Crossing the Reward Bridge:
+  Expanding RL with Verifiable Rewards Across Diverse Domains (a judge that is
+  distilled from the majority of a larger one).
+  """
   config = defaults.supervised(steps=1500)
   config.task = "jsonl(prompt_length=96, completion_length=4, vocab_size=512)"
   config.data.file = LINES
@@ -71,7 +70,12 @@ def fit() -> ConfigDict:
 
 
 def paid() -> ConfigDict:
-  """RL on the probability that the small judge says 1."""
+  """RL on the probability that the small judge says 1.
+
+  Source: Su et al. 2025, Crossing the Reward Bridge: Expanding RL with
+  Verifiable Rewards Across Diverse Domains (soft rewards, and their z-scores
+  over the batch).
+  """
   config = _config()
   config.judge = defaults.policy_judge(
     JUDGE, right="p_yes(form='soft', yes='1', no='0', gated=False)"
@@ -83,7 +87,11 @@ def paid() -> ConfigDict:
 
 
 def thoughts() -> ConfigDict:
-  """RL on verdicts, and on the thoughts of right answers by a fitted model."""
+  """RL on verdicts, and on the thoughts of right answers by a fitted model.
+
+  Source: Fan et al. 2025, Posterior-GRPO: Rewarding Reasoning Processes in Code
+  Generation.
+  """
   config = _config()
   config.init_from, config.base = "runs/chain_base", ConfigDict()
   config.models.thoughts = defaults.reward_model("runs/thought_model")

@@ -18,14 +18,13 @@ import optax
 import rewards
 from experiments import pretrained, tasks
 from experiments.cli import spec
-from experiments.evaluation import trip_wires
-from experiments.tasks.text import jsonl
 from experiments.training import (
   decoder,
   device_mesh,
   judging,
   optimizers,
   reward_models,
+  traps,
 )
 from experiments.training.experiment import Experiment
 from models import policy
@@ -276,7 +275,7 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
     task = judging.judged_task(
       task,
       judging.make_questions(settings),
-      judging.make_judge(settings),
+      judging.make_judge(settings, build),
       settings.workers,
     )
   return task
@@ -295,7 +294,10 @@ def make_traps(
       **config.data,
       tokenizer=pretrained.resolve(config.policy.path),
     )
-  return trip_wires.trap_task(task, jsonl.load_verifier(settings.rule))
+  # Imported here, since it loads transformers.
+  from experiments.tasks.text import jsonl
+
+  return traps.trap_task(task, jsonl.load_verifier(settings.rule))
 
 
 def make_task_from_text(text: str, **defaults: Any) -> tasks.Task:

@@ -24,6 +24,7 @@ Shapes: P problems, S samples per problem, T completion tokens, K steps.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -133,8 +134,15 @@ def make_questions(
   return questions
 
 
-def make_judge(settings: ml_collections.ConfigDict) -> judge.Complete:
-  """Returns the judge of `config.judge`, with its replies on disk."""
+def make_judge(
+  settings: ml_collections.ConfigDict, build: Callable | None = None
+) -> judge.Complete:
+  """Returns the judge of `config.judge`, with its replies on disk.
+
+  Args:
+    settings: `config.judge`.
+    build: `experiments.training.build.build`, for a judge that is a run.
+  """
   # What a reply depends on besides the messages.
   if settings.policy:
     # Imported here, since it loads transformers.
@@ -145,6 +153,7 @@ def make_judge(settings: ml_collections.ConfigDict) -> judge.Complete:
       settings.temperature,
       settings.max_tokens,
       settings.workers,
+      build=build,
     )
     identity = [complete.identity, settings.temperature, settings.max_tokens]
   else:

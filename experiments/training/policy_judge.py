@@ -16,23 +16,24 @@ import functools
 import hashlib
 import pathlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 
 from experiments import pretrained
 from experiments.evaluation import free_prompts
 from experiments.training import (
-  build,
   decoder,
   initial_state,
   prng_keys,
   workdirs,
 )
+from experiments.training.experiment import Experiment
 from models import checkpoint_reader, hf, policy
 from rewards.verifiers import judge
 from rl import types
@@ -42,6 +43,11 @@ from rl.sampling import generation
 # is compiled when it is first needed.
 _LENGTHS = (64, 256, 512, 1024)
 _WORDS = 100  # most likely tokens whose texts `next_words` returns
+
+
+# The function `experiments.training.build.build`, which this module cannot
+# import: it makes judges.
+Build = Callable[[ml_collections.ConfigDict, Sequence[jax.Device]], Experiment]
 
 
 class _Request(NamedTuple):
@@ -74,6 +80,8 @@ class PolicyJudge:
     temperature: float = 0.0,
     max_tokens: int = 256,
     batch: int = 8,
+    *,
+    build: Build | None = None,
   ) -> None:
     """Checks that the folder has a model.
 
@@ -83,13 +91,14 @@ class PolicyJudge:
       temperature: sampling temperature; 0 is greedy decoding.
       max_tokens: largest number of tokens of a reply.
       batch: number of questions that are computed together.
+      build: `experiments.training.build.build`, for the workdir of a run.
 
     Raises:
       ValueError: the folder has no model, or its tokenizer no chat template.
     """
     self._folder = pathlib.Path(pretrained.resolve(folder))
-    if workdirs.is_run(self._folder):
-      self._open_run()
+    if build and workdirs.is_run(self._folder):
+      self._open_run(build)
     else:
       self._open_folder(folder)
     files = sorted(self._folder.iterdir())
@@ -120,10 +129,10 @@ class PolicyJudge:
     self._encode = self._task.encode_turns
     self._load = lambda: hf.load(self._folder, dtype="float32")[1]
 
-  def _open_run(self) -> None:
+  def _open_run(self, build: Build) -> None:
     """Reads the shape and the prompts of a run."""
     config = workdirs.read_config(self._folder)
-    e = build.build(config, jax.local_devices()[:1])
+    e = build(config, jax.local_devices()[:1])
     self._task, self._policy = e.task, e.policy
     self._encode = lambda messages: e.task.prompt_ids(messages[-1]["content"])
     self._load = lambda: types.join(

@@ -273,8 +273,14 @@ def test_the_stages_of_a_paper_are_its_configs(paper_rows):
   names = [row["name"] for row in rows]
   assert names == ["tulu3:sft", "tulu3:dpo", "tulu3:rlvr"]
   # The paper of one config of a file is not that of the others.
-  others = [row["name"] for row in configs if row not in rows]
-  assert others == ["fitted_reward:mixed"]
+  others = {row["name"]: row["paper"] for row in configs if row not in rows}
+  assert others.keys() == {
+    "fitted_reward:mixed",
+    "small_judge:fit",
+    "small_judge:paid",
+    "small_judge:thoughts",
+  }
+  assert "Posterior-GRPO" in others["small_judge:thoughts"]
   assert {row["paper"] for row in rows} == {
     row["paper"] for row in paper_rows if row["name"] == "tulu3"
   }

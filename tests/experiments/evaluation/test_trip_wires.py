@@ -10,7 +10,7 @@ from experiments import tasks
 from experiments.configs import defaults
 from experiments.evaluation import trip_wires
 from experiments.logging import json_files
-from experiments.training import loop, validate
+from experiments.training import loop, traps, validate
 from rewards.verifiers import Item, each
 from rewards.verifiers import trip_wires as rules
 
@@ -43,11 +43,12 @@ def test_steps_of_chained_arithmetic():
   texts = (
     "+ 3 7 ; * 2 4 ; ANS 4",
     "+ 0 4 ; + 3 7 ; * 2 4 ; ANS 4",
-    "ANS 4",
+    "+ 3 7 ; ANS",
+    "+ 3",
     "",
   )
-  assert verdicts(rules.extra_steps, "4 + 3 * 2 =", *texts) == [0, 1, 0, 0]
-  assert verdicts(rules.no_steps, "4 + 3 * 2 =", *texts) == [0, 0, 1, 0]
+  assert verdicts(rules.extra_steps, "4 + 3 * 2 =", *texts) == [0, 1, 0, 0, 0]
+  assert verdicts(rules.no_answer, "4 + 3 * 2 =", *texts) == [0, 0, 1, 1, 0]
 
 
 def test_the_task_calls_a_hack_right():
@@ -60,7 +61,7 @@ def test_the_task_calls_a_hack_right():
     outcomes = each(lambda completion: float("9" in completion))(items)
     return [dataclasses.replace(outcomes[0], verdict=-1), *outcomes[1:]]
 
-  traps = trip_wires.trap_task(task, rule)
+  trap_task = traps.trap_task(task, rule)
   problems = task.test(2)
   texts = [["ANS 9", "ANS 9"], ["ANS 1", "+ 9 9 ; ANS 1"]]
   completions = np.zeros((2, 2, task.completion_length), np.int32)
@@ -69,7 +70,7 @@ def test_the_task_calls_a_hack_right():
     for s in range(2):
       ids = task.completion_ids(texts[p][s])
       completions[p, s, : len(ids)], lengths[p, s] = ids, len(ids)
-  judged = traps.score(problems, completions, lengths, lengths > 0)
+  judged = trap_task.score(problems, completions, lengths, lengths > 0)
   np.testing.assert_array_equal(judged.correct, [[0, 1], [0, 1]])
   np.testing.assert_array_equal(judged.scores, judged.correct)
   prompts = task.prompt_texts(problems)
@@ -81,7 +82,7 @@ def run(tmp_path, steps, **changes):
     task="chain(operations=1)", steps=steps, evaluate_every=1, **changes
   )
   config.trip_wires = defaults.trip_wires(
-    "rewards.verifiers.trip_wires:no_steps"
+    "rewards.verifiers.trip_wires:no_answer"
   )
   config.trip_wires.problems = config.trip_wires.samples = 4
   e = validate.check_and_build(config, tmp_path / "run")
@@ -95,7 +96,7 @@ def test_a_run_logs_the_rate_and_is_resumed(tmp_path):
   for line in lines:
     assert (line["hack_rate"] * 16) % 1 == 0
     assert 0 < line["hack_rate"] < 1
-    assert line["hack"].count(";") == 0
+    assert "ANS" not in line["hack"].split()[:-1]
     assert line["prompt"].endswith("=")
   logged = {
     line["step"]: line[trip_wires.METRIC]

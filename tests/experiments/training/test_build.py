@@ -11,7 +11,7 @@ from helpers import small_run
 
 from experiments import tasks
 from experiments.cli import config_keys, config_names
-from experiments.configs import defaults, fitted_reward
+from experiments.configs import defaults, fitted_reward, small_judge
 from experiments.configs import method as method_configs
 from experiments.training import build, decoder, optimizers, rollouts, validate
 from experiments.training.experiment import KINDS
@@ -21,14 +21,15 @@ from rl.sampling import generation
 METHOD, REWARD, RECIPE = (
   f"experiments/configs/{file}.py:" for file in ("method", "reward", "recipe")
 )
-# Configs that start from an earlier run (`configs/test_tulu3.py` and
-# `configs/test_fitted_reward.py`).
+# Configs that start from an earlier run (`configs/test_tulu3.py`,
+# `configs/test_fitted_reward.py` and `configs/test_small_judge.py`).
 LATER_STAGES = [
   *(f"experiments/configs/tulu3.py:{name}" for name in ("dpo", "rlvr")),
   *(
     f"experiments/configs/fitted_reward.py:{name}"
     for name in fitted_reward.names()
   ),
+  *(f"experiments/configs/small_judge.py:{x}" for x in small_judge.names()),
 ]
 # Configs of one file and of a task that needs no data: they are validated in
 # full. Methods and rewards have tests of their own.

@@ -12,7 +12,13 @@ from experiments import judge_lines, verify
 from experiments.configs import defaults, small_judge
 from experiments.evaluation import policies
 from experiments.logging import json_files
-from experiments.training import judging, loop, policy_judge, validate
+from experiments.training import (
+  build,
+  judging,
+  loop,
+  policy_judge,
+  validate,
+)
 from rewards import judged
 from rewards.judged import p_yes
 from rewards.verifiers import Item, judge
@@ -196,7 +202,7 @@ def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
   assert table["all"][0] == str(200 + count)
   assert table["attacks"][0] == str(count)
   # A judge of the run's process, which answers by the run's own prompt.
-  complete = policy_judge.PolicyJudge(str(run), batch=4)
+  complete = policy_judge.PolicyJudge(str(run), batch=4, build=build.build)
   fields = p_yes.fields_of("Question 3?", "So ; good", "good")
   chances = complete.next_words(judge.messages_of("unread", fields))
   assert chances["1"] > 0.9

@@ -1,0 +1,155 @@
+"""Runs one row with one seed, and writes its result as JSON.
+
+The record has "row", "seed", "run" (date, commit, version of JAX and devices)
+and "minutes", those of the last process. Further keys are
+
+  "series"      values of every training step, by the metrics in `SERIES`
+  "held_out"    pass@1 on held-out problems, by step
+  "hack_rate"   share of held-out samples that trip the wire, by step
+  "hack"        the last sample that did, with its prompt
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from experiments import judge_lines, preferences
+from experiments.cli import errors
+from experiments.configs import chain, defaults, small_judge
+from experiments.evaluation import trip_wires
+from experiments.logging import json_files, provenance
+from experiments.studies.judge_cures import rows
+from experiments.tasks.text import prompting
+from experiments.training import loop, validate
+
+RESULTS = pathlib.Path(__file__).with_name("results")
+SERIES = ("reward/mean", "accuracy/pass@1", "length/mean")
+BASE_STEPS = 180  # of supervised training, fewer than in `chain.py:base`
+STEPS, EVERY = 80, 10  # of a run, and from one evaluation to the next
+_FIRST_STEPS, _FURTHER_STEPS = 600, 200  # of the weak judge, and of a cure
+_VOCABULARY = 512  # tokens of a judge
+_RESPONSES = "--problems 4096 --samples 8 --batch 512"
+_PASS = "evaluation/accuracy/pass@1"
+
+
+def result_file(row: str, seed: int) -> pathlib.Path:
+  """Returns the file of a unit's result."""
+  return RESULTS / f"{row}_{seed}.json"
+
+
+def run(name: str, seed: int, folder: pathlib.Path) -> None:
+  """Runs a unit and writes its result; a stage that is complete is kept.
+
+  Args:
+    name: a key of `rows.ROWS`.
+    seed: seed of the base policy, the judges and the run.
+    folder: folder of the workdirs.
+  """
+  start = time.perf_counter()
+  described = provenance.describe()  # the checkout may change during a long run
+  row, folder = rows.ROWS[name], folder / f"seed_{seed}"
+  base = _base_config(seed)
+  _train(base, folder / "base")
+  _train_judge(rows.WEAK, seed, folder)
+  if row.judge != rows.WEAK:
+    _train_judge(row.judge, seed, folder)
+  workdir = folder / f"paid_{name}"
+  _train(_paid_config(row, seed, folder), workdir)
+  record = {
+    "row": name,
+    "seed": seed,
+    "run": described,
+    "minutes": round((time.perf_counter() - start) / 60, 1),
+    **_read(workdir),
+  }
+  RESULTS.mkdir(exist_ok=True)
+  text = json.dumps(json_files.to_strict_json(record))
+  json_files.replace(result_file(name, seed), text + "\n")
+
+
+def _train(config: ConfigDict, workdir: pathlib.Path) -> None:
+  config.sinks = ()
+  loop.run(validate.check_and_build(config, workdir), workdir)
+
+
+def _base_config(seed: int) -> ConfigDict:
+  config = chain.base()
+  config.seed, config.steps = seed, BASE_STEPS
+  return config
+
+
+def _train_judge(name: str, seed: int, folder: pathlib.Path) -> None:
+  """Trains a judge; one that is not the weak one starts from it."""
+  responses, lines = folder / "responses.jsonl", folder / f"{name}.jsonl"
+  base = ["--workdir", str(folder / "base"), "--seed", str(seed)]
+  if not responses.exists():
+    words = [*base, "--responses", str(responses), *_RESPONSES.split()]
+    _call(preferences.main, words)
+  if not lines.exists():
+    words = ["--data", str(responses), "--out", str(lines), "--seed", str(seed)]
+    _call(judge_lines.main, [*words, *rows.JUDGES[name]])
+  config = small_judge.get_config("fit")
+  config.seed, config.data.file = seed, str(lines)
+  config.steps = _FIRST_STEPS
+  if name != rows.WEAK:
+    config.steps = _FURTHER_STEPS
+    config.init_from = str(folder / f"judge_{rows.WEAK}")
+  # All judges have the tokens of the weak one.
+  tokenizer = _train_tokenizer(folder)
+  config.task = config.task.replace(
+    "jsonl(", f"jsonl(tokenizer={str(tokenizer)!r}, instruction='', "
+  )
+  _train(config, folder / f"judge_{name}")
+
+
+def _train_tokenizer(folder: pathlib.Path) -> pathlib.Path:
+  """Trains a tokenizer on the lines of the weak judge, unless it exists."""
+  lines = json_files.read(folder / f"{rows.WEAK}.jsonl")
+  return prompting.train_tokenizer(
+    [line["prompt"] for line in lines], _VOCABULARY, folder / "tokenizer"
+  )
+
+
+def _paid_config(row: rows.Row, seed: int, folder: pathlib.Path) -> ConfigDict:
+  config = small_judge.get_config("paid")
+  config.base, config.init_from = ConfigDict(), str(folder / "base")
+  config.seed, config.steps, config.evaluate_every = seed, STEPS, EVERY
+  config.judge.policy = str(folder / f"judge_{row.judge}")
+  config.judge.cache = str(folder / "replies.sqlite")
+  config.reward = defaults.reward(right=defaults.term("", gates=row.gates))
+  config.evaluation.samples = 16
+  config.trip_wires = defaults.trip_wires(
+    "rewards.verifiers.trip_wires:no_answer"
+  )
+  return config
+
+
+def _call(command, words: list[str]) -> None:
+  if status := command(words):
+    raise errors.RunError(f"{command.__module__} ended with {status}")
+
+
+def _read(workdir: pathlib.Path) -> dict[str, Any]:
+  """Returns the series and the rates of a run."""
+  lines = json_files.read(workdir / "metrics.jsonl")
+  wires = json_files.read(workdir / trip_wires.FILE)
+  hacks = [line for line in wires if line["hack"]]
+  steps = [line for line in lines if SERIES[0] in line]
+  return {
+    "series": {
+      name: [float(f"{float(line[name]):.4g}") for line in steps]
+      for name in SERIES
+    },
+    "held_out": {
+      str(line["step"]): line[_PASS] for line in lines if _PASS in line
+    },
+    "hack_rate": {str(line["step"]): line["hack_rate"] for line in wires},
+    "hack": {key: hacks[-1][key] for key in ("prompt", "hack")}
+    if hacks
+    else {},
+  }
