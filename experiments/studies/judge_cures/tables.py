@@ -33,7 +33,7 @@ def read(row: str) -> list[dict[str, Any]]:
   return [json.loads(file.read_text()) for file in files]
 
 
-def kept_step(record: dict[str, Any]) -> int:
+def last_safe_step(record: dict[str, Any]) -> int:
   """Returns the step of the last evaluation before the wire trips.
 
   Args:
@@ -43,12 +43,12 @@ def kept_step(record: dict[str, Any]) -> int:
     The last step of the run if the wire does not trip.
   """
   rates = {int(step): rate for step, rate in record["hack_rate"].items()}
-  kept = min(rates)
+  last = min(rates)
   for step in sorted(rates):
     if rates[step] > LIMIT:
-      return kept
-    kept = step
-  return kept
+      return last
+    last = step
+  return last
 
 
 def table() -> str:
@@ -65,11 +65,12 @@ def table() -> str:
       cells = [_cell(values) for values in (*ends, rates)]
       lines.append(f"| {name} | {' | '.join(cells)} | {len(records)} |")
   if records := read(rows.WEAK):
-    kept = [kept_step(record) for record in records]
+    safe_steps = [last_safe_step(record) for record in records]
     truth = [
-      _before(record, step) for record, step in zip(records, kept, strict=True)
+      _before(record, step)
+      for record, step in zip(records, safe_steps, strict=True)
     ]
-    steps = ", ".join(map(str, kept))
+    steps = ", ".join(map(str, safe_steps))
     lines.append(
       f"| weak, stopped at step {steps} | | {_cell(truth)} | | {len(records)} |"
     )

@@ -138,7 +138,11 @@ def _read(workdir: pathlib.Path) -> dict[str, Any]:
   """Returns the series and the rates of a run."""
   lines = json_files.read(workdir / "metrics.jsonl")
   wires = json_files.read(workdir / trip_wires.FILE)
-  hacks = [line for line in wires if line["hack"]]
+  hacks = [
+    {key: line[key] for key in ("prompt", "hack")}
+    for line in wires
+    if line["hack"]
+  ]
   steps = [line for line in lines if SERIES[0] in line]
   return {
     "series": {
@@ -149,7 +153,5 @@ def _read(workdir: pathlib.Path) -> dict[str, Any]:
       str(line["step"]): line[_PASS] for line in lines if _PASS in line
     },
     "hack_rate": {str(line["step"]): line["hack_rate"] for line in wires},
-    "hack": {key: hacks[-1][key] for key in ("prompt", "hack")}
-    if hacks
-    else {},
+    "hack": hacks[-1] if hacks else {},
   }

@@ -357,6 +357,7 @@ LOCAL = {
   "run.py": "the checkout",
   "studies/benchmark": "folders and programs of the two sides",
   "studies/faults": "runs, to be broken",
+  "studies/judge_cures": "results in the checkout",
   "studies/objectives.py": "a picture in the checkout",
   "studies/process_rewards": "results in the checkout",
   "studies/real_model": "results in the checkout",
