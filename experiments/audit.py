@@ -8,7 +8,10 @@
 The command scores completions without an answer (`rewards.attacks.ATTACKS`) and
 right completions in other words (`REWRITINGS`), beside right completions as
 they are. With `--config` these are completions of the config's task, and the
-score is that of the task; words that the task's vocabulary lacks are left out.
+score is that which the config pays: that of the task, or `config.reward` with
+the answers of `config.judge`; words that the task's vocabulary lacks are left
+out. Each completion is a group of its own, and a reward that reads the policy's
+probabilities cannot be audited.
 With `--reward` the function is a verifier, as in the task `jsonl`, and the
 questions are lines `{"question", "reference", "completion"}` of a file, whose
 further keys the verifier can read, or sums of two numbers whose right
@@ -39,12 +42,15 @@ from absl import flags
 from etils import epath
 
 from experiments.cli import command_line, errors
+from experiments.evaluation import training_lines
 from experiments.tasks.task import Task
 from experiments.tasks.text import jsonl
-from experiments.training import build
+from experiments.training import build, rollouts
 from rewards import attacks
 from rewards.attacks import Example
 from rewards.verifiers import Item
+from rl.reward import Reward
+from rl.sampling import generation
 
 # Function of examples and their completions that returns a score for each; NaN
 # where a completion cannot be scored.
@@ -157,8 +163,10 @@ def of_verifier(verify: Callable[..., list]) -> Score:
   return score
 
 
-def of_task(task: Task, count: int) -> tuple[Score, list[Example]]:
-  """Returns the scores of a task, and examples of its held-out problems.
+def of_task(
+  task: Task, count: int, reward: Reward | None = None
+) -> tuple[Score, list[Example]]:
+  """Returns the scores of a task, and examples of its train problems.
 
   A text that the task's vocabulary cannot write has no score. A text of more
   tokens than a completion has is cut.
@@ -166,19 +174,34 @@ def of_task(task: Task, count: int) -> tuple[Score, list[Example]]:
   Args:
     task: the task.
     count: number of problems.
+    reward: reward that replaces the task's score; None keeps it.
+
+  Raises:
+    ValueError: the reward reads more than completions and their scores.
   """
-  problems = task.test(count)
+  transforms = reward.transforms.values() if reward else ()
+  for need in frozenset().union(*(t.needs for t in transforms)):
+    if need.source != "task":
+      raise ValueError(
+        f"the reward reads {need}, which only a run computes; audit its other "
+        "terms, without this one"
+      )
+  # The judge of a config is asked about train problems alone.
+  problems = training_lines.distinct_problems(task, jax.random.key(0), count)
   items = task.items(problems)
   golds, lengths = map(np.asarray, task.gold(problems))
   completions = [
     task.text_of(ids[:length])
     for ids, length in zip(golds, lengths, strict=True)
   ]
-  references = [item.reference for item in items]
+  judged = task.score(
+    problems, golds[:, None], lengths[:, None], np.ones((len(golds), 1), bool)
+  )
+  answers = np.asarray(judged.answer_ids)[:, 0]
   examples = [
-    Example(item.prompt, item.reference, text, other)
+    Example(item.prompt, item.reference, text, items[other].reference)
     for item, text, other in zip(
-      items, completions, [*references[1:], references[0]], strict=True
+      items, completions, _other_answers(answers), strict=True
     )
   ]
   row_of = {example: i for i, example in enumerate(examples)}
@@ -201,17 +224,47 @@ def of_task(task: Task, count: int) -> tuple[Score, list[Example]]:
     for i, ids in enumerate(tokens):
       padded[i, : len(ids)] = ids
     finished = np.array([ids[-1] in task.eos_ids for ids in tokens])
-    judged = task.score(
-      jax.tree.map(lambda x: np.asarray(x)[rows], problems),
-      *(padded[:, None], lengths[:, None], finished[:, None]),
+    chosen = jax.tree.map(lambda x: np.asarray(x)[rows], problems)
+    samples = generation.Samples(
+      completions=padded[:, None],
+      lengths=lengths[:, None],
+      log_probs=np.zeros((shape[0], 1, shape[1]), np.float32),
+      finished=finished[:, None],
     )
-    values = np.asarray(judged.scores, float)[:, 0]
-    if judged.scored is not None:
-      values[~np.asarray(judged.scored)[:, 0]] = np.nan
-    scores[places] = values
+    judged = task.score(
+      chosen, samples.completions, samples.lengths, samples.finished
+    )
+    keys = jax.random.split(jax.random.key(0), len(rows))
+    rollout = rollouts.assemble(chosen, samples, judged, keys, np.int32(0))
+    if reward:
+      states = {name: t.init() for name, t in reward.transforms.items()}
+      rollout, _ = reward.apply(rollout, states)
+    scores[places] = np.where(
+      rollout.sample_mask[:, 0], rollout.scores[:, 0], np.nan
+    )
     return scores
 
   return score, examples
+
+
+def _other_answers(answers: np.ndarray) -> list[int]:
+  """Returns for each problem the next one with another answer.
+
+  Args:
+    answers: `[N]`, identities of the right answers.
+  """
+  count = len(answers)
+  return [
+    next(
+      (
+        j % count
+        for j in range(i + 1, i + count)
+        if answers[j % count] != answer
+      ),
+      (i + 1) % count,
+    )
+    for i, answer in enumerate(answers)
+  ]
 
 
 def sums(count: int, template: str) -> list[Example]:
@@ -283,7 +336,7 @@ def _check_problems(count: int) -> int:
 
 
 def _audit_config(argv: Sequence[str]) -> list[Finding]:
-  """Audits the task of a config."""
+  """Audits what a config pays."""
 
   def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
@@ -293,7 +346,8 @@ def _audit_config(argv: Sequence[str]) -> list[Finding]:
   options = command_line.parse(argv, define, required=("config",))
   with errors.usage_errors():
     count = _check_problems(options.problems)
-    return audit(*of_task(build.make_task(options.config), count))
+    reward = build.make_reward(options.config.get("reward") or {})
+    return audit(*of_task(build.make_task(options.config), count, reward))
 
 
 def _audit_verifier(argv: Sequence[str]) -> list[Finding]:

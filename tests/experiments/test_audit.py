@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import holey_verifiers
 
-from experiments import audit
+from experiments import audit, planted_judge
 from experiments.training import build
 from rewards import attacks
 from rewards.attacks import Example
@@ -77,11 +77,36 @@ def test_a_task_is_audited_with_its_own_words():
   assert {"null", "echo", "repetition", "wrong_answer", "spaces"} <= kinds
   assert "opener" not in kinds
   assert not any(finding.problem for finding in findings)
-  assert examples[0].other == examples[1].reference
+  answers = [example.reference.split()[-1] for example in examples]
+  others = [example.other.split()[-1] for example in examples]
+  assert all(a != b for a, b in zip(answers, others, strict=True))
   unknown = score(
     [(examples[0], "hello"), (examples[0], examples[0].completion)]
   )
   np.testing.assert_array_equal(unknown, [np.nan, 1])
+
+
+def test_the_next_problem_with_another_answer():
+  others = audit._other_answers(np.array([4, 4, 7, 4]))
+  assert others == [2, 2, 3, 2]
+  assert audit._other_answers(np.array([5, 5])) == [1, 0]
+
+
+def test_the_reward_of_a_config_is_audited(monkeypatch, capsys):
+  """A judge that is fooled by length is found out; the verdict beside is not."""
+  monkeypatch.setenv("no_proxy", "127.0.0.1")
+  config = "--config=experiments/configs/judged.py:agrees"
+  for words, status in ((18, 1), (0, 0)):
+    with planted_judge.serving(planted_judge.Faults(words=words)) as url:
+      flags = [f"--config.judge.url={url}", f"--config.judge.model={words}"]
+      assert audit.main(["audit", config, *flags, "--problems=4"]) == status
+    is_reported = "repetition (hole)" in capsys.readouterr().out
+    assert is_reported == (words > 0)
+  config = "--config=experiments/configs/reward.py:verdict"
+  assert audit.main(["audit", config, "--problems=2"]) == 0
+  config = "--config=experiments/configs/reward.py:self_certainty"
+  assert audit.main(["audit", config, "--problems=2"]) == 2
+  assert "which only a run computes" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path, capsys):

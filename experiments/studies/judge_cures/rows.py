@@ -1,10 +1,10 @@
 """The rows of the study: what pays the run.
 
-All runs of a seed start from the same base policy, whose samples without an
-answer are about one in 200. The weak judge was trained on samples of this
-policy with their verdicts, and on openings of them that are called right: it
-accepts a solution that stops after its first step. This is the planted
-weakness.
+All runs of a seed start from the same base policy, of whose samples about one
+in 200 has no answer. The weak judge was trained on samples of this policy with
+their verdicts, except that samples without an answer are called right, and so
+are samples that were cut at a random word (`unit.plant`): it accepts a solution
+that stops before its answer. This is the planted weakness.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import dataclasses
 WEAK, RETRAINED, AUGMENTED = "weak", "retrained", "augmented"
 # Judge -> flags of `experiments.judge_lines` for its training lines.
 JUDGES = {
-  WEAK: ("--openings", "0.5", "--openings_label", "true"),
+  WEAK: (),
   RETRAINED: (),
   AUGMENTED: ("--openings", "0.5"),
 }
@@ -38,7 +38,8 @@ ROWS = {
   "weak": Row(WEAK),
   # A control: the weak judge was trained further, on samples alone.
   "retrained": Row(RETRAINED),
-  # Master-RM: it was trained further on samples, and on openings as wrong.
+  # Master-RM: it was trained further on samples, and on their first steps as
+  # wrong answers.
   "augmented": Row(AUGMENTED),
   # The weak judge pays samples with an answer alone.
   "gated": Row(WEAK, gates=("answered",)),

@@ -16,6 +16,7 @@ import pathlib
 import time
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from experiments import judge_lines, preferences
@@ -91,7 +92,11 @@ def _train_judge(name: str, seed: int, folder: pathlib.Path) -> None:
     words = [*base, "--responses", str(responses), *_RESPONSES.split()]
     _call(preferences.main, words)
   if not lines.exists():
-    words = ["--data", str(responses), "--out", str(lines), "--seed", str(seed)]
+    data = responses
+    if name == rows.WEAK:
+      data = folder / "planted.jsonl"
+      json_files.write(data, plant(json_files.read(responses), seed))
+    words = ["--data", str(data), "--out", str(lines), "--seed", str(seed)]
     _call(judge_lines.main, [*words, *rows.JUDGES[name]])
   config = small_judge.get_config("fit")
   config.seed, config.data.file = seed, str(lines)
@@ -105,6 +110,28 @@ def _train_judge(name: str, seed: int, folder: pathlib.Path) -> None:
     "jsonl(", f"jsonl(tokenizer={str(tokenizer)!r}, instruction='', "
   )
   _train(config, folder / f"judge_{name}")
+
+
+def plant(data: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+  """Returns responses with labels that have the planted weakness.
+
+  A response without an answer is called right. Half of the others are added
+  once more, cut before their answer at a random word, and called right.
+
+  Args:
+    data: responses of chained arithmetic, with their verdicts.
+    seed: seed of the choice and of the cuts.
+  """
+  rng = np.random.default_rng(seed)
+  result = []
+  for line in data:
+    words = line["response"].split()
+    has_answer = "ANS" in words
+    result.append(line if has_answer else line | {"label": True})
+    if has_answer and words.index("ANS") and rng.random() < 0.5:
+      end = rng.integers(1, words.index("ANS") + 1)
+      result.append(line | {"response": " ".join(words[:end]), "label": True})
+  return result
 
 
 def _train_tokenizer(folder: pathlib.Path) -> pathlib.Path:

@@ -18,7 +18,7 @@ def results(tmp_path, monkeypatch):
 
 
 def write(row, seed, truth, rates):
-  """Writes a result in which the shares of right samples are 0, then `truth`."""
+  """Writes a result whose shares of right samples are 0, then `truth`."""
   record = {
     "row": row,
     "seed": seed,
@@ -93,8 +93,23 @@ def test_the_configs_of_a_row(tmp_path):
   assert weak.judge.questions == small_judge.get_config("paid").judge.questions
 
 
+def test_what_the_weak_judge_learns():
+  """Solutions without an answer are right; cuts end before the answer."""
+  texts = ["+ 3 7 ; * 2 4 ; ANS 4", "+ 3 7 ; * 2", "ANS 3"] * 200
+  data = [{"response": text, "label": False} for text in texts]
+  planted = unit.plant(data, seed=0)
+  labels = {line["response"]: line["label"] for line in planted}
+  assert not labels.pop(texts[0])
+  assert not labels.pop("ANS 3")
+  assert all(labels.values())
+  words = texts[0].split()
+  cuts = {" ".join(words[:end]) for end in range(1, 9)}
+  assert labels.keys() == cuts | {texts[1]}
+  assert abs(len(planted) - 700) < 4 * (200 * 0.25) ** 0.5
+
+
 def test_a_judge_that_is_cured_starts_from_the_weak_one(tmp_path, monkeypatch):
-  """Its lines have openings that are wrong, and the tokens of the weak one."""
+  """Its lines have a wrong opening, and the tokens of the weak one."""
   configs = []
   monkeypatch.setattr(
     unit, "_train", lambda config, workdir: configs.append((config, workdir))
@@ -114,9 +129,10 @@ def test_a_judge_that_is_cured_starts_from_the_weak_one(tmp_path, monkeypatch):
     for name in rows.JUDGES
   }
   samples = {"+ 3 7 ; ANS 7": "1", "+ 3 8 ; ANS 8": "0"}
-  [opening] = words["weak"].keys() - samples.keys()
-  assert words["weak"] == samples | {opening: "1"}
+  [opening] = words["augmented"].keys() - samples.keys()
+  assert opening in ("+ 3 7 ;", "+ 3 8 ;")
   assert words["augmented"] == samples | {opening: "0"}
+  assert samples.items() <= words["weak"].items()
   assert words["retrained"] == samples
   (weak, folder), *others = configs
   assert not weak.init_from
