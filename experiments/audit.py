@@ -253,18 +253,13 @@ def _other_answers(answers: np.ndarray) -> list[int]:
   Args:
     answers: `[N]`, identities of the right answers.
   """
-  count = len(answers)
-  return [
-    next(
-      (
-        j % count
-        for j in range(i + 1, i + count)
-        if answers[j % count] != answer
-      ),
-      (i + 1) % count,
-    )
-    for i, answer in enumerate(answers)
-  ]
+  result = []
+  for i, answer in enumerate(answers):
+    # The problems after this one, and then those from the first one on.
+    following = np.roll(np.arange(len(answers)), -i)[1:]
+    others = following[answers[following] != answer]
+    result.append(int(others[0] if len(others) else following[0]))
+  return result
 
 
 def sums(count: int, template: str) -> list[Example]:
