@@ -93,7 +93,7 @@ def test_the_next_problem_with_another_answer():
 
 
 def test_the_reward_of_a_config_is_audited(monkeypatch, capsys):
-  """A judge that is fooled by length has a hole, and one without faults none."""
+  """A judge that length fools has a hole, and one without faults has none."""
   monkeypatch.setenv("no_proxy", "127.0.0.1")
   config = "--config=experiments/configs/judged.py:agrees"
   for words, status in ((18, 1), (0, 0)):
