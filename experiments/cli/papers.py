@@ -46,6 +46,11 @@ _OF_PRM = {
 }
 # Rewards that read a fitted model -> a config of `fitted_reward`.
 _OF_FITTED_MODEL = {"model_steps": "min_form", "model_outcome": "mean"}
+# Modules of trip wires -> the config of `judged` with trip wires.
+_OF_TRIP_WIRES = dict.fromkeys(
+  ("experiments.evaluation.trip_wires", "rewards.verifiers.trip_wires"),
+  "guarded",
+)
 _EVALUATE = "python -m experiments.prm evaluate --workdir DIR"
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
@@ -156,6 +161,8 @@ def _implementations(
     return [("question", name, _question_command(name))]
   if docstring.module == "experiments.prm.search":
     return [("search", name, f'{_EVALUATE} --search "{name}"')]
+  if config := _OF_TRIP_WIRES.get(docstring.module):
+    return [("trip wires", name, _judged_command(config))]
   if docstring.module in ("experiments.prm.votes", "experiments.prm.evaluate"):
     return [("evaluation", name.lstrip("_"), _EVALUATE)]
   if docstring.module.startswith("experiments.configs."):

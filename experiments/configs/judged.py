@@ -141,6 +141,10 @@ def guarded() -> ConfigDict:
   config = _config(intent="aspect(of='intent')", list="checklist()")
   conditions = "all_conditions(conditions=('intent', 'list'))"
   config.reward = defaults.reward(outcome=conditions)
+  config.trip_wires = defaults.trip_wires(
+    "rewards.verifiers.trip_wires:extra_steps"
+  )
+  config.evaluate_every = 20
   return config
 
 

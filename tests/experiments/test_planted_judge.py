@@ -10,7 +10,7 @@ from helpers import small_run
 
 from experiments import planted_judge
 from experiments.configs import judged as configs
-from experiments.evaluation import policies
+from experiments.evaluation import policies, trip_wires
 from experiments.logging import json_files
 from experiments.planted_judge import Faults
 from experiments.training import loop, validate
@@ -165,10 +165,14 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
   config.base = {}
   config.rollout.prompts = 8
   config.judge.cache = str(tmp_path / "replies")
+  if config.trip_wires:
+    config.trip_wires.problems = 8
   with planted_judge.serving(Faults(false_acceptance=0.5)) as url:
     config.judge.url = url
     e = validate.check_and_build(config, tmp_path / "run")
     loop.run(small_run.on_one_device(e), tmp_path / "run")
+  is_watched = (tmp_path / "run" / trip_wires.FILE).exists()
+  assert is_watched == (name == "guarded")
   # The policy is loaded without the judge, whose server has stopped.
   loaded = policies.load_from_run(tmp_path / "run", None, {}, cpu_devices=1)
   assert loaded.task.jittable
