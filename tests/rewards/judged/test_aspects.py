@@ -104,6 +104,23 @@ def test_words_of_a_verdict():
     judged.get("p_yes", form="sof")
 
 
+def test_a_judge_can_be_asked_about_answers_that_say_nothing():
+  """Without the gate it is the judge that decides, here about ":"."""
+  words = Words({":": {"yes": 0.75, "no": 0.25}})
+  groups = [[Item("Q?", ":", "R", {})]]
+  values = judged.get("p_yes").ask(groups, words, 1)
+  np.testing.assert_array_equal(values, [[0]])
+  assert not words.seen
+  values = judged.get("p_yes", gated=False).ask(groups, words, 1)
+  np.testing.assert_array_equal(values, [[0.75]])
+  # An answer that is the reference is asked about in any case.
+  groups = [[Item("Q?", ":", ":", {})]]
+  values = judged.get("p_yes").ask(groups, words, 1)
+  np.testing.assert_array_equal(values, [[0.75]])
+  without = judged.get("p_yes", with_reference=False)
+  np.testing.assert_array_equal(without.ask(groups, words, 1), [[0]])
+
+
 def test_tokens_of_one_text_count_together():
   pairs = [(" yes", 0.5), ("no", 0.25), ("yes\n", 0.125)]
   assert judge.sum_by_text(pairs) == {"yes": 0.625, "no": 0.25}
