@@ -1,5 +1,7 @@
 """Label sources by hand, on forests of words."""
 
+import importlib
+import inspect
 import itertools
 import math
 
@@ -11,6 +13,7 @@ from rewards.process import label_sources
 from rewards.process.label_sources import (
   base,
   compressed_tree,
+  consensus,
   divide_and_conquer,
   entropy_regularized,
   prefix_counts,
@@ -40,6 +43,57 @@ def labels_by_word(forest, labels):
 
 def run(forest, name, **settings):
   return labels_by_word(forest, label_sources.get(name, **settings)(forest))
+
+
+# Settings of papers, or of their released code, by label source.
+DEFAULTS = {
+  "best_first": {"children": 4, "continuations": 8, "expansions": 4},
+  "binary_search": {"continuations": 8, "least": 1},
+  "checker": {"noise": 0.0},
+  "compressed_tree": {
+    "children": 4,
+    "levels": 3,
+    "probability": 0.5,
+    "least": 4,
+    "seed": 0,
+  },
+  "consensus": {"first": "monte_carlo", "second": "judge", "least": 1},
+  "divide_and_conquer": {
+    "continuations": 8,
+    "searches": 4,
+    "alpha": 0.5,
+    "beta": 0.9,
+    "scale": 500,
+    "weight": 0.125,
+  },
+  "entropy_regularized": {"eta": 2.0, "continuations": 8},
+  "judge": {},
+  "mixture": {
+    "sources": ("monte_carlo", "judge", "checker"),
+    "weights": (1.0, 1.0, 1.0),
+    "soft": True,
+  },
+  "monte_carlo": {"continuations": 8, "least": 1, "soft": False},
+  "prefix_counts": {},
+  "relative_progress": {"threshold": 0.8, "continuations": 8},
+  "self_denoised": {
+    "window": 2,
+    "confidence": 0.75,
+    "continuations": 8,
+    "balance": True,
+  },
+  "stepwise_outcome": {"continuations": 8, "balance": True},
+  "tool_tree": {"simulations": 16, "exploration": 1.414, "decay": 0.9},
+  "uncertainty": {"order": "entropy", "continuations": 16},
+}
+
+
+def test_settings_of_the_papers():
+  assert set(DEFAULTS) == set(label_sources.names())
+  for name, settings in DEFAULTS.items():
+    module = importlib.import_module(f"{label_sources.__name__}.{name}")
+    parameters = inspect.signature(getattr(module, name)).parameters
+    assert {k: p.default for k, p in parameters.items()} == settings, name
 
 
 def test_names_and_mistakes():
@@ -531,6 +585,41 @@ def test_divide_and_conquer_prefers_short_samples_of_hopeful_states():
   long_first = {"beta": 1.2, "scale": 1, "searches": 1}
   run(forest, "divide_and_conquer", continuations=2, **long_first)
   assert forest.looks[0][0] == "bc"
+
+
+def test_best_first_has_a_tree_for_each_problem():
+  """The root of the second problem is its own sample, and not the first one."""
+  script = {"": ["ar", "bx"], "a": ["ar"], "b": ["bx"]}
+  forest = WordForest(["ux", "vr", "wx"], is_right, script, [0, 1, 1])
+  source = label_sources.get(
+    "best_first", children=1, continuations=1, expansions=1
+  )
+  labels = source(forest)
+  problems = forest.samples.problems[labels.rows]
+  assert sorted(problems.tolist()) == [0, 1]
+  parents = forest.samples.parents[labels.rows]
+  assert sorted(parents.tolist()) == [0, 1]
+
+
+def test_a_search_counts_as_one_visit_of_its_state():
+  forest = WordForest(["abx", "cx", "r"], is_right)
+  tree = divide_and_conquer._Tree(forest, np.arange(3))
+  root = forest.state(0, 0)
+  assert tree.visits == {root: 0}
+  tree.choose(0.5, 0.9, 500, 0.125)
+  assert tree.visits == {root: 1}
+  tree.choose(0.5, 0.9, 500, 0.125)
+  assert tree.visits == {root: 2}
+  assert tree.choose(0.5, 0.9, 500, 0.125) is None
+
+
+def test_a_label_of_one_half_is_no_error():
+  labels = base.make(
+    np.arange(3),
+    np.array([[0.5, 0.4], [0.5, 0.5], [0.2, 0.9]]),
+    np.array([[1, 1], [1, 1], [0, 1]]),
+  )
+  assert consensus.first_errors(labels).tolist() == [1, -1, -1]
 
 
 def test_best_first_expands_the_best_state():
