@@ -1,5 +1,7 @@
 """Questions to a judge: what is asked, and what a reply means."""
 
+import importlib
+import inspect
 import json
 import threading
 import time
@@ -193,3 +195,44 @@ def test_an_unknown_question_names_the_nearest():
   with pytest.raises(ValueError, match="did you mean 'preference'"):
     judged.get("preferences")
   assert judged.summary("grade").startswith("A judge grades a completion")
+
+
+# Settings of each question, besides what it says to the judge.
+DEFAULTS = {
+  "agrees": {},
+  "appeal": {"share": 0.25},
+  "aspect": {"low": 0.0, "high": 10.0, "least": 0.0, "threshold": 0.0},
+  "checklist": {"with_reference": False},
+  "flawed": {},
+  "grade": {"low": 0.0, "high": 10.0},
+  "open_ended": {},
+  "p_yes": {
+    "form": "probability",
+    "yes": "yes",
+    "no": "no",
+    "with_reference": True,
+    "gated": True,
+  },
+  "pareto": {"leaves": 2, "solutions": 2, "low": 0.0, "high": 10.0},
+  "preference": {"swap": True, "with_reference": False},
+  "principles": {"highest": 5.0},
+  "refined_rubric": {"rounds": 1, "criteria": ()},
+  "relevance": {"to": "question"},
+  "rubric": {"form": "explicit", "criteria": ()},
+  "steps": {"votes": 1, "rule": "majority", "with_reference": True},
+  "synthesis": {"form": "answer"},
+  "thoughts": {},
+}
+
+
+def test_settings_of_the_questions():
+  assert set(DEFAULTS) == set(judged.names())
+  for name, settings in DEFAULTS.items():
+    module = importlib.import_module(f"{judged.__name__}.{name}")
+    parameters = inspect.signature(getattr(module, name)).parameters
+    defaults = {
+      key: parameter.default
+      for key, parameter in parameters.items()
+      if parameter.default is not parameter.empty and key != "instruction"
+    }
+    assert defaults == settings, name
