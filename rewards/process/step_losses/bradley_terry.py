@@ -25,13 +25,10 @@ def labelled_pairs(data: StepData) -> np.ndarray:
   last = weights.shape[-1] - 1 - np.argmax(weights[:, ::-1] > 0, -1)
   labels = values[np.arange(len(values)), last]
   problems = np.asarray(data.problems)
-  pairs = [
-    (i, j)
-    for problem in np.unique(problems)
-    for i in np.flatnonzero((problems == problem) & has_label)
-    for j in np.flatnonzero((problems == problem) & has_label)
-    if labels[i] > labels[j]
-  ]
+  pairs = []
+  for problem in np.unique(problems):
+    rows = np.flatnonzero((problems == problem) & has_label)
+    pairs += [(i, j) for i in rows for j in rows if labels[i] > labels[j]]
   return np.array(pairs, int).reshape(-1, 2)
 
 

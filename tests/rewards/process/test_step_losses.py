@@ -166,6 +166,15 @@ def test_token_value_has_the_rates_of_prefixes_as_targets():
   np.testing.assert_allclose(actual, (0.25 + 0.25 + 0.75) / 3, rtol=1e-6)
 
 
+def test_a_sample_without_a_verdict_has_no_token_values():
+  """Values of .9 lose (.9 - 1)^2 for each of two tokens of the right sample."""
+  data = data_of([["ab"], ["cd"]], [[None]] * 2, [1, -1], problems=[0, 1])
+  loss = step_losses.get("token_value")
+  values = np.full((*data.step_ids.shape, 1), 0.9)
+  actual = loss.loss(outputs_of(data, tokens=values), loss.prepare(data))
+  np.testing.assert_allclose(actual, 0.02, rtol=1e-5)
+
+
 def test_dual_head_has_two_kinds_of_labels():
   data = data_of([["a", "b"]], [[1, None]])
   data.potentials[0, 0, :2], data.potential_weights[0, 0, :2] = [0.25, 1], 1
