@@ -82,6 +82,20 @@ def test_probability_of_yes(form, expected):
   np.testing.assert_allclose(values[0], expected, rtol=1e-6, atol=1e-12)
 
 
+def test_ties_of_words():
+  """With p(no) it is p(yes), and not 1 - p(no); with another word it is 0."""
+  words = Words(
+    {
+      "a": {"yes": 0.45, "no": 0.45, "maybe": 0.1},
+      "b": {"yes": 0.45, "no": 0.1, "maybe": 0.45},
+    }
+  )
+  question = judged.get("p_yes", form="soft")
+  groups = [[Item("Q?", text, "R", {}) for text in "ab"]]
+  values = question.ask(groups, words, 1)
+  np.testing.assert_allclose(values, [[0.45, 0]], rtol=1e-6)
+
+
 def test_words_of_a_verdict():
   words = Words({"a": {"1": 0.25, "yes": 0.5, "0": 0.125}})
   settings = {"yes": "1", "no": "0", "form": "log_odds"}

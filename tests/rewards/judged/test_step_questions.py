@@ -62,6 +62,13 @@ def test_critiques_vote(rule, expected):
     assert fields == expected_fields
 
 
+@pytest.mark.parametrize(("votes", "numbers"), [(1, [None]), (2, [1, 2])])
+def test_several_critiques_are_numbered(votes, numbers):
+  judge = Scripted(*[{"wrong": []}] * votes)
+  judged.get("steps", votes=votes).ask(items("ab"), judge, 1)
+  assert [fields.get("critique") for _, fields in judge.seen] == numbers
+
+
 def test_critiques_that_cannot_be_read_do_not_vote():
   """Of two critiques that can be read, one calls the second step wrong."""
   replies = "no", {"wrong": [2]}, {"wrong": [3]}, {"wrong": [True]}, {}

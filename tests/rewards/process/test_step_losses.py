@@ -381,6 +381,34 @@ def test_bradley_terry_compares_last_steps():
   np.testing.assert_allclose(reward, 1 / (1 + math.exp(-0.5)), rtol=1e-6)
 
 
+# Name -> outputs of the head, whether a score is a probability, and targets.
+FORMS = {
+  "attribution": (1, False, ("verdicts",)),
+  "bce": (1, True, ("labels",)),
+  "bidirectional": (1, True, ("labels",)),
+  "bradley_terry": (1, False, ("labels",)),
+  "dual_head": (2, True, ("labels", "potentials")),
+  "hierarchical": (2, True, ("labels",)),
+  "implicit": (1, False, ("verdicts",)),
+  "outcome_value": (1, True, ("verdicts",)),
+  "preference": (1, False, ("labels",)),
+  "q_ranking": (1, False, ("labels",)),
+  "token_value": (1, True, ("verdicts",)),
+  "two_class": (2, True, ("labels",)),
+}
+
+
+def test_what_the_losses_read_and_give():
+  forms = {}
+  for name in step_losses.names():
+    loss = step_losses.get(name)
+    assert loss.name.partition("(")[0] == name
+    assert loss.reads_reversed == (name == "bidirectional")
+    assert loss.reads_reference == (name == "implicit")
+    forms[name] = loss.outputs, loss.is_probability, loss.targets
+  assert forms == FORMS
+
+
 def test_examples_take_their_lines():
   data = data_of([["a"], ["bc"], ["d"]], [[1], [0], [0.5]], [1, 0, 1])
   examples = step_data.take(data, np.array([[2, 1], [0, 1]]))

@@ -57,6 +57,13 @@ def test_advantages_of_a_tree():
   np.testing.assert_allclose(equal[0] * MASK, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("scores", [[4.0, 2, 1, 1], [-4.0, -2, -1, -1]])
+def test_values_outside_of_0_and_1_are_not_trained_on(scores):
+  m = methods.get("treerpo", **SETTINGS)
+  actual = worked_example.advantages(m, tree(np.array(scores)))
+  np.testing.assert_array_equal(actual[0] * MASK, np.zeros((4, 4)))
+
+
 @pytest.mark.worked_example("method:treerpo")
 def test_the_loss_is_ppo_clip_as_a_mean_over_the_drawn_tokens():
   """10 of the 14 tokens are drawn for their sample."""
