@@ -68,7 +68,7 @@ def test_many_answers_name_the_right_one_among_others():
 
 
 def test_what_an_example_lacks():
-  """No reference, a reference that the completion does not state, and others."""
+  """A reference that is not stated, that is not another's, or that is none."""
   unstated = EXAMPLE._replace(completion="There are seven.")
   same = EXAMPLE._replace(other="7")
   without = EXAMPLE._replace(reference="")

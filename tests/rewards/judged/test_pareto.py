@@ -113,6 +113,22 @@ def test_samples_are_ranked_by_the_means_of_their_steps():
   assert seen[4]["before"] == ["good"]
 
 
+def test_the_nearest_criteria_do_not_depend_on_lengths_of_vectors():
+  """The cosines of step and criteria are 1, .71, -1 and 0."""
+  complete = Judge()
+  vectors = {
+    "step": [0.1, 0],
+    "same": [0.02, 0],
+    "half": [1, 1],
+    "opposite": [-3, 0],
+    "zero": [0, 0],
+  }
+  complete.embed = vectors.get
+  criteria = ["zero", "opposite", "half", "same"]
+  assert pareto.nearest("step", criteria, 4, complete) == [3, 2, 0, 1]
+  assert pareto.nearest("step", criteria, 9, complete) == [3, 2, 0, 1]
+
+
 def test_the_number_of_leaves_and_prompts_without_a_tree():
   values, seen = ask(["bad"], ["good"], leaves=1)
   np.testing.assert_array_equal(values, [0, 1])

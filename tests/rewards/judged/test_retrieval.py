@@ -54,3 +54,6 @@ def test_a_prompt_is_open_or_not_for_all_of_its_samples():
   none = [np.nan, np.nan]
   np.testing.assert_array_equal(values, [[1, 1], [0, 0], none, none, none])
   assert seen == [{"question": name} for name in names]
+  # A single prompt.
+  values = judged.get("open_ended").ask(groups[:1], complete, 1)
+  np.testing.assert_array_equal(values, [[1, 1]])

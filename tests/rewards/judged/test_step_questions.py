@@ -65,7 +65,7 @@ def test_critiques_vote(rule, expected):
 @pytest.mark.parametrize(("votes", "numbers"), [(1, [None]), (2, [1, 2])])
 def test_several_critiques_are_numbered(votes, numbers):
   judge = Scripted(*[{"wrong": []}] * votes)
-  judged.get("steps", votes=votes).ask(items("ab"), judge, 1)
+  judged.get("steps", votes=votes).ask(items("ab", correct=[1]), judge, 1)
   assert [fields.get("critique") for _, fields in judge.seen] == numbers
 
 

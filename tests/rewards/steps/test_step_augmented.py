@@ -43,3 +43,8 @@ def test_three_of_four_right_steps_of_a_right_sample():
     step_mask=jnp.ones((1, 5, 4), bool),
   )
   np.testing.assert_allclose(value(rollout)[0, 0], 0.9, rtol=1e-6)
+  # A step with the score 0 is not right.
+  rollout = rollout.replace(
+    step_scores=jnp.array([[[1.0, 0.0, -1.0, 0.0]] * 5])
+  )
+  np.testing.assert_allclose(value(rollout)[0, 0], 0.7, rtol=1e-6)

@@ -88,3 +88,12 @@ def test_longest_common_subsequence_by_brute_force():
       ["xyz"[i] for i in rng.integers(0, 3, rng.integers(0, 8))] for _ in "ab"
     )
     assert key_points.longest_common_subsequence(a, b) == lcs(a, b)
+
+
+def test_a_blank_text_has_no_answer():
+  meta = {"key_points": [[["pear"]]]}
+  [blank, text] = key_points.verify(
+    [Item("Q?", completion, "A pear.", meta) for completion in (" ", "Pears")]
+  )
+  assert (blank.score, blank.answer_id) == (0, -1)
+  assert text.answer_id >= 0
