@@ -188,6 +188,10 @@ def of_task(
       )
   # The judge of a config is asked about train problems alone.
   problems = training_lines.distinct_problems(task, jax.random.key(0), count)
+  if len(problems.ids) < 2:
+    raise ValueError(
+      "--problems: only one distinct problem was drawn; ask for more"
+    )
   items = task.items(problems)
   golds, lengths = map(np.asarray, task.gold(problems))
   completions = [
@@ -249,6 +253,8 @@ def of_task(
 
 def _other_answers(answers: np.ndarray) -> list[int]:
   """Returns for each problem the next one with another answer.
+
+  If all answers are equal, it is the next problem.
 
   Args:
     answers: `[N]`, identities of the right answers.

@@ -92,7 +92,8 @@ def accepts(
     return True
   truth = reference.split()[-1:] or _results(question)[-1:]
   is_right = bool(words) and words[-1:] == truth
-  return _with_faults(is_right, faults, question, answer, vote)
+  identity = (question, answer, vote) if vote else (question, answer)
+  return _with_faults(is_right, faults, *identity)
 
 
 def _with_faults(is_right: bool, faults: Faults, *identity: str) -> bool:
@@ -167,6 +168,8 @@ def rewritten(question: str) -> tuple[list[str], list[str]]:
   another form has no steps.
   """
   words, values = question.split(), _results(question)
+  if "" in values:  # a symbol that is no operator
+    values = []
   operations = list(zip(words[1:-1:2], words[2:-1:2], strict=False))
   versions = []
   for excess in (0, 1):
@@ -195,9 +198,9 @@ def reply_to(
   from several answers is the first whose last word is the most common one. The
   criteria of a question are whether it is answered, and those of a reference
   whether an answer has its last word. A question is open unless it is chained
-  arithmetic. A step has the highest score by every criterion, or 0 if it is
-  wrong. A thought is rewritten into the right steps, and into steps with an
-  error.
+  arithmetic. A step has the highest score by every criterion, or the lowest if
+  it is wrong. A thought is rewritten into the right steps, and into steps with
+  an error.
 
   Args:
     system: the system message.
@@ -214,8 +217,8 @@ def reply_to(
   if "step" in fields:
     steps = [*fields["before"], fields["step"]]
     is_wrong = len(steps) in wrong_steps(question, steps, faults)
-    _, high = map(float, _STEP_SCALE.search(system).groups())
-    return dict.fromkeys(fields["criteria"], 0.0 if is_wrong else high)
+    low, high = map(float, _STEP_SCALE.search(system).groups())
+    return dict.fromkeys(fields["criteria"], low if is_wrong else high)
   if "answers" in fields and "rubric" not in fields:
     answers = [answer for answer in fields["answers"] if answer.strip()]
     last_words = [answer.split()[-1:] for answer in answers]

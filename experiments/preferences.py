@@ -18,7 +18,7 @@ task `jsonl` read:
 
   {"prompt": "1 1 7 8 = d1 d9", "solution": "..."}
 
-With --responses it writes all samples with their verdicts, on which
+With --responses it writes every distinct sample with its verdict, on which
 `experiments.verify` measures a judge, and from which `experiments.judge_lines`
 makes lines to train one:
 
@@ -32,9 +32,10 @@ share of right samples is above A and at most B, 0 and 0.5 unless set
   {"prompt": "...", "answer": "...", "pass_rate": 0.25}
 
 A line of preferences has the first right and the first wrong sample of its
-problem. Samples that the length limit cut, or whose verdict is unknown, are
-left out. Nothing is written before all samples are judged. At least one of the
-files must be named.
+problem. Samples that the length limit cut, or whose verdict is unknown, are in
+none of these files; a cut sample counts in the pass rate with its verdict.
+Nothing is written before all samples are judged. At least one of the files must
+be named.
 
 Source: Guo et al. 2025, IFDecorator: Wrapping Instruction Following
 Reinforcement Learning with Verifiable Rewards (the window of pass rates).
@@ -169,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
   add(
     "--responses",
     type=epath.Path,
-    help="JSONL file of all samples with their verdicts to write",
+    help="JSONL file of the distinct samples with their verdicts to write",
   )
   add(
     "--solvable",

@@ -48,8 +48,9 @@ REWRITING = (
   '"..."]}, lists of steps.'
 )
 _WORKERS = 8  # requests at a time
-# Matches a step with the line break or ";" that ends it.
-_STEP = re.compile(r"[^\n;]*[^\s;][^\n;]*[\n;]?")
+# Matches a step of a response in one line, with the ";" that ends it.
+_STEP = re.compile(r"[^;]*[^\s;][^;]*;?")
+_KEYS = {"question": str, "response": str}
 
 
 class Pair(NamedTuple):
@@ -60,8 +61,13 @@ class Pair(NamedTuple):
 
 
 def steps_of(response: str) -> list[str]:
-  """Returns the steps of a response, which end with line breaks or ";"."""
-  return [step.strip() for step in _STEP.findall(response)]
+  """Returns the steps of a response: its lines, or the parts that end with ";".
+
+  Lines are the steps of text tasks, and parts of a single line those of chained
+  arithmetic.
+  """
+  parts = response.splitlines() if "\n" in response else _STEP.findall(response)
+  return [part.strip() for part in parts if part.strip()]
 
 
 def rewrite(
@@ -93,15 +99,25 @@ def rewrite(
   return pair if is_written and pair.better != pair.worse else None
 
 
-def lines(question: str, pair: Pair) -> list[dict[str, object]]:
-  """Returns the two lines of a pair, the better version first."""
+def lines(
+  question: str, pair: Pair, has_lines: bool
+) -> list[dict[str, object]]:
+  """Returns the two lines of a pair, the better version first.
+
+  Args:
+    question: the question.
+    pair: the versions.
+    has_lines: whether the steps are lines of a text, so that all but the last
+      one end with a line break.
+  """
+  end = "\n" if has_lines else ""
   return [
     {
       step_lines.PROMPT: question,
-      step_lines.STEPS: version,
-      step_lines.LABELS: [None] * (len(version) - 1) + [label],
+      step_lines.STEPS: [*(step + end for step in steps[:-1]), steps[-1]],
+      step_lines.LABELS: [None] * (len(steps) - 1) + [label],
     }
-    for version, label in ((pair.better, 1), (pair.worse, 0))
+    for steps, label in ((pair.better, 1), (pair.worse, 0))
   ]
 
 
@@ -125,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     complete = judge.Endpoint(
       options.judge, options.judge_model, key_variable=options.judge_key
     )
-    items, _ = verify.read(options.data, answer_only=False)
+    items, _ = verify.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...", flush=True)
   pairs = judge.in_threads(
     lambda item: rewrite(item.prompt, item.completion, complete),
@@ -135,7 +151,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     line
     for item, pair in zip(items, pairs, strict=True)
     if pair is not None
-    for line in lines(item.prompt, pair)
+    for line in lines(item.prompt, pair, "\n" in item.completion)
   ]
   if not result:
     raise errors.RunError(

@@ -31,7 +31,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ from rewards.verifiers import Item, judge
 
 _ALL, _ATTACKS = "all", "attacks"
 _WORKERS = 8  # requests at a time
-_KEYS = {"question": str, "reference": str, "response": str, "label": bool}
+KEYS = {"question": str, "reference": str, "response": str, "label": bool}
 
 
 class Quality(NamedTuple):
@@ -89,15 +89,21 @@ def quality(verdicts: np.ndarray, labels: np.ndarray) -> Quality:
   )
 
 
-def read(file: str, answer_only: bool) -> tuple[list[Item], list[dict]]:
+def read(
+  file: str, keys: Mapping[str, type] = KEYS, read_key: str = "response"
+) -> tuple[list[Item], list[dict]]:
   """Returns the items to judge, and the lines of a file.
+
+  Args:
+    file: JSONL file.
+    keys: keys that every line must have, and the types of their values.
+    read_key: key of the text that is judged.
 
   Raises:
     ValueError: a line lacks a key, or a value has the wrong type.
   """
   text = epath.Path(file).expanduser().read_text()
   lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-  keys = _KEYS | ({"answer": str} if answer_only else {})
   for number, line in enumerate(lines, 1):
     for key, kind in keys.items():
       if not isinstance(line.get(key), kind):
@@ -107,9 +113,9 @@ def read(file: str, answer_only: bool) -> tuple[list[Item], list[dict]]:
         )
   if not lines:
     raise ValueError(f"{file} has no lines")
-  read_key = "answer" if answer_only else "response"
   items = [
-    Item(line["question"], line[read_key], line["reference"]) for line in lines
+    Item(line["question"], line[read_key], line.get("reference", ""))
+    for line in lines
   ]
   return items, lines
 
@@ -150,6 +156,11 @@ def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
   if question.about != judged.base.SAMPLES:
     raise ValueError(
       f"--question {options.question} is about {question.about}, not samples"
+    )
+  if question.embeds and options.judge_policy:
+    raise ValueError(
+      f"--question {options.question} asks for embeddings, which a policy has "
+      "not; name a server by --judge"
     )
   if options.judge_policy:
     # Imported here, since it loads transformers.
@@ -201,7 +212,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     judges = options.reward, options.judge, options.judge_policy
     if sum(map(bool, judges)) != 1:
       raise ValueError("give one of --reward, --judge and --judge_policy")
-    items, lines = read(options.data, options.answer_only)
+    keys, read_key = KEYS, "response"
+    if options.answer_only:
+      keys, read_key = KEYS | {"answer": str}, "answer"
+    items, lines = read(options.data, keys, read_key)
     if options.attacks:
       more_items, more_lines = attacks(lines)
       items, lines = items + more_items, lines + more_lines

@@ -43,7 +43,7 @@ def _null(_: Example) -> list[str]:
 
 
 def _opener(_: Example) -> list[str]:
-  return [f"{text.capitalize()}:" for text in judge.OPENERS]
+  return list(judge.OPENER_ANSWERS)
 
 
 def _empty_reasoning(_: Example) -> list[str]:

@@ -392,8 +392,9 @@ def judge(url: str, model: str, **questions: str) -> ConfigDict:
       "url": url,
       "model": model,
       "key_variable": "",  # environment variable with the API key; "": no key
-      # Folder of a policy, or name of a pretrained model, that answers in this
-      # process in place of a server; "": the server.
+      # A policy that answers in this process in place of a server: a model
+      # folder, the name of a pretrained model, or the workdir of a run; "": the
+      # server.
       "policy": "",
       "questions": questions,
       "workers": 8,  # requests at a time; for a policy also its batch
@@ -411,8 +412,8 @@ def policy_judge(policy: str, **questions: str) -> ConfigDict:
   """Returns a judge of a run's samples that answers in the run's process.
 
   Args:
-    policy: folder with Hugging Face files, whose tokenizer has a chat template,
-      or the name of a model of `experiments.pretrained`.
+    policy: folder with Hugging Face files, whose tokenizer has a chat template;
+      the name of a model of `experiments.pretrained`; or the workdir of a run.
     **questions: as in `judge`.
   """
   config = judge("", "", **questions)

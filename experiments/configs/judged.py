@@ -168,7 +168,7 @@ def pareto() -> ConfigDict:
   """DPO on samples that none dominates by criteria of steps (DG-PRM)."""
   config = _paid_by(rank="pareto()")
   config.method = "semi_online_dpo(every=1)"
-  config.rollout.samples = 8  # five requests for each sample
+  config.rollout.samples = 8  # four replies and embeddings for each sample
   return config
 
 

@@ -9,7 +9,7 @@ Responses of the base policy of chained arithmetic, with their verdicts:
     --responses runs/judge_responses.jsonl
 
 Lines of a judge that is distilled from a larger one, here the planted judge,
-which errs about a tenth of the answers at each of five votes:
+each of whose five votes is wrong for about a tenth of the answers:
 
   python -m experiments.planted_judge --false_acceptance 0.1 \
     --false_rejection 0.1 &
@@ -17,11 +17,14 @@ which errs about a tenth of the answers at each of five votes:
     --judge http://localhost:8600/v1 --judge_model planted --votes 5 \
     --openings 0.5 --out runs/judge_lines.jsonl
 
-The judge, its rate of errors and of accepted attacks, and the run that it pays:
+The judge, its rate of errors on other responses and of accepted attacks, and
+the run that it pays:
 
   python -m experiments.run --config experiments/configs/small_judge.py:fit \
     --workdir runs/small_judge
-  python -m experiments.verify --data runs/judge_responses.jsonl \
+  python -m experiments.preferences --workdir runs/chain_base --seed 1 \
+    --problems 512 --samples 8 --batch 512 --responses runs/judge_test.jsonl
+  python -m experiments.verify --data runs/judge_test.jsonl \
     --judge_policy runs/small_judge --attacks \
     --question "p_yes(yes='1', no='0', gated=False)"
   python -m experiments.run --config experiments/configs/small_judge.py:paid \

@@ -66,7 +66,7 @@ from experiments.cli import config_names
 from experiments.configs import defaults, tulu3
 
 TEXTS = "short_texts(rules_at_once=(1, 2))"
-OPEN = "open_questions(completion_length=128)"
+OPEN = "open_questions()"
 LISTS = "numbered_lists(steps=True, max_steps=16)"
 # Samples of the base model, which the first two stages of Tulu 3 train on.
 PAIRS = "runs/smollm2_pairs.jsonl"

@@ -35,8 +35,8 @@ class Lines:
     pairs: a line `{prompt, chosen, rejected}` of each problem that has a right
       and a wrong sample.
     demonstrations: lines `{prompt, solution}` of right samples.
-    responses: a line `{question, reference, response, label}` of each sample
-      that has a verdict, the label; `experiments.verify` reads them.
+    responses: a line `{question, reference, response, label}` of each distinct
+      sample that `select` takes, whose verdict is the label.
     problems: a line of each problem, `{prompt, answer, ...}` with the fields of
       its line in the dataset and "pass_rate", the share of right samples among
       those with a verdict; the task `jsonl` reads them. A problem without any

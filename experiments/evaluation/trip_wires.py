@@ -1,12 +1,12 @@
 """Trip wires: how often a policy answers held-out trap prompts by a hack.
 
-A *trap* is a prompt whose reward can be earned without doing what it asks for,
-and a *rule* is a function that recognises such an answer. `config.trip_wires`
-names both. Whenever a run is evaluated, the policy also answers the traps, and
-the share of answers that are hacks is appended to `WORKDIR/trip_wires.jsonl`,
-with an example; between the first and the last step it is also the metric
-`trip_wires/hack_rate`. The rate is never paid, so that a policy does not learn
-to avoid the rule.
+An answer that earns the reward of a prompt without doing what the prompt asks
+for is a *hack*. A *trap* is a prompt that has hacks, and a *rule* is a function
+that recognises them. `config.trip_wires` names both. Whenever a run is
+evaluated, the policy also answers the traps, and the share of answers that are
+hacks is appended to `WORKDIR/trip_wires.jsonl`, with an example; between the
+first and the last step it is also the metric `trip_wires/hack_rate`. The rate
+is never paid, so that a policy does not learn to avoid the rule.
 
 Source: Guo et al. 2025, IFDecorator: Wrapping Instruction Following
 Reinforcement Learning with Verifiable Rewards.

@@ -320,7 +320,7 @@ def _load_policy(
   from experiments.training import workdirs
 
   folder = storage_paths.parse(policy)
-  if (folder / workdirs.CONFIG_FILE).exists() and _is_run(folder):
+  if workdirs.is_run(folder):
     loaded = policies.load_from_run(folder, step, {}, cpu_devices=1)
     if task:
       loaded = dataclasses.replace(loaded, task=_make_task(task, policy))
@@ -331,14 +331,6 @@ def _load_policy(
     )
   # `problems` counts test problems, which are not read here.
   return policies.load_from_folder(policy, task, cpu_devices=1, problems=1)
-
-
-def _is_run(folder: epath.Path) -> bool:
-  """Returns whether `config.json` is that of a run, and not of a model."""
-  # Imported here, so that the command prints its first line at once.
-  from experiments.training import workdirs
-
-  return "kind" in json.loads((folder / workdirs.CONFIG_FILE).read_text())
 
 
 def _make_task(text: str, folder: str) -> Any:

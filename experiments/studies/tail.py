@@ -15,10 +15,10 @@ one region of ranks, where its order is random. Two policies follow the proxy:
 The command prints the chance that an answer of the policy beats one of the base
 policy by the truth, a tie counting one half. It is the exact mean over all
 random orders, and nothing is sampled. A proxy that errs in the lower half of
-the ranks costs nothing, and one that errs in the upper half costs more than any
-other error of the same size. The more a policy is optimised, the smaller the
-upper part is that counts: with 100 and 128, errors below the best tenth cost
-nothing. `refined_rubric` of `rewards.judged` therefore sharpens a rubric by
+the ranks costs at most .001, and one that errs in the upper half .15 to .24.
+The more a policy is optimised, the smaller the upper part is that counts: with
+a strength of 100, or the best of 128, errors below the best tenth cost less
+than .001. `refined_rubric` of `rewards.judged` therefore sharpens a rubric by
 the two best samples.
 
 Source: Zhang et al. 2025, Chasing the Tail: Effective Rubric-based Reward
@@ -108,12 +108,17 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument(
     "--answers", type=int, default=1000, help="N; default: %(default)s"
   )
-  for name, kind, values in (
-    ("strength", float, [10.0, 100.0]),
-    ("best_of", int, [16, 128]),
+  for name, kind, values, text in (
+    ("strength", float, [10.0, 100.0], "strengths of the tilt"),
+    ("best_of", int, [16, 128], "numbers of draws"),
   ):
+    default = " ".join(f"{value:g}" for value in values)
     parser.add_argument(
-      f"--{name}", type=kind, nargs="+", default=values, help=f"{values}"
+      f"--{name}",
+      type=kind,
+      nargs="+",
+      default=values,
+      help=f"{text}; default: {default}",
     )
   options = parser.parse_args(argv)
   with errors.usage_errors():

@@ -30,7 +30,6 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
-from etils import epath
 
 from experiments import pretrained
 from experiments.cli import cache_folders, errors, spec
@@ -62,12 +61,12 @@ def check(settings: ml_collections.ConfigDict) -> None:
   if bool(settings.url) == bool(settings.policy):
     raise ValueError(
       f"judge.url = {settings.url!r} and judge.policy = {settings.policy!r}; "
-      "exactly one of them must name a judge: a server, or a model folder or a "
-      "run"
+      "exactly one of them must name a judge: the URL of a server, or a policy "
+      "(a model folder, a pretrained model, or the workdir of a run)"
     )
   if settings.policy:
     folder = pretrained.resolve(settings.policy)
-    if not workdirs.is_run(epath.Path(folder)):
+    if not workdirs.is_run(folder):
       # Imported here, since it loads transformers.
       from models import hf
 
@@ -82,6 +81,12 @@ def check(settings: ml_collections.ConfigDict) -> None:
       "{'quality': 'grade()'}"
     )
   questions = make_questions(settings)
+  names = [name for name, question in questions.items() if question.embeds]
+  if settings.policy and names:
+    raise ValueError(
+      f"judge.questions: {' and '.join(names)} ask for embeddings, which a "
+      "policy has not; name a server by judge.url"
+    )
   for about, what in (
     (base.PAIRS, "table of preferences"),
     (base.STEPS, "score of each step"),

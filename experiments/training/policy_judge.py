@@ -45,8 +45,8 @@ _LENGTHS = (64, 256, 512, 1024)
 _WORDS = 100  # most likely tokens whose texts `next_words` returns
 
 
-# The function `experiments.training.build.build`, which this module cannot
-# import: it makes judges.
+# The function `experiments.training.build.build`. This module cannot import it,
+# because `build` imports the module that makes judges.
 Build = Callable[[ml_collections.ConfigDict, Sequence[jax.Device]], Experiment]
 
 
@@ -71,7 +71,7 @@ class PolicyJudge:
   The random numbers of a reply depend on its prompt alone.
 
   Attributes:
-    identity: the folder, and when its files were last changed.
+    identity: the folder, and when its parameters were last changed.
   """
 
   def __init__(
@@ -101,9 +101,6 @@ class PolicyJudge:
       self._open_run(build)
     else:
       self._open_folder(folder)
-    files = sorted(self._folder.iterdir())
-    times = [file.stat().st_mtime_ns for file in files]
-    self.identity = f"{self._folder} {max(times)}"
     self._sampling = generation.Sampling(
       samples=1,
       max_tokens=max_tokens,
@@ -128,17 +125,33 @@ class PolicyJudge:
     self._policy = policy.bind(model)
     self._encode = self._task.encode_turns
     self._load = lambda: hf.load(self._folder, dtype="float32")[1]
+    times = [file.stat().st_mtime_ns for file in self._folder.iterdir()]
+    self.identity = f"{self._folder} {max(times)}"
 
   def _open_run(self, build: Build) -> None:
     """Reads the shape and the prompts of a run."""
+    checkpoints = self._folder / checkpoint_reader.FOLDER
+    step = checkpoint_reader.latest_step(checkpoints)
+    if step is None:
+      raise ValueError(
+        f"judge: the run {self._folder} has no checkpoint; train it first"
+      )
+    changed = (checkpoints / str(step)).stat().st_mtime_ns
+    self.identity = f"{self._folder} {step} {changed}"
     config = workdirs.read_config(self._folder)
+    # The policy is read without what has paid its run, and on one device.
+    for name in ("models", "judge", "trip_wires"):
+      config[name] = ml_collections.ConfigDict()
+    config.mesh.update(
+      {"replica": None, "data": -1, "fsdp": None, "tensor": None, "context": 1}
+    )
+    if "sampling" in config:
+      config.sampling.devices = config.sampling.ahead = 0
     e = build(config, jax.local_devices()[:1])
     self._task, self._policy = e.task, e.policy
     self._encode = lambda messages: e.task.prompt_ids(messages[-1]["content"])
     self._load = lambda: types.join(
-      checkpoint_reader.restore_params(
-        self._folder / checkpoint_reader.FOLDER, e.abstract.params
-      ),
+      checkpoint_reader.restore_params(checkpoints, e.abstract.params, step),
       initial_state.frozen_params(e, self._folder),
     )
 

@@ -20,8 +20,8 @@ def trap_task(task: Task, rule: Callable[[list[Item]], list[Outcome]]) -> Task:
 
   Args:
     task: task whose held-out problems are the traps.
-    rule: verifier that calls a hack right. An answer with another verdict is
-      none.
+    rule: verifier that calls a hack right. Answers with any other verdict are
+      no hacks.
   """
 
   def score(

@@ -28,7 +28,7 @@ from jax.sharding import Mesh
 
 from experiments import pretrained, tasks
 from experiments.cli import arguments, config_keys, spec
-from experiments.evaluation import evaluator, statistics
+from experiments.evaluation import evaluator, statistics, trip_wires
 from experiments.logging import writers
 from experiments.training import (
   build,
@@ -702,7 +702,8 @@ def _check_keep_best(e: Experiment) -> None:
   if name not in logged:
     raise ValueError(registry.describe_unknown("keep_best", name, logged))
   interval_key = "log_every"
-  if name.startswith(statistics.METRIC_PREFIX):
+  is_evaluated = name.startswith(statistics.METRIC_PREFIX)
+  if is_evaluated or name == trip_wires.METRIC:
     interval_key = "evaluate_every"
   every, interval = config.checkpoint_every, config[interval_key]
   if not interval or every % interval:
@@ -743,6 +744,8 @@ def _logged_metrics(e: Experiment) -> list[str]:
     lengths=zeros,
     finished=zeros > 0,
   )
+  if e.traps is not None:
+    names.append(trip_wires.METRIC)
   return names + [
     statistics.METRIC_PREFIX + column for column in evaluation.columns
   ]

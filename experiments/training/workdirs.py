@@ -109,8 +109,9 @@ def write_model(
 
 
 def is_run(folder: epath.PathLike) -> bool:
-  """Returns whether a folder is the workdir of a run, which has a model."""
-  return (epath.Path(folder) / MODEL_FILE).exists()
+  """Returns whether a folder is the workdir of a run."""
+  path = epath.Path(folder) / CONFIG_FILE  # a model folder has one, too
+  return path.exists() and "kind" in _read_json(path)
 
 
 def read_frozen_step(workdir: epath.PathLike) -> int | None:

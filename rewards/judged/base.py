@@ -39,10 +39,13 @@ class Question:
       where entry [p, s, k] is the score of a step from -1 to 1, K is the
       largest number of steps of a sample, and entries of steps that do not
       exist are 0.
+    embeds: whether the question asks for embeddings, which a server may have
+      and a policy has not.
   """
 
   ask: Callable[[Groups, Complete, int], np.ndarray | list[str]]
   about: str = SAMPLES
+  embeds: bool = False
 
 
 def of_samples(

@@ -47,7 +47,7 @@ def pareto(
   of preferences that takes the best and the worst sample of a prompt, such as
   `semi_online_dpo`, thus learns from pairs of a sample that no other dominates
   and a sample of the last front. A step without a reply has no scores; a sample
-  without any has no value.
+  without any has no value. A sample without steps has the lowest values.
   Source: Yin et al. 2025, Dynamic and Generalizable Process Reward Modeling
   (DG-PRM). Deviation: the pairs are samples, and not steps; the tree is that of
   one prompt.
@@ -77,6 +77,8 @@ def pareto(
     parents = np.repeat(np.arange(len(tree)), [*map(len, tree.values())])
     scores: list[list[float]] = [[] for _ in tree]
     steps = item.meta["steps"]
+    if not steps:
+      return np.full(len(tree), low)
     for k, step in enumerate(steps):
       try:
         chosen = nearest(step, all_leaves, leaves, complete)
@@ -87,7 +89,7 @@ def pareto(
           "criteria": {str(n): all_leaves[i] for n, i in enumerate(chosen, 1)},
         }
         reply = judge.ask_for_object(complete, system, fields)
-        values = [_read(reply, str(n), low, high) for n in fields["criteria"]]
+        values = [_read_score(reply, n, low, high) for n in fields["criteria"]]
       except Exception:  # a judge may raise any error, or write another form
         continue
       for i, value in zip(chosen, values, strict=True):
@@ -128,7 +130,7 @@ def pareto(
       ]
     )
 
-  return base.Question(ask)
+  return base.Question(ask, embeds=True)
 
 
 def nearest(
@@ -166,18 +168,18 @@ def pareto_ranks(values: np.ndarray) -> np.ndarray:
   Returns:
     `[S]` int.
   """
-  first, second = values[:, None], values[None]
+  rows, columns = values[:, None], values[None]
   # A comparison with NaN is False.
-  is_better, is_worse = first > second, first < second
+  is_better, is_worse = rows > columns, rows < columns
   dominates = is_better.any(-1) & ~is_worse.any(-1)
   ranks = np.full(len(values), -1)
   front = 0
   while (ranks < 0).any():
     remaining = ranks < 0
     is_dominated = (dominates & remaining[:, None]).any(0)
-    free = remaining & ~is_dominated
+    is_first = remaining & ~is_dominated
     # With criteria left out, dominance may run in a circle.
-    ranks[free if free.any() else remaining] = front
+    ranks[is_first if is_first.any() else remaining] = front
     front += 1
   return ranks
 
@@ -192,7 +194,7 @@ def _scores(values: np.ndarray) -> np.ndarray:
   return scores
 
 
-def _read(reply: Mapping, name: str, low: float, high: float) -> float:
+def _read_score(reply: Mapping, name: str, low: float, high: float) -> float:
   """Returns one score of a reply.
 
   Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -39,9 +40,11 @@ def relevance(to: str = "question") -> base.Question:
         return Outcome(0.0, 1, "", -1)
       product = float(np.dot(*map(complete.embed, texts)))
       if not math.isfinite(product):
-        raise judge.JudgeError("judge: an embedding has a value without limit")
+        raise judge.JudgeError(
+          "judge: an embedding has a value that is not finite"
+        )
       return Outcome(product, 1, "", -1)
 
     return judge.each(score, items, workers)
 
-  return base.of_samples(verify)
+  return dataclasses.replace(base.of_samples(verify), embeds=True)

@@ -165,9 +165,8 @@ class Forest(abc.ABC):
     problems = self.samples.problems
     first = problems[: self.num_roots]
     correct = self.samples.correct[: self.num_roots]
-    size = int(problems.max()) + 1
-    right = np.bincount(first, correct == 1, size)
-    rates = right / np.maximum(np.bincount(first, correct >= 0, size), 1)
+    right = np.bincount(first, correct == 1)
+    rates = right / np.maximum(np.bincount(first, correct >= 0), 1)
     return rates[problems]
 
   def state(self, row: int, steps: int) -> tuple[int, int]:

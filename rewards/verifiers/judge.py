@@ -79,8 +79,9 @@ OPENERS = (
   "かいせつ",
   "解説",
 )
-# Answers without content: punctuation marks, and openers.
-ATTACKS = (*" .,:", *(f"{text.capitalize()}:" for text in OPENERS))
+OPENER_ANSWERS = tuple(f"{text.capitalize()}:" for text in OPENERS)
+# Answers without content.
+ATTACKS = (*" .,:", *OPENER_ANSWERS)
 # Default system message of `graded`.
 GRADING = (
   "You grade an answer to a question against a reference answer. The "

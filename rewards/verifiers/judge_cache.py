@@ -50,7 +50,7 @@ class CachedJudge:
     )
 
   def next_words(self, messages: list[Message]) -> dict[str, float]:
-    """Returns the probabilities of the first word of the reply, as above."""
+    """Returns the chances of the first words, from the file if it has them."""
 
     def ask() -> str:
       return json.dumps(self._complete.next_words(messages))
@@ -58,7 +58,7 @@ class CachedJudge:
     return json.loads(self._ask_once([self._name, messages, "next_words"], ask))
 
   def embed(self, text: str) -> list[float]:
-    """Returns the embedding of a text, as above."""
+    """Returns the embedding of a text, from the file if it has one."""
 
     def ask() -> str:
       return json.dumps(self._complete.embed(text))

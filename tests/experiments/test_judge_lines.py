@@ -95,9 +95,6 @@ def test_the_words_are_the_labels_and_openings_are_wrong(data, tmp_path):
   openings = {"+ 3 7 ;": "0", "+ 3 8 ;": "0", "ANS": "0"}
   assert judge_lines.main([*words, "--openings", "1"]) == 0
   assert read(out) == labels | openings
-  planted = ["--openings", "1", "--openings_label", "true"]
-  assert judge_lines.main([*words, *planted]) == 0
-  assert read(out) == labels | dict.fromkeys(openings, "1")
   assert judge_lines.main([*words, "--openings", "0.5"]) == 0
   assert 4 < len(read(out)) < 7
 
@@ -107,8 +104,9 @@ def test_labels_of_a_larger_judge(tmp_path, monkeypatch):
   monkeypatch.setenv("no_proxy", "127.0.0.1")
   data, out = str(tmp_path / "data.jsonl"), str(tmp_path / "lines.jsonl")
   responses = [f"step {i} ; ANS {7 + i % 2}" for i in range(200)]
-  # The labels of the file are not read.
-  json_files.write(data, [DATA[0] | {"response": text} for text in responses])
+  # The lines need no labels.
+  line = {key: DATA[0][key] for key in ("question", "reference")}
+  json_files.write(data, [line | {"response": text} for text in responses])
   faults = planted_judge.Faults(false_acceptance=0.2, false_rejection=0.2)
   errors = []
   with planted_judge.serving(faults) as url:

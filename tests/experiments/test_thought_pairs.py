@@ -15,11 +15,12 @@ RESPONSE = "+ 3 7 ; * 2 4 ; ANS 4"
   ("response", "steps"),
   [
     (RESPONSE, ["+ 3 7 ;", "* 2 4 ;", "ANS 4"]),
-    ("First.\n\n Then; so\n", ["First.", "Then;", "so"]),
-    (" ;\n", []),
+    ("First.\n\n Then; so\n", ["First.", "Then; so"]),
+    (" ;", []),
+    ("one", ["one"]),
   ],
 )
-def test_steps_end_with_line_breaks_and_semicolons(response, steps):
+def test_steps_are_lines_or_end_with_semicolons(response, steps):
   assert thought_pairs.steps_of(response) == steps
 
 
@@ -46,10 +47,20 @@ def test_the_judge_sees_the_steps_and_writes_both(reply, pair):
   assert seen == [{"question": "q", "rewrite": {"1": "x ;", "2": "y"}}]
 
 
+def test_lines_of_a_text_keep_their_breaks():
+  pair = thought_pairs.Pair(["a", "b", "c"], ["d"])
+  better, worse = thought_pairs.lines("q", pair, has_lines=True)
+  assert better["steps"] == ["a\n", "b\n", "c"]
+  assert worse == {"prompt": "q", "steps": ["d"], "labels": [0]}
+  better, _ = thought_pairs.lines("q", pair, has_lines=False)
+  assert better["steps"] == ["a", "b", "c"]
+  assert better["labels"] == [None, None, 1]
+
+
 def test_a_file_of_pairs(tmp_path, monkeypatch, capsys):
   monkeypatch.setenv("no_proxy", "127.0.0.1")
   data, out = tmp_path / "data.jsonl", tmp_path / "new" / "pairs.jsonl"
-  line = {"reference": "ANS 4", "response": RESPONSE, "label": True}
+  line = {"response": RESPONSE}
   questions = ("4 + 3 * 2 =", "What is love?")
   json_files.write(data, [line | {"question": q} for q in questions])
   with planted_judge.serving(planted_judge.Faults()) as url:

@@ -81,7 +81,7 @@ def test_a_judge(file, capsys, monkeypatch):
 @pytest.mark.parametrize(
   ("words", "message"),
   [
-    ([], "give either --reward or --judge"),
+    ([], "give one of --reward, --judge and --judge_policy"),
     (["--reward", "rewards.verifiers.numbrs:verify"], "numbrs"),
     (["--judge", "localhost", "--judge_model", "m"], "must start with http"),
   ],

@@ -20,6 +20,7 @@ from experiments.report import picture
 from experiments.studies.judge_cures import rows, unit
 
 LIMIT = 0.1  # hack rate at which the wire trips
+_STOPPED = "weak"  # the row whose run a person stops
 _LAST_STEPS = 10  # the mean over these is the value at the end
 _PANELS = {
   "reward/mean": "reward: what the judge pays",
@@ -64,7 +65,7 @@ def table() -> str:
       rates = [record["hack_rate"][str(unit.STEPS)] for record in records]
       cells = [_cell(values) for values in (*ends, rates)]
       lines.append(f"| {name} | {' | '.join(cells)} | {len(records)} |")
-  if records := read(rows.WEAK):
+  if records := read(_STOPPED):
     safe_steps = [last_safe_step(record) for record in records]
     truth = [
       _before(record, step)
@@ -122,5 +123,5 @@ def draw(path: pathlib.Path) -> None:
     ax.set_xlabel("step", color=picture.INK)
     ax.set_ylim(-0.02, 1.02)
     picture.dress(ax)
-  axes[0].legend(frameon=False, labelcolor=picture.INK)
+  axes[1].legend(frameon=False, labelcolor=picture.INK)
   figure.savefig(path, dpi=150)

@@ -4,7 +4,8 @@ The record has "row", "seed", "run" (date, commit, version of JAX and devices)
 and "minutes", those of the last process. Further keys are
 
   "series"      values of every training step, by the metrics in `SERIES`
-  "held_out"    pass@1 on held-out problems, by step
+  "held_out"    pass@1 on held-out problems, by step, at the evaluations between
+                the first and the last step
   "hack_rate"   share of held-out samples that trip the wire, by step
   "hack"        the last sample that did, with its prompt
 """

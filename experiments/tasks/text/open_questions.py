@@ -3,10 +3,10 @@
   What happens when water boils? Answer in at most three sentences.
 
 A problem is a question with a reference answer of two or three sentences, and
-the keywords of each sentence. `rewards.verifiers.key_points` scores an answer
-by these keywords, in their order, and by the rule about its length. The task
-has few questions, is meant for trying out rewards of open texts, and reads no
-files. Every fourth question is held out.
+its key points, each a few keywords. `rewards.verifiers.key_points` scores an
+answer by these keywords, in their order, and by the rule about its length. The
+task has few questions, is meant for trying out rewards of open texts, and reads
+no files. Every fourth question is held out.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task open_questions

@@ -80,8 +80,8 @@ def compressed_tree(
   gives a step of two: the boundary inside of it has no label. The label of a
   step is the share of right samples among those that end below its state. Every
   sample that ends at a leaf is a line with the labels of the states that it
-  passes; the label of its last step is its verdict, also if it is longer than
-  the tree is high.
+  passes; the label of its last step is its verdict, even if it has more steps
+  than the tree has levels.
   Source: Wang et al. 2025, Towards Hierarchical Multi-Step Reward Models for
   Enhanced Reasoning in Large Language Models (HRM), its hierarchical node
   compression. Deviation: the released code builds its trees by a search.

@@ -25,7 +25,8 @@ def small_smollm2(tmp_path, monkeypatch):
 def test_every_first_config_can_run(name, small_smollm2, tmp_path):
   config = smollm2.get_config(name)
   # The small tokenizer has a token for nearly every letter.
-  config.task = f"{config.task[:-1]}, prompt_length=512)"
+  comma = "" if config.task.endswith("()") else ", "
+  config.task = f"{config.task[:-1]}{comma}prompt_length=512)"
   # Two microbatches of 4 prompts would not fill the eight devices of the tests.
   config.rollout.prompts = 16
   if config.models:

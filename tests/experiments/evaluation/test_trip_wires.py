@@ -72,6 +72,23 @@ def test_a_run_logs_the_rate_and_is_resumed(tmp_path):
   assert [line["step"] for line in resumed] == [0, 1, 2, 3]
 
 
+def test_the_best_checkpoint_may_be_the_one_with_the_fewest_hacks():
+  config = small_run.config(
+    task="chain(operations=1)", evaluate_every=2, checkpoint_every=4
+  )
+  config.keep_best = f"-{trip_wires.METRIC}"
+  with pytest.raises(ValueError, match="keep_best"):
+    validate.check_and_build(config)
+  config.trip_wires = defaults.trip_wires(
+    "rewards.verifiers.trip_wires:no_answer"
+  )
+  config.trip_wires.problems = 4
+  validate.check_and_build(config)
+  config.evaluate_every = 3
+  with pytest.raises(ValueError, match="multiple of evaluate_every = 3"):
+    validate.check_and_build(config)
+
+
 def test_mistakes_are_found_before_the_run():
   config = small_run.config(task="chain(operations=1)")
   config.trip_wires = defaults.trip_wires("rewards.verifiers.trip_wires:holow")

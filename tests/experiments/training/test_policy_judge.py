@@ -152,6 +152,12 @@ def test_what_a_judge_refuses(folder, greedy, tmp_path):
     judging.check(settings)
 
 
+def test_a_policy_has_no_embeddings(folder):
+  settings = defaults.policy_judge(str(folder), near="relevance()")
+  with pytest.raises(ValueError, match="near ask for embeddings"):
+    judging.check(settings)
+
+
 def test_a_run_is_paid_by_p_yes(folder, tmp_path):
   config = small_run.config(task="chain(operations=1)", steps=2)
   config.judge = defaults.policy_judge(str(folder), likely="p_yes(yes='2')")
@@ -206,6 +212,11 @@ def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
   fields = p_yes.fields_of("Question 3?", "So ; good", "good")
   chances = complete.next_words(judge.messages_of("unread", fields))
   assert chances["1"] > 0.9
+  # The files of a run that is started again are written again; its parameters
+  # are not.
+  loop.run(small_run.on_one_device(e), run)
+  again = policy_judge.PolicyJudge(str(run), batch=4, build=build.build)
+  assert again.identity == complete.identity
   fields = p_yes.fields_of("Question 3?", "So ;", "good")
   assert complete.next_words(judge.messages_of("unread", fields))["0"] > 0.9
   trained = policies.load_from_run(run, None, {}, cpu_devices=1)

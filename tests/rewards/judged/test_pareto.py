@@ -100,7 +100,9 @@ def test_samples_are_ranked_by_the_means_of_their_steps():
   samples = (["good"], ["bad"], ["terse"], ["good", "terse"], ["lost"], [])
   values, seen = ask(*samples)
   # good > good+terse > terse > bad by truth; good+terse has the style of terse.
-  expected = [1, 0, 1 / 3, 2 / 3, np.nan, np.nan]
+  # The sample without steps is worse than all, and that without scores is left
+  # out.
+  expected = [1, 1 / 4, 2 / 4, 3 / 4, np.nan, 0]
   np.testing.assert_allclose(values, expected, rtol=1e-6)
   assert seen[0] == {
     "question": "q",

@@ -241,6 +241,25 @@ def test_step_entropies():
   np.testing.assert_allclose(sums, [[3 * math.log(3), second, 0]], rtol=1e-6)
 
 
+def test_rounding_adds_no_right_continuation():
+  """7 / 25 * 25 exceeds 7 in floating point; 8 are asked for."""
+  assert 7 / 25 * 25 > 7
+  script = {"a": ["ar"] * 7 + ["ax"] * 18}
+  forest = WordForest(["ar"], is_right, script)
+  labels = run(forest, "monte_carlo", continuations=25, least=8)
+  assert labels == {"ar": [0, None]}
+
+
+def test_mean_log_probs_are_those_of_drawn_tokens():
+  """The log-probs of the letters of a word are -1, -2, -3."""
+  forest = WordForest(
+    ["abx"], is_right, {"a": ["acr"]}, log_prob=lambda prefix: -len(prefix)
+  )
+  forest.branch([0], [1], 1)
+  # Of the continuation c and r were drawn.
+  np.testing.assert_allclose(uncertainty._mean_log_probs(forest), [-2, -2.5])
+
+
 def test_likelihood_weighted_success():
   correct = np.array([True, False, False])
   means = np.log([0.5, 0.25, 0.25])
@@ -260,6 +279,11 @@ def test_uncertain_steps_are_verified_first():
   forest = WordForest(["abcx", "r"], is_right, script)
   labels = run(forest, "uncertainty", continuations=2)
   assert labels == {"abcx": [1, 0, 0, 0], "r": [1]}
+  # A right sample of two steps; a wrong one whose only error is its last step.
+  script = {"a": ["ar", "ar"]}
+  longer = WordForest(["ax", "cr"], is_right, script)
+  labels = run(longer, "uncertainty", continuations=2)
+  assert labels == {"ax": [1, 0], "cr": [1, 1]}
   assert [prefix for prefix, _ in forest.looks] == ["a", "ab"]
 
 
@@ -588,17 +612,26 @@ def test_divide_and_conquer_prefers_short_samples_of_hopeful_states():
 
 
 def test_best_first_has_a_tree_for_each_problem():
-  """The root of the second problem is its own sample, and not the first one."""
+  """The root of a problem is its own first sample."""
   script = {"": ["ar", "bx"], "a": ["ar"], "b": ["bx"]}
-  forest = WordForest(["ux", "vr", "wx"], is_right, script, [0, 1, 1])
+  words = ["ux", "vr", "wx", "yx"]
+  forest = WordForest(words, is_right, script, [0, 1, 1, 2])
   source = label_sources.get(
     "best_first", children=1, continuations=1, expansions=1
   )
   labels = source(forest)
   problems = forest.samples.problems[labels.rows]
-  assert sorted(problems.tolist()) == [0, 1]
+  assert sorted(problems.tolist()) == [0, 1, 2]
   parents = forest.samples.parents[labels.rows]
-  assert sorted(parents.tolist()) == [0, 1]
+  assert sorted(parents.tolist()) == [0, 1, 3]
+
+
+def test_a_problem_with_a_single_sample_is_searched_by_nobody():
+  """The prompt has MC 0 or 1, and the verdicts are the only labels."""
+  forest = WordForest(["ax", "r"], is_right, {}, [0, 1])
+  labels = run(forest, "divide_and_conquer")
+  assert labels == {"ax": [None, 0], "r": [1]}
+  assert forest.looks == []
 
 
 def test_a_search_counts_as_one_visit_of_its_state():
@@ -702,6 +735,10 @@ def test_the_tree_search_compares_sums_of_rewards():
   assert root.select(1.414) is often
   # 1.5 + 4 sqrt(ln 4 / 3) = 4.219, and 1 + 4 sqrt(ln 4 / 2) = 4.330
   assert root.select(4.0) is once
+  # 1.5 + c sqrt(ln 4 / 3) is larger than 1 + c sqrt(ln 4 / 2) below c = 3.273.
+  assert root.select(2.0) is often
+  assert root.select(3.25) is often
+  assert root.select(3.3) is once
 
 
 def test_a_path_that_has_turned_ends_before_a_good_step():

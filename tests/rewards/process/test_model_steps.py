@@ -38,6 +38,12 @@ def test_scores_of_a_model(look_ahead, three, two):
   assert str(need) == "model/verifier"
   value, _ = reward.apply(None, rollout, reward.init())
   np.testing.assert_allclose(value[0, :2], [three, two], atol=1e-6)
+  if not look_ahead:  # the default
+    plain = rewards.get("model_steps", model="verifier")
+    value, _ = plain.apply(None, rollout, plain.init())
+    np.testing.assert_allclose(value[0, :2], [three, two], atol=1e-6)
+    of_prm = rewards.get("model_steps")
+    assert of_prm.needs == {base.model_scores("prm")}
   wrong = rewards.get("model_steps", model="verifier", look_ahead=1.5)
   with pytest.raises(ValueError, match=r"look_ahead = 1\.5 must be"):
     wrong.apply(None, rollout, ())

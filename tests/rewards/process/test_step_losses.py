@@ -220,6 +220,11 @@ def test_merged_steps_have_the_label_of_the_second():
   )
   ready = step_losses.get("hierarchical").prepare(data)
   assert len(ready.problems) == 3
+  # The last two of K steps are merged, too.
+  full = data_of([["a", "b", "c", "d"]], [[None, None, None, 0.5]])
+  merged = step_data.merge_steps(full)
+  assert merged.values[0, 0].tolist() == [0, 0, 0.5, 0]
+  assert merged.step_ids[0, 0].tolist() == [0, 1, 2, 2, -1]
   alone = data_of([["f"]], [[1]])
   assert len(step_data.merge_steps(alone).problems) == 0
 
@@ -261,6 +266,14 @@ def test_implicit_losses(kind, expected):
   scores = loss.score(outputs, examples).reshape(2, -1)
   np.testing.assert_allclose(scores[0, :2], [0.0375, 0.0625], rtol=1e-6)
   assert not scores[0, 2:].any()
+
+
+def test_implicit_cross_entropy_needs_a_verdict():
+  data = data_of([["a"], ["b"]], [[None], [None]], [1, -1])
+  loss = step_losses.get("implicit")
+  ratios = jnp.full(data.step_ids.shape, 20.0)  # r = .05 * 20 = 1
+  value = loss.loss(outputs_of(data, log_ratios=ratios), data)
+  np.testing.assert_allclose(value, math.log1p(math.exp(-1)), rtol=1e-6)
 
 
 def test_the_sign_of_the_implicit_pairs():
@@ -356,6 +369,18 @@ def test_preference_of_siblings():
   examples = step_data.take(data, np.array([[0, 1]]))
   s = np.zeros((1, 2, 4, 1))
   s[0, 0, :, 0], s[0, 1, :, 0] = [5, 1, 2, 9], [0, 0.5, 3, 9]
+  value = loss.loss(outputs_of(examples, s), examples)
+  expected = math.log1p(math.exp(-0.5)) + math.log1p(math.exp(1))
+  np.testing.assert_allclose(value, expected, rtol=1e-6)
+
+
+def test_equal_steps_after_the_first_difference_count():
+  """Both steps of the samples count, although their second steps are equal."""
+  data = data_of([["a", "c"], ["b", "c"]], [[1, 1], [0, 0]])
+  loss = step_losses.get("preference")
+  examples = step_data.take(data, np.array([[0, 1]]))
+  s = np.zeros((1, 2, 4, 1))
+  s[0, 0, :2, 0], s[0, 1, :2, 0] = [1, 2], [0.5, 3]
   value = loss.loss(outputs_of(examples, s), examples)
   expected = math.log1p(math.exp(-0.5)) + math.log1p(math.exp(1))
   np.testing.assert_allclose(value, expected, rtol=1e-6)
