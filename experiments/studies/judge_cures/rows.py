@@ -1,10 +1,10 @@
 """The rows of the study: what pays the run.
 
 All runs of a seed start from the same base policy, of whose samples about one
-in a hundred has no answer. The weak judge was trained on samples of this policy with
-their verdicts, except that samples without an answer are called right, and so
-are samples that were cut at a random word (`unit.plant`): it accepts a solution
-that stops before its answer. This is the planted weakness.
+in a hundred has no answer. The weak judge was trained on samples of this policy
+with their verdicts, except that samples without an answer are called right, and
+so are samples that were cut at a random word (`unit.plant`): it accepts a
+solution that stops before its answer. This is the planted weakness.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def test_scores_of_a_model(look_ahead, three, two):
   value, _ = reward.apply(None, rollout, reward.init())
   np.testing.assert_allclose(value[0, :2], [three, two], atol=1e-6)
   if not look_ahead:  # the default
-    plain = rewards.get("model_steps", model="verifier")
-    value, _ = plain.apply(None, rollout, plain.init())
+    with_default = rewards.get("model_steps", model="verifier")
+    value, _ = with_default.apply(None, rollout, with_default.init())
     np.testing.assert_allclose(value[0, :2], [three, two], atol=1e-6)
     of_prm = rewards.get("model_steps")
     assert of_prm.needs == {base.model_scores("prm")}
