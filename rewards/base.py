@@ -53,13 +53,16 @@ def is_right(correct: Array) -> Array:
 # `STEP_REFERENCES` after each of the first M steps of each sample, [P, S M, R].
 REFERENCE, BARE_REFERENCE = "reference", "bare_reference"
 STEP_REFERENCES = "step_references"
+# Name of the view with each thought and each of J answers, after the options in
+# a new order, [P, S J, R].
+SHUFFLED_OPTIONS = "shuffled_options"
 
 # Ids of the answers, [P, S]. Equal answers have equal ids; -1 is no answer.
 ANSWERS = scoring.provided("task", "answer_ids")
 # Ids of answers to another wording of the question, [P, S].
 PARAPHRASE_ANSWERS = scoring.provided("task", "paraphrase_answer_ids")
-# Ids of second answers, to the question with shuffled options, [P, S].
-SHUFFLED_ANSWERS = scoring.provided("task", "shuffled_answer_ids")
+# The first position of the option at each position of a new order, [P, J].
+OPTION_ORDERS = scoring.provided("task", "option_orders")
 # Forward passes with "old", the parameters at the start of the training step.
 LOG_PROBS = Need("old", scoring.log_probs)  # [P, S, T]
 ENTROPY = Need("old", scoring.entropy)  # [P, S, T]
@@ -70,6 +73,7 @@ REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, REFERENCE)  # [P, S, R]
 BARE_REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, BARE_REFERENCE)
 # [P, S M, R]
 STEP_REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, STEP_REFERENCES)
+OPTION_LOG_PROBS = Need("old", scoring.log_probs, SHUFFLED_OPTIONS)
 # Chances of success, estimated by the sampler `prefix_values`: after each step
 # [P, S, K], and after the prompt [P].
 STEP_VALUES = scoring.provided("sampler", "values")

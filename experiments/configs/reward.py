@@ -32,6 +32,8 @@ LOCAL = "chain(operations=3, prm='local')"
 REFERENCE = "chain(operations=3, reference=True)"
 # Training problems come in two wordings.
 REWORDED = "chain(operations=3, reworded=True)"
+# The answer is one of four options.
+CHOICE = "choice(operations=3)"
 # The score is graded, and only a value equal to the target is right.
 CLOSENESS = "closeness(count=4)"
 # Sampler with four continuations of every prefix, whose tokens count as sampled
@@ -64,6 +66,18 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "terms": {
       "right": "adaptive_token_price(price=0.01, reference=0.7, rate=0.01)"
     },
+  },
+  "answer_consistency": {
+    "family": "outcome",
+    # Form and verdict add 1 each, and the same option twice another 1.
+    "summary": "a right option, and the same one after the options move",
+    "terms": {
+      "right": "verdict()",
+      "form": "component(name='answered')",
+      "same": "answer_consistency()",
+    },
+    "task": CHOICE,
+    "paper": "(ACRE)",
   },
   "answer_confidence": {
     "family": "label-free",

@@ -5,12 +5,8 @@ a second time after its first thought. If the thought supports an option, the
 policy chooses this option again; if it supports a letter, it does not. The
 second answer costs its few tokens, and one more pass over the thought.
 
-Usage, with `order` [P, S, J], the option at each position the second time, and
-`shuffled` [P, S], True for the samples with a second answer:
-  second = answer_consistency.restored(second_choices, order)
-  scores = (correct == 1) + format_scores + (
-    answer_consistency.answer_consistency_scores(
-      choices, second, correct, shuffled))
+The task `choice` has such questions, and `reward.py:answer_consistency` pays
+them.
 
 Source: Answer-Consistent Reinforcement Learning (ACRE).
 
@@ -24,10 +20,12 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import types
+from rl import scoring, types
 from rl.transforms import transform
 
 Array = jax.Array
+
+_SECOND = 130  # folded into the keys of the prompts, for the second answers
 
 
 def restored(choices: Array, order: Array) -> Array:
@@ -96,7 +94,9 @@ def answer_consistency_scores(
 
 
 @transform(
-  takes="none", gives="sample", needs=(base.ANSWERS, base.SHUFFLED_ANSWERS)
+  takes="none",
+  gives="sample",
+  needs=(base.ANSWERS, base.OPTION_ORDERS, base.OPTION_LOG_PROBS),
 )
 def answer_consistency(
   _,
@@ -108,16 +108,29 @@ def answer_consistency(
 ) -> Array:
   """Returns `answer_consistency_scores` of the first and the second answers.
 
-  "task/shuffled_answer_ids" `[P, S]` holds the second answers, with the
-  numbering before the shuffle: -1 for no answer, and a number below -1 for
-  samples that were not asked again, which score 0.
+  The second answer of a sample is drawn by the policy among the options in
+  their new order, after the thought of the sample. Its chances are read from
+  one pass over the view "shuffled_options" `[P, S J]`, which has each thought
+  with each of the J answers, and "task/option_orders" `[P, J]` has the first
+  position of the option at each new position. A prompt whose options stay in
+  their order is not asked again.
   """
-  second = rollout.extras[base.SHUFFLED_ANSWERS]
+  orders = rollout.extras[base.OPTION_ORDERS]  # [P, J]
+  count = orders.shape[-1]
+  first = rollout.extras[base.ANSWERS]
+  mask = scoring.view_tokens(rollout, base.SHUFFLED_OPTIONS).mask
+  log_probs = jnp.where(mask, rollout.extras[base.OPTION_LOG_PROBS], 0.0)
+  chances = log_probs.sum(-1).reshape(*first.shape, count)  # [P, S, J]
+  keys = jax.vmap(jax.random.fold_in, (0, None))(rollout.keys, _SECOND)
+  choices = jax.vmap(jax.random.categorical)(keys, chances)  # [P, S]
+  shape = (*first.shape, count)
+  second = restored(choices, jnp.broadcast_to(orders[:, None], shape))
+  moves = (orders != jnp.arange(count)).any(-1, keepdims=True)
   return answer_consistency_scores(
-    rollout.extras[base.ANSWERS],
+    first,
     second,
     rollout.correct,
-    second >= -1,
+    jnp.broadcast_to(moves, first.shape),
     consistent_right,
     inconsistent_right,
     consistent_wrong,

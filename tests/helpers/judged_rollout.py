@@ -1,8 +1,11 @@
 """Settings with which every reward can be applied to the chained task."""
 
+import jax.numpy as jnp
+
 import rewards
 from experiments.training import build
 from helpers import small_run
+from rewards import base
 
 CHAIN = "chain(operations=2, reference=True)"
 P, S = 8, 4
@@ -50,6 +53,17 @@ SETTINGS = {
 def experiment(**changes):
   return small_run.on_one_device(
     build.build(small_run.config(task=CHAIN, **changes))
+  )
+
+
+def two_answers(rollout):
+  """Returns the view of two options; both have the tokens of the reference."""
+  view = rollout.views[base.REFERENCE]
+  twice = lambda x: jnp.repeat(x, 2, 1)  # noqa: E731
+  return view.replace(
+    completions=twice(view.completions),
+    lengths=twice(view.lengths),
+    mask=twice(view.mask),
   )
 
 

@@ -19,13 +19,14 @@ from helpers.judged_rollout import (
   S,
   experiment,
   made_of,
+  two_answers,
 )
 
 import rewards
 from experiments.configs import defaults
 from experiments.logging import sample_dump
 from experiments.training import build, rollouts, validate
-from rewards import combine
+from rewards import base, combine
 from rewards.process import prefix_values
 from rl import fused_loop, scoring, step, transforms, types
 from rl.sampling import generation
@@ -61,7 +62,7 @@ def judged():
     "sampler/prompt_values": values[:, 0, 0],
     "sampler/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"][:, ::-1],
-    "task/shuffled_answer_ids": result.extras["task/answer_ids"].at[0].set(-2),
+    "task/option_orders": jnp.array([[1, 0]] * P).at[0].set(jnp.arange(2)),
   }
   result = result.replace(
     sample_mask=result.sample_mask.at[2, 3].set(False),
@@ -70,6 +71,7 @@ def judged():
       **dict(zip(JUDGED, messages, strict=True)),
     },
     extras=result.extras.update(arguments),
+    views={**result.views, base.SHUFFLED_OPTIONS: two_answers(result)},
   )
   params = e.init().params
   built = {name: made_of(name) for name in rewards.names()}
@@ -227,7 +229,8 @@ def test_who_was_not_asked_again_is_not_paid_for_it(judged):
   value, _ = value_of(judged, "answer_consistency")
   assert not value[0].any()  # asked nobody
   right = np.asarray(judged.rollout.correct) == 1
-  np.testing.assert_array_equal(value[1:], right[1:])
+  np.testing.assert_array_equal(value[1:] > 0, right[1:])
+  assert set(value[1:].ravel().tolist()) <= {0, 0.5, 1}
 
 
 def test_novelty_learns_and_never_beats_a_right_answer(judged):

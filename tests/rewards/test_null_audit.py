@@ -14,10 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.judged_rollout import JUDGED, P, experiment, made_of
+from helpers.judged_rollout import (
+  JUDGED,
+  P,
+  experiment,
+  made_of,
+  two_answers,
+)
 
 import rewards
 from experiments.training import rollouts
+from rewards import base
 from rewards.tasks import chain
 from rl import scoring
 from rl.sampling import generation
@@ -94,11 +101,12 @@ def paid():
     "model/prm": jnp.zeros(result.step_mask.shape),
     "sampler/greedy_scores": jnp.zeros(P),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"],
-    "task/shuffled_answer_ids": result.extras["task/answer_ids"],
+    "task/option_orders": jnp.array([[1, 0]] * P),
   }
   result = result.replace(
     components={**result.components, **messages},
     extras=result.extras.update(arguments),
+    views={**result.views, base.SHUFFLED_OPTIONS: two_answers(result)},
   )
   built = {name: made_of(name) for name in rewards.names()}
   built = {name: t for name, t in built.items() if t.gives == "sample"}

@@ -18,7 +18,6 @@ _CONTROL = "a control to be run beside any config, as a term of its reward"
 # Rewards without a config: no embedded task provides what they read, or they
 # are controls.
 LACKING = {
-  "answer_consistency": "reads a second answer, to shuffled options",
   "brier": "reads a forecast that the completion states; none is stated",
   "calibrated": "reads a reward model's scores, and phrases of a language",
   "coins": _CONTROL,
@@ -87,7 +86,9 @@ def test_all_start_from_the_policy_of_their_tasks_kind():
   chain = method_configs.base(method_configs.CHAIN).to_dict()
   chain.pop("task")
   assert bases["chain"] == chain
-  assert set(bases) == {"chain", "closeness"}
+  assert set(bases) == {"chain", "choice", "closeness"}
+  # To find the result among the options takes longer.
+  assert bases["choice"]["steps"] > chain["steps"]
 
 
 def test_an_unknown_name_or_task_is_refused():

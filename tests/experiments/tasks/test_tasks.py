@@ -33,6 +33,7 @@ ROWS = {
     "false_negative": 0.0,
   },
   "chain-clean": {"operations": 3, "prm": "clean"},
+  "choice": {"operations": 2, "options": 3},
   "chain-local": {"operations": 1, "prm": "local"},
   "gsm8k": {"vocab_size": 300, "prompt_length": 64, "completion_length": 40},
   "math": {

@@ -8,6 +8,7 @@ import pytest
 from helpers import compiled, worked_example
 
 from rewards.outcome import answer_consistency
+from rl import types
 
 answer_consistency = compiled.functions(answer_consistency)
 
@@ -70,20 +71,42 @@ def test_consistency_s_null_audit():
   "function:answer_consistency.restored",
 )
 def test_answers_to_shuffled_options_by_hand():
-  """Right or wrong, the same or different, unanswered, not asked again."""
-  first = [2, 2, 3, 1, 1, -1, 2, 1]
-  second = [2, 0, -1, 1, 0, -1, -2, -2]
-  correct = [1, 1, 1, 0, -1, 0, 1, 0]
+  """Right or wrong, the same or different, unanswered; one is not asked again.
+
+  The policy is certain of its second answers: position 1 for all samples. There
+  stands option 2 of the first prompt, and option 0 of the second, whose options
+  stay where they are.
+  """
+  first = [[2, 0, 2, 0, -1], [0, 0, 2, 0, -1]]
+  correct = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0]]
+  orders = [[2, 0, 1], [0, 1, 2]]
+  log_probs = np.full((2, 5, 3), -1e9)
+  log_probs[..., 0] = 0.0
+  mask = np.zeros((2, 15, 4), bool)
+  mask[..., 2] = True
+  by_token = np.full((2, 15, 4), np.nan)
+  by_token[..., 2] = log_probs.reshape(2, 15)
+  zeros = np.zeros((2, 15, 4), np.int32)
   rollout = worked_example.rollout(
-    np.zeros(8),
+    np.zeros((2, 5)),
     correct=correct,
     extras={
-      "task/answer_ids": np.array([first]),
-      "task/shuffled_answer_ids": np.array([second]),
+      "task/answer_ids": np.array(first),
+      "task/option_orders": np.array(orders),
+      "old@shuffled_options/log_probs": by_token,
+    },
+    views={
+      "shuffled_options": types.Tokens(
+        prompts=np.zeros((2, 1), np.int32),
+        prompt_mask=np.ones((2, 1), bool),
+        completions=zeros,
+        lengths=np.full((2, 15), 4),
+        mask=mask,
+      )
     },
   )
   value = worked_example.reward("answer_consistency", rollout)
-  np.testing.assert_allclose(value, [[1, 0.5, 0.5, 0, 0, 0, 0, 0]])
+  np.testing.assert_allclose(value, [[1, 0.5, 0, 0, 0], [0] * 5])
   value = worked_example.reward(
     "answer_consistency",
     rollout,
@@ -91,14 +114,39 @@ def test_answers_to_shuffled_options_by_hand():
     inconsistent_right=0.6,
     consistent_wrong=0.2,
   )
-  expected = [[0.9, 0.6, 0.6, 0.2, 0, 0, 0, 0]]
+  expected = [[0.9, 0.6, 0.2, 0, 0], [0] * 5]
   np.testing.assert_allclose(value, expected, rtol=1e-6)
-  value = answer_consistency.answer_consistency_scores(
-    *(jnp.array(x) for x in (first, second, correct))
-  )
-  np.testing.assert_allclose(value, [1, 0.5, 0.5, 0, 0, 0, 0.5, 0])
   # Position 0 shows option 2, position 1 option 0, position 2 option 1.
   value = answer_consistency.restored(
     jnp.array([0, 1, 2, -1, 3]), jnp.array([[2, 0, 1]] * 5)
   )
   np.testing.assert_array_equal(value, [2, 0, 1, -1, -1])
+
+
+def test_second_answers_are_drawn_with_the_chances_of_the_policy():
+  """4,000 samples choose the option of their first answer with p = .2."""
+  count = 4000
+  log_probs = np.log([0.5, 0.2, 0.3])
+  rollout = worked_example.rollout(
+    np.ones((1, count)),
+    extras={
+      "task/answer_ids": np.zeros((1, count), int),
+      "task/option_orders": np.array([[1, 0, 2]]),
+      "old@shuffled_options/log_probs": np.tile(log_probs, count)[
+        None, :, None
+      ],
+    },
+    views={
+      "shuffled_options": types.Tokens(
+        prompts=np.zeros((1, 1), np.int32),
+        prompt_mask=np.ones((1, 1), bool),
+        completions=np.zeros((1, 3 * count, 1), np.int32),
+        lengths=np.ones((1, 3 * count), int),
+        mask=np.ones((1, 3 * count, 1), bool),
+      )
+    },
+  )
+  value = np.asarray(worked_example.reward("answer_consistency", rollout))
+  share = (value == 1).mean()
+  assert ((value == 1) | (value == 0.5)).all()
+  assert abs(share - 0.2) < 4 * np.sqrt(0.2 * 0.8 / count)

@@ -236,6 +236,9 @@ def test_step_entropies():
   second = -q * math.log(q) - (1 - q) * math.log(1 - q)
   actual = uncertainty.step_uncertainties(log_probs, ids, 3)
   np.testing.assert_allclose(actual, [[math.log(3), second, 0]], rtol=1e-6)
+  # exp(-2000) underflows; the ratios of the weights do not.
+  shifted = uncertainty.step_uncertainties(log_probs - 10000, ids, 3)
+  np.testing.assert_allclose(shifted, actual, rtol=1e-6)
   sums = uncertainty.step_uncertainties(log_probs, ids, 3, "log_sum")
   second = -math.log(q) - math.log(1 - q)
   np.testing.assert_allclose(sums, [[3 * math.log(3), second, 0]], rtol=1e-6)
@@ -284,6 +287,10 @@ def test_uncertain_steps_are_verified_first():
   longer = WordForest(["ax", "cr"], is_right, script)
   labels = run(longer, "uncertainty", continuations=2)
   assert labels == {"ax": [1, 0], "cr": [1, 1]}
+  # The first step is the error.
+  hopeless = WordForest(["abx", "r"], is_right, {"a": ["ax", "ay"]})
+  labels = run(hopeless, "uncertainty", continuations=2)
+  assert labels == {"abx": [0, 0, 0], "r": [1]}
   assert [prefix for prefix, _ in forest.looks] == ["a", "ab"]
 
 
@@ -644,6 +651,43 @@ def test_a_search_counts_as_one_visit_of_its_state():
   tree.choose(0.5, 0.9, 500, 0.125)
   assert tree.visits == {root: 2}
   assert tree.choose(0.5, 0.9, 500, 0.125) is None
+
+
+def test_a_state_that_was_searched_less_is_explored():
+  """The prompt has three visits and the state a none; all else is equal."""
+  forest = WordForest(["abx", "r"], is_right, {"a": ["acx", "ar"]})
+  tree = divide_and_conquer._Tree(forest, np.arange(2))
+  [rows] = forest.branch([0], [1], 2)
+  tree.add(forest.state(0, 1), rows)
+  tree.visits[forest.state(0, 0)] = 3
+  # sqrt(3) / 4 of the prompt and sqrt(3) of a.
+  assert tree.choose(1.0, 1.0, 1, 1.0) == (1, rows[0])
+
+
+def test_a_compressed_tree_begins_with_the_samples_of_its_problem():
+  script = {"": ["cr", "dx"]}
+  forest = WordForest(["ax", "br"], is_right, script, [0, 1])
+  source = label_sources.get("compressed_tree", children=1, levels=1)
+  source(forest)
+  assert forest.samples.problems[2:].tolist() == [0, 1]
+  assert forest.samples.parents[2:].tolist() == [0, 1]
+
+
+def test_a_new_node_has_no_visits():
+  node = tool_tree._Node(0, 0, None)
+  assert (node.q, node.visits) == (0.0, 0)
+  child = node.add(1)
+  child.update(2.0, decay=0.5)
+  assert (child.q, child.visits) == (2.0, 1)
+  assert (node.q, node.visits) == (1.0, 1)
+
+
+def test_progress_at_the_threshold_is_enough():
+  """After a 2 of 5 are right, .8 of the 1 of 2 at the prompt."""
+  script = {"a": ["ar", "ar", "ax", "ax", "ax"]}
+  forest = WordForest(["ax", "r"], is_right, script)
+  labels = run(forest, "relative_progress", continuations=5)
+  assert labels["ax"] == [1, 0]
 
 
 def test_a_label_of_one_half_is_no_error():

@@ -331,6 +331,7 @@ def test_lines_without_targets_are_refused(name, missing):
   zeros = np.zeros_like(data.weights)
   data = data.replace(potential_weights=zeros + 1)
   loss.check_targets(data)
+  loss.check_targets(data.replace(correct=np.zeros_like(data.correct)))
   without = {
     "labels": data.replace(weights=zeros),
     "potentials": data.replace(potential_weights=zeros),

@@ -1,5 +1,7 @@
 """TreeRPO by hand: the tree, the values of its nodes, what is trained."""
 
+import inspect
+
 import jax
 import numpy as np
 import pytest
@@ -55,6 +57,17 @@ def test_advantages_of_a_tree():
     -1,
   )
   np.testing.assert_allclose(equal[0] * MASK, expected, atol=1e-5)
+
+
+def test_default_settings():
+  """Eight children, three levels, and 1,152 tokens in three segments."""
+  parameters = inspect.signature(methods.factory("treerpo")).parameters
+  assert {name: p.default for name, p in parameters.items()} == {
+    "width": 8,
+    "depth": 3,
+    "segment": 384,
+    "clip": 0.2,
+  }
 
 
 @pytest.mark.parametrize("scores", [[4.0, 2, 1, 1], [-4.0, -2, -1, -1]])

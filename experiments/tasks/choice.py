@@ -1,0 +1,202 @@
+"""Choice: chained arithmetic whose answer is one of several shown options.
+
+The task, scored on the device, for rewards that ask whether an answer follows
+from its thought or from the position of an option. The prompt of `chain` is
+followed by J different digits, of which one is the result; the answer is its
+position, counted from 1:
+
+  prompt     4 + 3 * 2 = 7 4 9 1
+  solution   + 3 7 ; * 2 4 ; ANS 2 <eos>     the result, 4, is the second option
+
+The options and their order depend on the problem alone. For
+`rewards.outcome.answer_consistency` each problem also has its options in
+another order: "task/option_orders" `[P, J]` is the first position of the option
+at each position, and the view "shuffled_options" `[P, S J]` has, for each
+sample, its thought after the prompt with the new order, followed by `ANS j` for
+each position j; its mask is True on the token j.
+
+Shapes: P problems, S samples per problem, L prompt tokens, T completion tokens,
+N operations, J options.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from experiments.tasks import chain as chains
+from experiments.tasks.task import Judged, Problems, Task
+from rewards.tasks import chain as rules
+from rl import types
+
+Array = jax.Array
+
+OPTIONS = range(2, 10)  # a position is one digit
+VIEW, ORDERS = "shuffled_options", "option_orders"
+
+
+def choice(operations: int = 3, options: int = 4) -> Task:
+  """Builds the task of chained arithmetic with options.
+
+  Demonstrations have the errors of `chain`. A demonstration whose result is no
+  option answers with an option that is chosen by this result.
+
+  Args:
+    operations: N, number of operations, 1 to 5.
+    options: J, number of options, 2 to 9.
+
+  Raises:
+    ValueError: a number is out of range.
+  """
+  if options not in OPTIONS:
+    nearest = min(max(options, OPTIONS[0]), OPTIONS[-1])
+    raise ValueError(
+      f"options={options} must be from {OPTIONS[0]} to {OPTIONS[-1]}; the "
+      f"nearest is {nearest}"
+    )
+  base = chains.chain(operations)
+
+  def with_options(problems: Problems) -> Problems:
+    facts = problems.facts
+    truth = rules.result(**facts)
+    shown, order = jax.vmap(_draw_options, (0, 0, None))(
+      problems.ids, truth, options
+    )
+    return problems.replace(
+      prompts=_with_digits(problems.prompts, shown),
+      prompt_mask=jnp.ones(
+        (len(shown), problems.prompts.shape[-1] + options), bool
+      ),
+      facts={**facts, "options": shown, "order": order},
+    )
+
+  def score(
+    problems: Problems, completions: Array, lengths: Array, finished: Array
+  ) -> Judged:
+    del finished  # an answer counts only with EOS
+    shown, order = problems.facts["options"], problems.facts["order"]
+    facts = {
+      name: problems.facts[name][:, None]
+      for name in ("start", "operators", "operands")
+    }
+    steps = rules.read(completions, lengths, **facts)
+    position = steps.answer - 1  # [P, S]; -2 without an answer
+    is_choice = (position >= 0) & (position < options)
+    chosen = jnp.take_along_axis(shown, jnp.clip(position, 0, options - 1), -1)
+    is_right = is_choice & (chosen == rules.result(**facts))
+    return Judged(
+      scores=is_right.astype(jnp.float32),
+      correct=is_right.astype(jnp.int8),
+      answer_ids=jnp.where(is_choice, position, -1),
+      components={"answered": is_choice.astype(jnp.float32)},
+      extras={ORDERS: order},
+      views={
+        VIEW: _second_answers(problems, completions, lengths, options, base)
+      },
+    )
+
+  def answer_by_position(problems: Problems, completions: Array) -> Array:
+    """Replaces the value after ANS by its position, or that of another one."""
+    follows = jnp.roll(completions == rules.ANSWER, 1, -1)
+    value = completions - rules.DIGIT
+    is_option = value[..., None] == problems.facts["options"][:, None]
+    position = jnp.where(
+      is_option.any(-1), jnp.argmax(is_option, -1), value % options
+    )
+    is_value = follows & (value >= 0)
+    return jnp.where(is_value, position + 1 + rules.DIGIT, completions)
+
+  def gold(problems: Problems) -> tuple[Array, Array]:
+    completions, lengths = base.gold(problems)
+    return answer_by_position(problems, completions), lengths
+
+  def demonstrate(key: Array, problems: Problems) -> tuple[Array, Array]:
+    completions, lengths = base.demonstrate(key, problems)
+    return answer_by_position(problems, completions), lengths
+
+  return dataclasses.replace(
+    base,
+    name=f"choice(operations={operations}, options={options})",
+    prompt_length=base.prompt_length + options,
+    train=lambda key, step, n: with_options(base.train(key, step, n)),
+    test=lambda n: with_options(base.test(n)),
+    score=score,
+    demonstrate=demonstrate,
+    gold=gold,
+  )
+
+
+def _draw_options(
+  problem_id: Array, truth: Array, count: int
+) -> tuple[Array, Array]:
+  """Draws the options of a problem, and another order of them.
+
+  Args:
+    problem_id: id of the problem, from which the random numbers are made.
+    truth: the right result.
+    count: J.
+
+  Returns:
+    The digits `[J]`, of which one is `truth`, and the first position of the
+    option at each position of the other order, `[J]`.
+  """
+  key = jax.random.fold_in(jax.random.key(0), problem_id)
+  wrong_key, place_key, order_key = jax.random.split(key, 3)
+  others = (truth + 1 + jax.random.permutation(wrong_key, 9)) % 10
+  options = others[:count].at[0].set(truth)
+  place = jax.random.permutation(place_key, count)
+  return options[place], jax.random.permutation(order_key, count)
+
+
+def _with_digits(prompts: Array, digits: Array) -> Array:
+  """Returns prompts `[P, L]` with digits `[P, J]` after them."""
+  return jnp.concatenate([prompts, digits + rules.DIGIT], -1)
+
+
+def _second_answers(
+  problems: Problems,
+  completions: Array,
+  lengths: Array,
+  options: int,
+  base: Task,
+) -> types.Tokens:
+  """Returns each thought with each answer, after the options in another order.
+
+  Args:
+    problems: P problems.
+    completions: `[P, S, T]`.
+    lengths: `[P, S]`.
+    options: J.
+    base: the task without options, for the length of its prompts.
+
+  Returns:
+    Tokens with completions `[P, S J, T + 2]`; entry s J + j has the thought of
+    sample s and the position j + 1.
+  """
+  shape = completions.shape
+  shown, order = problems.facts["options"], problems.facts["order"]
+  is_end = (completions == rules.ANSWER) | (completions == rules.EOS)
+  first_end = jnp.where(is_end.any(-1), jnp.argmax(is_end, -1), lengths)
+  thought_lengths = jnp.repeat(jnp.minimum(first_end, lengths), options, 1)
+  positions = jnp.tile(jnp.arange(options), shape[1])  # [S J]
+  # Place of each token relative to the answer: 0 is ANS, and 1 the position.
+  place = jnp.arange(shape[2] + 2) - thought_lengths[..., None]
+  thoughts = jnp.pad(
+    jnp.repeat(completions, options, 1), [(0, 0), (0, 0), (0, 2)]
+  )
+  digits = (positions + 1 + rules.DIGIT)[:, None]
+  tokens = jnp.where(
+    place < 0,
+    thoughts,
+    jnp.select([place == 0, place == 1], [rules.ANSWER, digits], rules.PAD),
+  )
+  bare_prompts = problems.prompts[:, : base.prompt_length]
+  return types.Tokens(
+    prompts=_with_digits(bare_prompts, jnp.take_along_axis(shown, order, -1)),
+    prompt_mask=problems.prompt_mask,
+    completions=tokens,
+    lengths=thought_lengths + 2,
+    mask=place == 1,
+  )
