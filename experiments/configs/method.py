@@ -27,14 +27,13 @@ from rl import methods, registry
 # A task with many right answers per problem, on which pass@k can exceed pass@1.
 COUNTDOWN = "countdown(count=4)"
 CHAIN = "chain(operations=3)"  # a task with step scores
-# Functions that make the config of a task's base policy.
 
 
 def _choice_base() -> ConfigDict:
-  """The base policy of chained arithmetic with options.
+  """Returns the config of the base policy of chained arithmetic with options.
 
-  It learns to calculate within the first 500 steps, and to find its result
-  among the options within the last 1,500. Afterwards .77 of the held-out
+  The policy learns to calculate within the first 500 steps, and to find its
+  result among the options within the last 1,500. Afterwards .77 of the held-out
   answers are right.
   """
   config = chain.base()
