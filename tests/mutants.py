@@ -92,6 +92,9 @@ BELONGING = {
     "rl/methods/test_group.py",
     "rl/methods/test_equalities.py",
   ),
+  "rewards/process/label_sources/__init__.py": (
+    "rewards/process/test_label_sources.py",
+  ),
   "rl/objectives.py": (
     "rl/test_objectives.py",
     "rl/methods/test_pass_at_k_variants.py",

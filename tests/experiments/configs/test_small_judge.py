@@ -95,6 +95,6 @@ def test_a_run_is_paid_by_a_model_of_thoughts(tmp_path):
   config.init_from = str(tmp_path / "base")
   config.models.thoughts.workdir = str(tmp_path / "prm")
   for line in run(config, tmp_path / "run"):
-    form = line["length/finished_frac"]
+    form = 1 - line["length/truncated_frac"]
     right, total = line["accuracy/pass@1"], line["reward/mean"]
     assert form + right <= total <= form + 2 * right

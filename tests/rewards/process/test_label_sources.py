@@ -261,6 +261,9 @@ def test_mean_log_probs_are_those_of_drawn_tokens():
   forest.branch([0], [1], 1)
   # Of the continuation c and r were drawn.
   np.testing.assert_allclose(uncertainty._mean_log_probs(forest), [-2, -2.5])
+  # All tokens of a sample from the prompt were, also those outside of steps.
+  forest.samples.step_ids[0, 0] = -1
+  np.testing.assert_allclose(uncertainty._mean_log_probs(forest)[0], -2)
 
 
 def test_likelihood_weighted_success():
@@ -378,6 +381,18 @@ def test_mixture_is_the_mean_of_labels_by_weight():
   for weights in ((1, -1, 1), (0, 0, 0)):
     with pytest.raises(ValueError, match="must not be negative"):
       label_sources.get("mixture", weights=weights)
+
+
+def test_a_mixture_labels_what_all_sources_label():
+  """The judge has no verdict about the first sample."""
+
+  class Judged(RatedForest):
+    def first_errors(self, rows):
+      return np.array([-2 if row == 0 else -1 for row in rows])
+
+  forest = Judged(["ax", "cr"], is_right, {"a": 0.5, "c": 0.75})
+  sources = {"sources": ("monte_carlo", "judge"), "weights": (1, 1)}
+  assert run(forest, "mixture", **sources) == {"cr": [0.875, 1]}
 
 
 def test_stepwise_outcome_labels_do_not_rise():
@@ -639,6 +654,29 @@ def test_a_problem_with_a_single_sample_is_searched_by_nobody():
   labels = run(forest, "divide_and_conquer")
   assert labels == {"ax": [None, 0], "r": [1]}
   assert forest.looks == []
+
+
+def test_the_search_goes_down_after_a_state_without_hope():
+  """Of eight steps, the state after four has no hope, and that after two has."""
+  script = {
+    "abcd": ["abcdx"],
+    "ab": ["abr"],
+    "abc": ["abcx"],
+  }
+  forest = WordForest(["abcdefgx", "r"], is_right, script, max_steps=8)
+  run(forest, "divide_and_conquer", continuations=1, searches=1)
+  assert [prefix for prefix, _ in forest.looks] == ["abcd", "ab", "abc"]
+
+
+def test_the_length_of_a_sample_is_counted_from_its_state():
+  """cdx has three tokens after the prompt, and acx two after a."""
+  forest = WordForest(["cdx", "ar"], is_right, {"a": ["acx", "ar"]})
+  tree = divide_and_conquer._Tree(forest, np.arange(2))
+  [rows] = forest.branch([1], [1], 2)
+  tree.add(forest.state(1, 1), rows)
+  # Both states have a rate of 1/2, and exploration has no weight.
+  assert tree.choose(0.5, 0.9, 1, 0.0) == (1, rows[0])
+  assert tree.choose(0.5, 0.9, 1, 0.0) == (0, 0)
 
 
 def test_a_search_counts_as_one_visit_of_its_state():

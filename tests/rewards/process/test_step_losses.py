@@ -166,6 +166,29 @@ def test_token_value_has_the_rates_of_prefixes_as_targets():
   np.testing.assert_allclose(actual, (0.25 + 0.25 + 0.75) / 3, rtol=1e-6)
 
 
+def test_a_soft_label_of_one_half_is_good_for_the_ranking():
+  """Labels of .5 and .75 are good, and .25 is bad, as 1, 1 and 0 are."""
+  loss = step_losses.get("q_ranking")
+  logits = steps_of([[0.5, 1.0, -1.0]])
+  values = []
+  for labels in ([0.5, 0.75, 0.25], [1, 1, 0]):
+    data = data_of([["a", "b", "c"]], [labels])
+    values.append(loss.loss(outputs_of(data, logits), data))
+  np.testing.assert_allclose(values[0], values[1], rtol=1e-6)
+
+
+def test_certain_errors_cost_a_finite_loss():
+  """Both probabilities are 1, and the label is 0: -log(1e-6), in float32."""
+  data = data_of([["a"]], [[0]])
+  loss = step_losses.get("bidirectional")
+  certain = steps_of([[100.0]])
+  outputs = outputs_of(data, certain)._replace(
+    reversed_steps=outputs_of(data, certain).steps
+  )
+  value = loss.loss(outputs, data)
+  np.testing.assert_allclose(value, -math.log(1e-6), rtol=0.05)
+
+
 def test_a_sample_without_a_verdict_has_no_token_values():
   """Values of .9 lose (.9 - 1)^2 for each of two tokens of the right sample."""
   data = data_of([["ab"], ["cd"]], [[None]] * 2, [1, -1], problems=[0, 1])
