@@ -657,7 +657,7 @@ def test_a_problem_with_a_single_sample_is_searched_by_nobody():
 
 
 def test_the_search_goes_down_after_a_state_without_hope():
-  """Of eight steps, the state after four has no hope, and that after two has."""
+  """Of eight steps, the state after two has hope, and that after four none."""
   script = {
     "abcd": ["abcdx"],
     "ab": ["abr"],
