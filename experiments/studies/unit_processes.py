@@ -1,15 +1,97 @@
 """Runs the units of a study, each in a process of its own.
 
 A unit is one arm or row of the study with one seed. It writes a result file. A
-unit whose file exists is not run again.
+unit whose file exists is not run again. `Units` has the two commands that the
+studies share: `run NAME [NAME ...]`, and `unit NAME SEED`, which `run` starts.
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import pathlib
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+
+from experiments.cli import arguments, devices, errors
+from experiments.training import preemption
+from rl import registry
+
+ALL = "all"  # stands for all names
+COMMANDS = ("run", "unit")
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+  """The units of a study.
+
+  Attributes:
+    study: module of the study's command.
+    kind: what a name names: "row" or "arm".
+    names: all names.
+    result_file: function that returns the result file of a name and a seed.
+    run_unit: `(name, seed, workdir)`, runs a unit in this process.
+  """
+
+  study: str
+  kind: str
+  names: Sequence[str]
+  result_file: Callable[[str, int], pathlib.Path]
+  run_unit: Callable[[str, int, pathlib.Path], None]
+
+  def add_commands(self, commands: argparse._SubParsersAction) -> None:
+    """Adds the commands `run` and `unit`."""
+    many = commands.add_parser("run", help=f"run {self.kind}s with seeds")
+    many.add_argument(
+      "names", nargs="+", help=f"names of {self.kind}s, or {ALL}"
+    )
+    many.add_argument(
+      "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
+    )
+    one = commands.add_parser("unit", help="used by `run`: one name, one seed")
+    one.add_argument("name", help=f"name of the {self.kind}")
+    one.add_argument("seed", type=int, help="seed of the unit")
+    folder = pathlib.Path("runs") / self.study.rpartition(".")[2]
+    for command in (many, one):
+      command.add_argument(
+        "--workdir",
+        type=pathlib.Path,
+        default=folder,
+        help="folder of the workdirs; default: %(default)s",
+      )
+
+  def execute(self, options: argparse.Namespace) -> int:
+    """Runs the command `run` or `unit`; returns its exit status."""
+    if options.command == "unit":
+      with errors.usage_errors():
+        self.check([options.name], [options.seed])
+      devices.configure()
+      try:
+        self.run_unit(options.name, options.seed, options.workdir)
+      except preemption.Preempted:
+        return preemption.STATUS
+      return 0
+    names = self.names if options.names == [ALL] else options.names
+    with errors.usage_errors():
+      self.check(names, options.seeds)
+    return run(
+      *(self.study, names, options.seeds, self.result_file, options.workdir)
+    )
+
+  def check(self, names: Sequence[str], seeds: Sequence[int] = ()) -> None:
+    """Checks names and seeds.
+
+    Raises:
+      ValueError: a name is unknown, or a seed is out of range.
+    """
+    for name in names:
+      if name not in self.names:
+        raise ValueError(
+          registry.describe_unknown(self.kind, name, [ALL, *self.names])
+        )
+    for seed in seeds:
+      arguments.check_seed("--seeds", seed)
 
 
 def run(

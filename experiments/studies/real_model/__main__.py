@@ -22,11 +22,17 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from experiments.cli import arguments, devices, errors
+from experiments.cli import devices, errors
 from experiments.studies import unit_processes
 from experiments.studies.real_model import arms, tables, unit, variants
-from experiments.training import preemption
-from rl import registry
+
+_UNITS = unit_processes.Units(
+  study="experiments.studies.real_model",
+  kind="arm",
+  names=list(arms.ARMS),
+  result_file=unit.result_file,
+  run_unit=unit.run,
+)
 
 
 @errors.one_line_errors
@@ -39,39 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
       variants.measure("smollm2", lambda line: print(line, flush=True))
     print(tables.variants_table())
     return 0
-  if options.command == "table":
-    with errors.usage_errors():
-      _check_arms(options.arms)
-      print(tables.compare(options.arms))
-      if options.picture:
-        tables.draw(options.arms, options.picture)
-      if options.lists_picture:
-        tables.draw_lists(options.arms, options.lists_picture)
-    return 0
-  if options.command == "unit":  # the process of one unit
-    devices.configure()
-    with errors.usage_errors():
-      _check_arms([options.arm])
-      arguments.check_seed("seed", options.seed)
-    try:
-      unit.run(options.arm, options.seed, options.workdir)
-    except preemption.Preempted:
-      return preemption.STATUS
-    return 0
+  if options.command in unit_processes.COMMANDS:
+    return _UNITS.execute(options)
   with errors.usage_errors():
-    _check_arms(options.arms)
-    for seed in options.seeds:
-      arguments.check_seed("--seeds", seed)
-  return unit_processes.run(
-    "experiments.studies.real_model",
-    *(options.arms, options.seeds, unit.result_file, options.workdir),
-  )
-
-
-def _check_arms(names: Sequence[str]) -> None:
-  for name in names:
-    if name not in arms.ARMS:
-      raise ValueError(registry.describe_unknown("arm", name, arms.ARMS))
+    _UNITS.check(options.arms)
+    print(tables.compare(options.arms))
+    if options.picture:
+      tables.draw(options.arms, options.picture)
+    if options.lists_picture:
+      tables.draw_lists(options.arms, options.lists_picture)
+  return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,11 +67,7 @@ def _parser() -> argparse.ArgumentParser:
   commands.add_parser(
     "variants", help="evaluate the base model on variants of the tasks"
   )
-  run = commands.add_parser("run", help="train arms with several seeds")
-  run.add_argument("arms", nargs="+", help="names of arms")
-  run.add_argument(
-    "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
-  )
+  _UNITS.add_commands(commands)
   table = commands.add_parser("table", help="print the results of arms")
   table.add_argument("arms", nargs="+", help="names of arms")
   table.add_argument(
@@ -99,16 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     type=pathlib.Path,
     help="image file for the share of right lists and the number of lines",
   )
-  one = commands.add_parser("unit", help="used by `run`: one arm, one seed")
-  one.add_argument("arm", help="name of the arm")
-  one.add_argument("seed", type=int, help="seed of the run")
-  for command in (run, one):
-    command.add_argument(
-      "--workdir",
-      type=pathlib.Path,
-      default=pathlib.Path("runs/real_model"),
-      help="folder of the runs; default: %(default)s",
-    )
   return parser
 
 

@@ -95,7 +95,7 @@ def ask(*samples, question="q", **settings):
 
 
 def test_samples_are_ranked_by_the_means_of_their_steps():
-  """Of each step the two nearest leaves; truth and style are compared."""
+  """Steps are scored by their two nearest leaves, under truth and style."""
   # truth 9, truth 1, (truth 4, style 9), (truth 6.5 from 9 and 4, style 9)
   samples = (["good"], ["bad"], ["terse"], ["good", "terse"], ["lost"], [])
   values, seen = ask(*samples)

@@ -657,7 +657,7 @@ def test_a_problem_with_a_single_sample_is_searched_by_nobody():
 
 
 def test_the_search_goes_down_after_a_state_without_hope():
-  """Of eight steps, the state after two has hope, and that after four none."""
+  """Four of eight steps leave no hope, and two of them do."""
   script = {
     "abcd": ["abcdx"],
     "ab": ["abr"],
