@@ -137,13 +137,11 @@ def chain(
     views = {}
     if reference:
       truth = rules.result(**facts)  # [P, 1], the right answers
-      is_end = (completions == rules.ANSWER) | (completions == rules.EOS)
-      first_end = jnp.where(is_end.any(-1), jnp.argmax(is_end, -1), lengths)
-      thought_lengths = jnp.minimum(first_end, lengths)  # [P, S]
-      views["reference"] = _with_answer(
+      thought_lengths = lengths_of_thoughts(completions, lengths)
+      views["reference"] = with_answer(
         problems, completions, thought_lengths, truth
       )
-      views["bare_reference"] = _with_answer(
+      views["bare_reference"] = with_answer(
         problems, completions[:, :1, :0], 0 * thought_lengths[:, :1], truth
       )
       # [P, S, M], number of tokens in the first steps of each thought.
@@ -154,7 +152,7 @@ def chain(
       first_lengths = jnp.minimum(
         in_first_steps.sum(-1), thought_lengths[..., None]
       )
-      views["step_references"] = _with_answer(
+      views["step_references"] = with_answer(
         problems,
         jnp.repeat(completions, 2 * operations, axis=1),
         first_lengths.reshape(len(completions), -1),
@@ -268,7 +266,19 @@ def _other_wording(ids: Array, operations: int) -> Array:
   return jnp.where(commutes & is_trained, other, ids)
 
 
-def _with_answer(
+def lengths_of_thoughts(completions: Array, lengths: Array) -> Array:
+  """Returns the number of tokens before the first `ANS` or EOS, `[P, S]`.
+
+  Args:
+    completions: `[P, S, T]`.
+    lengths: `[P, S]`, which is the result for a sample without either.
+  """
+  is_end = (completions == rules.ANSWER) | (completions == rules.EOS)
+  first_end = jnp.where(is_end.any(-1), jnp.argmax(is_end, -1), lengths)
+  return jnp.minimum(first_end, lengths)
+
+
+def with_answer(
   problems: Problems, completions: Array, thought_lengths: Array, truth: Array
 ) -> types.Tokens:
   """Returns the first tokens of each sample, followed by `ANS truth EOS`.
@@ -277,7 +287,7 @@ def _with_answer(
     problems: P problems.
     completions: `[P, S, T]`.
     thought_lengths: `[P, S]`, number of tokens of each sample that remain.
-    truth: `[P, 1]`, right answers.
+    truth: digits of the answers, broadcast against `thought_lengths`.
 
   Returns:
     Tokens with completions `[P, S, T + 3]`. The mask is True on the three

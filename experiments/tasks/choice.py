@@ -12,8 +12,8 @@ The options and their order depend on the problem alone. For
 `rewards.outcome.answer_consistency` each problem also has its options in
 another order: "task/option_orders" `[P, J]` is the first position of the option
 at each position, and the view "shuffled_options" `[P, S J]` has, for each
-sample, its thought after the prompt with the new order, followed by `ANS j` for
-each position j; its mask is True on the token j.
+sample, its thought after the prompt with the new order, followed by `ANS j EOS`
+for each position j; its mask is True on the token j.
 
 Shapes: P problems, S samples per problem, L prompt tokens, T completion tokens,
 N operations, J options.
@@ -92,9 +92,7 @@ def choice(operations: int = 3, options: int = 4) -> Task:
       answer_ids=jnp.where(is_choice, position, -1),
       components={"answered": is_choice.astype(jnp.float32)},
       extras={ORDERS: order},
-      views={
-        VIEW: _second_answers(problems, completions, lengths, options, base)
-      },
+      views={VIEW: _second_answers(problems, completions, lengths, options)},
     )
 
   def answer_by_position(problems: Problems, completions: Array) -> Array:
@@ -156,11 +154,7 @@ def _with_digits(prompts: Array, digits: Array) -> Array:
 
 
 def _second_answers(
-  problems: Problems,
-  completions: Array,
-  lengths: Array,
-  options: int,
-  base: Task,
+  problems: Problems, completions: Array, lengths: Array, options: int
 ) -> types.Tokens:
   """Returns each thought with each answer, after the options in another order.
 
@@ -169,34 +163,25 @@ def _second_answers(
     completions: `[P, S, T]`.
     lengths: `[P, S]`.
     options: J.
-    base: the task without options, for the length of its prompts.
 
   Returns:
-    Tokens with completions `[P, S J, T + 2]`; entry s J + j has the thought of
-    sample s and the position j + 1.
+    Tokens with completions `[P, S J, T + 3]`; entry s J + j has the thought of
+    sample s and the position j + 1, on whose token the mask is True.
   """
-  shape = completions.shape
   shown, order = problems.facts["options"], problems.facts["order"]
-  is_end = (completions == rules.ANSWER) | (completions == rules.EOS)
-  first_end = jnp.where(is_end.any(-1), jnp.argmax(is_end, -1), lengths)
-  thought_lengths = jnp.repeat(jnp.minimum(first_end, lengths), options, 1)
-  positions = jnp.tile(jnp.arange(options), shape[1])  # [S J]
-  # Place of each token relative to the answer: 0 is ANS, and 1 the position.
-  place = jnp.arange(shape[2] + 2) - thought_lengths[..., None]
-  thoughts = jnp.pad(
-    jnp.repeat(completions, options, 1), [(0, 0), (0, 0), (0, 2)]
+  reordered = problems.replace(
+    prompts=_with_digits(
+      problems.prompts[:, :-options], jnp.take_along_axis(shown, order, -1)
+    )
   )
-  digits = (positions + 1 + rules.DIGIT)[:, None]
-  tokens = jnp.where(
-    place < 0,
-    thoughts,
-    jnp.select([place == 0, place == 1], [rules.ANSWER, digits], rules.PAD),
+  thoughts = chains.lengths_of_thoughts(completions, lengths)
+  positions = jnp.tile(1 + jnp.arange(options), completions.shape[1])
+  view = chains.with_answer(
+    reordered,
+    jnp.repeat(completions, options, 1),
+    jnp.repeat(thoughts, options, 1),
+    positions,
   )
-  bare_prompts = problems.prompts[:, : base.prompt_length]
-  return types.Tokens(
-    prompts=_with_digits(bare_prompts, jnp.take_along_axis(shown, order, -1)),
-    prompt_mask=problems.prompt_mask,
-    completions=tokens,
-    lengths=thought_lengths + 2,
-    mask=place == 1,
-  )
+  # Of `ANS j EOS` only j is scored.
+  is_position = jnp.cumsum(view.mask, -1) == 2
+  return view.replace(mask=view.mask & is_position)

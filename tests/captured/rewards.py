@@ -25,14 +25,6 @@ REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     {},
     {"price": 0.05, "reference": 0.1, "rate": 0.5},
   ),
-  "answer_consistency": (
-    {},
-    {
-      "consistent_right": 0.9,
-      "inconsistent_right": 0.4,
-      "consistent_wrong": 0.2,
-    },
-  ),
   "arctan": ({"references": GREEDY}, {"of": "style"}),
   "brier": ({"forecast": "forecast", "stated": "stated"}, {}),
   "calibrated": (

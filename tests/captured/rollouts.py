@@ -111,7 +111,6 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     # Extras that a task, a sampler or a scoring pass would give.
     "task/answer_ids": np.where(correct == 1, 0, rng.integers(-1, 3, (P, S))),
     "task/paraphrase_answer_ids": rng.integers(-1, 3, (P, S)),
-    "task/shuffled_answer_ids": rng.integers(-2, 3, (P, S)),
     "task/durations": rng.uniform(0.1, 9, (P, S, K)),
     "task/preferences": _preferences(rng),
     "sampler/greedy_scores": np.where(np.arange(P) == 5, np.nan, rng.random(P)),

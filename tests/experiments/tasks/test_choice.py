@@ -96,7 +96,7 @@ def test_second_answers_follow_the_thoughts_under_the_new_order():
     shuffled = " ".join(str(SHOWN[p, first]) for first in ORDER[p])
     assert prompt == f"{start}= {shuffled}"
     written = [TASK.decode(row) for row in view.completions[p]]
-    assert written == [f"{x}ANS {j}" for x in thoughts for j in (1, 2, 3)]
+    assert written == [f"{x}ANS {j} <eos>" for x in thoughts for j in (1, 2, 3)]
     scored = view.completions[p][view.mask[p]] - rules.DIGIT
     assert scored.tolist() == [1, 2, 3] * 3
 
