@@ -7,6 +7,8 @@ factor of six, as the machine may be busy.
 
 import contextlib
 import dataclasses
+import itertools
+import threading
 import time
 import types
 
@@ -135,28 +137,39 @@ def by_step(lines, name):
   return {number: line[name] for number, line in lines.items()}
 
 
-def run_behind_a_long_program(gather):
+def run_behind_a_waiting_program(gather, dispatched):
   """Makes dispatches asynchronous.
 
-  The CPU runs a program in the host's thread if it computes little and its
-  arguments are ready. The one here computes much, and then sleeps, so that all
-  programs that need its result wait, however busy the machine is.
-  """
+  The CPU runs a program in the host's thread if it computes little or calls
+  Python, and its arguments are ready. Here a program that computes much comes
+  first, so that the arguments of the next one are not ready. That one waits
+  until its dispatch has returned, and the programs that need its result wait
+  with it.
 
-  def sleep(x):
-    time.sleep(0.3)
+  Args:
+    gather: function that samples.
+    dispatched: events of the dispatches, which are set when they have returned.
+  """
+  numbers = itertools.count()
+
+  def wait(x):
+    # In the host's thread it would wait for itself without a limit.
+    dispatched[next(numbers)].wait(timeout=0.5)
     return np.asarray(x)
 
   @jax.jit
+  def compute(x):
+    return jax.lax.fori_loop(0, 20, lambda _, x: jnp.tanh(x @ x), x)
+
+  @jax.jit
   def delay(rollout, x):
-    x = jax.lax.fori_loop(0, 20, lambda _, x: jnp.tanh(x @ x), x)
-    x = jax.pure_callback(sleep, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+    x = jax.pure_callback(wait, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
     # Scores depend on the result, or XLA would leave all of it out.
     return rollout.replace(scores=rollout.scores + 0.0 * x[0, 0])
 
   def collect(state):
     rollout, times = gather(state)
-    return delay(rollout, jnp.ones((400, 400))), times
+    return delay(rollout, compute(jnp.ones((400, 400)))), times
 
   return collect
 
@@ -169,6 +182,7 @@ def run_in_the_hosts_thread(advance):
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_separate_programs(tmp_path, monkeypatch, asynchronous):
   running = []
+  dispatched = [threading.Event() for _ in range(STEPS)]
   compile_rollout_fn = dispatch.compile_rollout_fn
   make_dispatch = dispatch.make_dispatch
 
@@ -180,6 +194,7 @@ def test_separate_programs(tmp_path, monkeypatch, asynchronous):
     def observe(state):
       result = advance(state)
       running.append(not result[1]["loss/total"].is_ready())
+      dispatched[len(running) - 1].set()
       return result
 
     return observe
@@ -188,13 +203,13 @@ def test_separate_programs(tmp_path, monkeypatch, asynchronous):
     monkeypatch.setattr(
       dispatch,
       "compile_rollout_fn",
-      lambda *arguments: run_behind_a_long_program(
-        compile_rollout_fn(*arguments)
+      lambda *arguments: run_behind_a_waiting_program(
+        compile_rollout_fn(*arguments), dispatched
       ),
     )
   monkeypatch.setattr(dispatch, "make_dispatch", observed)
   lines, wall = run_loop(small_run.experiment(steps=STEPS), tmp_path)
-  # A busy machine may return from one of the four dispatches late.
+  # On a busy machine, a dispatch may find its arguments ready.
   assert (sum(running[WARM:]) >= 2) == asynchronous
   assert_of_its_own_step(by_step(lines, "time/step_s"))
   assert_add_up(lines, wall)
