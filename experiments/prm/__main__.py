@@ -142,6 +142,7 @@ def _fit(
       data=str(file),
       data_digest=hashlib.sha256(file.read_bytes()).hexdigest()[:12],
       loss=options.loss,
+      text=options.text,
       updates=options.steps,
       batch=options.batch,
       learning_rate=options.learning_rate,
@@ -433,6 +434,12 @@ def _parser() -> argparse.ArgumentParser:
     "--loss",
     default="two_class",
     help="loss, with its settings; default: %(default)s",
+  )
+  fit.add_argument(
+    "--text",
+    default="all",
+    help="what the model reads of completions: all, or maths, which leaves out "
+    "words, on a task such as narrated_chain; default: %(default)s",
   )
   fit.add_argument(
     "--steps", type=int, default=600, help="updates; default: %(default)s"

@@ -29,10 +29,12 @@ from models.config import ModelConfig
 from rewards.process import losses, step_losses, step_model
 from rewards.process import metrics as step_metrics
 from rewards.process.step_data import StepData, take
-from rl import types
+from rl import registry, types
 
 Array = jax.Array
 DISPATCH = 50  # number of updates in one call of the compiled program
+# What a model reads of completions: all tokens, or maths without words.
+TEXTS = ("all", "maths")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Settings:
     data: JSONL file of the lines.
     data_digest: first 12 hex digits of the SHA-256 of the file.
     loss: step loss with its settings, such as "q_ranking(margin=2.0)".
+    text: a key of `TEXTS`, what the model reads of completions.
     updates: number of optimizer updates.
     batch: number of examples of an update.
     learning_rate: largest learning rate, after the warmup.
@@ -63,6 +66,7 @@ class Settings:
   data: str = ""
   data_digest: str = ""
   loss: str = "two_class"
+  text: str = "all"
   updates: int = 600
   batch: int = 64
   learning_rate: float = 2e-3
@@ -81,6 +85,24 @@ class Settings:
     """
     name, settings = spec.parse(self.loss, "--loss")
     return step_losses.get(name, **settings)
+
+  def left_out(self, task: tasks.Task) -> tuple[int, ...]:
+    """Returns the ids of the tokens that the model does not read.
+
+    Raises:
+      ValueError: the text is unknown, or the task does not tell words from
+        maths.
+    """
+    if self.text not in TEXTS:
+      raise ValueError(registry.describe_unknown("--text", self.text, TEXTS))
+    if self.text == "all":
+      return ()
+    if not task.word_ids:
+      raise ValueError(
+        f"--text {self.text} leaves words out, but the task {task.name} does "
+        "not tell words from maths; use --text all, or the task narrated_chain"
+      )
+    return task.word_ids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +132,11 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
   """
   if not (workdir / reward_models.RECORD_FILE).exists():
     return
-  earlier = reward_models.read_record(workdir)["settings"]
+  # A setting that the record lacks is newer than the model.
+  earlier = (
+    dataclasses.asdict(Settings())
+    | reward_models.read_record(workdir)["settings"]
+  )
   changed = [
     f"{name} = {earlier[name]!r} (now {value!r})"
     for name, value in dataclasses.asdict(settings).items()
@@ -150,7 +176,9 @@ def make_model(
   )
   loss = settings.make_loss()
   params = reward_models.init_params(loss, config.width, decoder, head_key)
-  model = step_model.StepModel(policy.bind(config), heads.linear, loss)
+  model = step_model.StepModel(
+    policy.bind(config), heads.linear, loss, settings.left_out(loaded.task)
+  )
   return config, model, _replicate(params, loaded)
 
 
@@ -201,7 +229,8 @@ def fit(
 
   Returns:
     The content of `fit.json`: "settings", "policy_step", the shape of the
-    "decoder", and after the last update "loss" (the mean of the last dispatch),
+    "decoder", "left_out", the ids of the tokens that the model does not read,
+    and after the last update "loss" (the mean of the last dispatch),
     "threshold", "examples" and "calibration_lines".
 
   Raises:
@@ -211,7 +240,7 @@ def fit(
   """
   decoder, model, params = make_model(settings, loaded)
   model.loss.check_targets(data)
-  train, calibration = split(data, settings.calibration)
+  train, calibration = split(model.filter_text(data), settings.calibration)
   train = model.loss.prepare(train)
   examples = model.loss.examples(train)
   if len(examples) < settings.batch:
@@ -254,6 +283,7 @@ def fit(
     "settings": dataclasses.asdict(settings),
     label.POLICY_STEP: loaded.step,
     "decoder": dataclasses.asdict(decoder),
+    "left_out": list(model.left_out),
   }
   _write_record(workdir, record)
   state = {

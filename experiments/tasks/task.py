@@ -134,6 +134,8 @@ class Task:
       question and the reference.
     answer_cue: token ids after which a completion states its answer, with which
       a sampler can force the policy to answer. () if there are none.
+    word_ids: token ids of words in completions, as opposed to maths. () if the
+      task does not tell them apart.
   """
 
   name: str
@@ -157,6 +159,7 @@ class Task:
   questions: Callable[[Problems], list[str]] | None = None
   records: Callable[[Problems], list[Item]] | None = None
   answer_cue: tuple[int, ...] = ()
+  word_ids: tuple[int, ...] = ()
 
   @property
   def eos_ids(self) -> tuple[int, ...]:

@@ -137,7 +137,12 @@ def read(workdir: epath.Path, splits_sequences: bool = False) -> RewardModel:
   )
   return RewardModel(
     workdir=workdir,
-    model=step_model.StepModel(policy.bind(shape), heads.linear, loss),
+    model=step_model.StepModel(
+      policy.bind(shape),
+      heads.linear,
+      loss,
+      left_out=tuple(record.get("left_out", ())),
+    ),
     shapes=jax.eval_shape(
       lambda key: init_params(
         loss, shape.width, transformer.init(shape, key), key
@@ -392,10 +397,12 @@ def _update_one(
   """
   values, weights = LABELS[model.labels](rollout)
   exists = rollout.valid("step")
-  data = step_model.of_rollout(rollout).replace(
-    values=values,
-    weights=jnp.where(exists, weights, 0.0),
-    correct=jnp.where(rollout.sample_mask, rollout.correct, -1),
+  data = model.model.filter_text(
+    step_model.of_rollout(rollout).replace(
+      values=values,
+      weights=jnp.where(exists, weights, 0.0),
+      correct=jnp.where(rollout.sample_mask, rollout.correct, -1),
+    )
   )
 
   def loss_fn(params, part):
@@ -445,7 +452,7 @@ def metrics(
   exists = rollout.valid("step")
   has_steps = exists.any(-1)
   scores = rollout.extras[base.model_scores(name)]
-  tokens = rollout.tokens
+  tokens = model.model.filter_text(step_model.of_rollout(rollout)).tokens
 
   def mean(values: Array) -> Array:
     return masked.mean(values, exists, (0, 1, 2))

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rewards.process import model, step_data
+from rewards.process import model, step_data, text_filter
 from rewards.process.step_losses.base import Outputs, StepLoss
 from rl import types
 
@@ -38,11 +38,17 @@ class StepModel:
     policy: the decoder.
     head: `(params, features [..., D + 2]) -> [..., C]`.
     loss: the loss.
+    left_out: ids of the tokens of completions that it does not read.
   """
 
   policy: types.Policy
   head: Callable[[types.PyTree, Array], Array]
   loss: StepLoss
+  left_out: tuple[int, ...] = ()
+
+  def filter_text(self, data: step_data.StepData) -> step_data.StepData:
+    """Returns examples without the tokens that the model does not read."""
+    return text_filter.leave_out(data, self.left_out)
 
   def outputs(
     self, params: types.PyTree, data: step_data.StepData
@@ -51,7 +57,7 @@ class StepModel:
 
     Args:
       params: the parameters.
-      data: E examples.
+      data: E examples that went through `filter_text`.
 
     Returns:
       The outputs, and the log-probs of the tokens, `[E, S, T]`.
@@ -86,6 +92,7 @@ class StepModel:
 
   def scores(self, params: types.PyTree, data: step_data.StepData) -> Array:
     """Returns the scores of the steps, `[E, S, K]`; 0 where there is none."""
+    data = self.filter_text(data)
     outputs, _ = self.outputs(params, data)
     scores = jax.lax.stop_gradient(self.loss.score(outputs, data))
     return jnp.where(data.step_mask, scores, 0.0)

@@ -30,6 +30,13 @@ _RUN_COLUMNS = {
   "score of a step, model": "prm/score",
   "score of a step, checker": "prm/task_score",
 }
+_TEXT_COLUMNS = {
+  "one sample": "accuracy/pass@1",
+  "majority of 4": "accuracy/maj@4",
+  "best of five at each step": "accuracy/step_beam",
+  "first-error F1": "first_error/f1",
+  "area under the curve": "auc",
+}
 _LAST_STEPS = 10
 _DRAWN = ("paid_min_form", "paid_sum_form", "paid_outcome")
 _PANELS = {
@@ -50,12 +57,16 @@ def read(row: str) -> list[dict[str, Any]]:
 
 
 def all_tables() -> str:
-  """Returns the tables of label sources, losses and runs in Markdown."""
-  kinds = {"labels": [], "loss": [], "noise": [], "run": []}
+  """Returns the tables of all kinds of rows in Markdown."""
+  kinds = {"labels": [], "loss": [], "noise": [], "run": [], "text": []}
   for name, row in rows.ROWS.items():
     kinds[row.kind].append(name)
   models = (_model_table(kinds[kind]) for kind in ("labels", "loss"))
-  others = _noise_table(kinds["noise"]), _run_table(kinds["run"])
+  others = (
+    _noise_table(kinds["noise"]),
+    _run_table(kinds["run"]),
+    _text_table(kinds["text"]),
+  )
   return "\n\n".join((*models, *others))
 
 
@@ -104,6 +115,18 @@ def _run_table(names: Sequence[str]) -> str:
 
   titles = ["pass@1 before", "pass@1 after", *_RUN_COLUMNS]
   return _table(titles, names, cells)
+
+
+def _text_table(names: Sequence[str]) -> str:
+  """Returns a table of the models that read words and maths, or maths alone."""
+
+  def cells(records: list[dict[str, Any]]) -> list[str]:
+    return [
+      _cell([record["metrics"][key]["mean"] for record in records])
+      for key in _TEXT_COLUMNS.values()
+    ]
+
+  return _table(list(_TEXT_COLUMNS), names, cells)
 
 
 def _table(

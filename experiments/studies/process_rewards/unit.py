@@ -70,7 +70,9 @@ def run(name: str, seed: int, folder: pathlib.Path) -> None:
   start = time.perf_counter()
   described = provenance.describe()  # the checkout may change during a long run
   row, folder = rows.ROWS[name], folder / f"seed_{seed}"
-  _train_base(seed, folder)
+  if row.kind == "text":  # with another base policy, and other labels
+    folder /= "narrated"
+  _train_base(row.task, seed, folder)
   if row.kind == "run":
     result = _run_paid(row, seed, folder)
   elif row.kind == "noise":
@@ -89,10 +91,10 @@ def run(name: str, seed: int, folder: pathlib.Path) -> None:
   json_files.replace(result_file(name, seed), text + "\n")
 
 
-def _train_base(seed: int, folder: pathlib.Path) -> None:
+def _train_base(task: str, seed: int, folder: pathlib.Path) -> None:
   """Trains the base policy of a seed."""
   config = chain.base()
-  config.task, config.seed, config.sinks = rows.TASK, seed, ()
+  config.task, config.seed, config.sinks = task, seed, ()
   workdir = folder / "base"
   loop.run(validate.check_and_build(config, workdir), workdir)
 
@@ -107,7 +109,7 @@ def _fit_model(
   """Labels, fits and evaluates; returns the content of `metrics.json`.
 
   All rows of losses have the same labels, except that `dual_head` needs labels
-  of a second kind.
+  of a second kind; and so have all rows of texts.
 
   Args:
     name: name of the row.
@@ -118,7 +120,7 @@ def _fit_model(
   """
   has_potentials = row.loss == "dual_head"
   shared = "labels_dual_head" if has_potentials else "labels"
-  labels = folder / (shared if row.kind == "loss" else name)
+  labels = folder / (shared if row.kind in ("loss", "text") else name)
   model = folder / name
   words = ["--policy", str(folder / "base"), "--source", row.source]
   if has_potentials:
@@ -128,11 +130,14 @@ def _fit_model(
   _call(
     *("fit", model, seed, "--policy", str(folder / "base")),
     *("--data", str(labels / label.LINES_FILE), "--loss", row.loss),
+    *("--text", row.text),
     *_FIT.split(),
   )
   metrics = model / prm.METRICS_FILE
   if not metrics.exists():
-    words = ["--task", rows.JUDGED_TASK, *_EVALUATE.split()]
+    words = ["--task", row.judged_task, *_EVALUATE.split()]
+    if row.kind == "text":
+      words += ["--search", rows.SEARCH]
     if test_lines is not None:
       words = ["--data", str(test_lines)]
     _call("evaluate", model, seed, *words)
