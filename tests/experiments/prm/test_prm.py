@@ -25,9 +25,13 @@ FIT = ("--steps", "4", "--batch", "8")
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
   """Returns the workdir of an untrained base policy: chains of 1 operation."""
-  folder = tmp_path_factory.mktemp("base")
+  return save_base(tmp_path_factory.mktemp("base"), "chain(operations=1)")
+
+
+def save_base(folder, task):
+  """Writes the workdir of an untrained policy; returns it."""
   config = chain.base()
-  config.task = "chain(operations=1)"
+  config.task = task
   config.model = defaults.model(**fitted_model.TINY)
   config.evaluation.problems, config.evaluation.batch = 8, 8
   workdirs.write_config(folder, config)
@@ -99,6 +103,38 @@ def test_label_fit_and_evaluate(labelled, capsys):
     # What does not come from the search is as before.
     assert metrics.items() <= searched.items()
     assert searched["search_tokens"]["mean"] > 0
+
+
+def test_a_model_reads_maths_without_words(labelled, tmp_path, capsys):
+  base = save_base(tmp_path / "base", "narrated_chain(operations=1)")
+  folder = tmp_path / "prm"
+  assert run_label(base, folder) == 0
+  assert run("fit", folder, *FIT, "--text", "maths") == 0
+  loaded = policies.load_from_run(base, None, {}, cpu_devices=1)
+  fitted = fit.load(folder, loaded)
+  assert fitted.model.left_out == loaded.task.word_ids
+  # The other words of a line change nothing.
+  data = step_lines.read(folder / "labels.jsonl", loaded.task, 32).data
+  is_word = np.isin(data.tokens.completions, loaded.task.word_ids)
+  assert is_word.any()
+  other = np.where(is_word, loaded.task.word_ids[0], data.tokens.completions)
+  changed = data.replace(tokens=data.tokens.replace(completions=other))
+  first, second = (
+    fit.score(fitted.model, fitted.params, x) for x in (data, changed)
+  )
+  np.testing.assert_allclose(first, second, atol=1e-6)
+  words = ("--problems", "8", "--samples", "4", "--batch", "8")
+  assert run("evaluate", folder, *words) == 0
+  capsys.readouterr()
+  assert run("fit", folder, *FIT) == 2
+  assert "text = 'maths' (now 'all')" in capsys.readouterr().err
+  # A task without words, and a text that does not exist.
+  shutil.copytree(labelled, tmp_path / "chain")
+  (tmp_path / "chain" / "fit.json").unlink(missing_ok=True)
+  assert run("fit", tmp_path / "chain", *FIT, "--text", "maths") == 2
+  assert "does not tell words from maths" in capsys.readouterr().err
+  assert run("fit", tmp_path / "chain", *FIT, "--text", "math") == 2
+  assert "did you mean 'maths'?" in capsys.readouterr().err
 
 
 def test_a_resumed_command_labels_the_rest(

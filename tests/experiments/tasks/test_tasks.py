@@ -34,6 +34,7 @@ ROWS = {
   },
   "chain-clean": {"operations": 3, "prm": "clean"},
   "choice": {"operations": 2, "options": 3},
+  "narrated_chain": {"operations": 2},
   "chain-local": {"operations": 1, "prm": "local"},
   "gsm8k": {"vocab_size": 300, "prompt_length": 64, "completion_length": 40},
   "math": {
