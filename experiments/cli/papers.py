@@ -52,6 +52,7 @@ _OF_TRIP_WIRES = dict.fromkeys(
   "guarded",
 )
 _EVALUATE = "python -m experiments.prm evaluate --workdir DIR"
+_PROCESS_REWARDS = "python -m experiments.studies.process_rewards"
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
@@ -161,6 +162,8 @@ def _implementations(
     return [("question", name, _question_command(name))]
   if docstring.module == "experiments.prm.search":
     return [("search", name, f'{_EVALUATE} --search "{name}"')]
+  if docstring.module == "rewards.process.text_filter":
+    return [("text", name, f"{_PROCESS_REWARDS} run text_all text_maths")]
   if config := _OF_TRIP_WIRES.get(docstring.module):
     return [("trip wires", name, _judged_command(config))]
   if docstring.module in ("experiments.prm.votes", "experiments.prm.evaluate"):

@@ -7,8 +7,9 @@ in words what it does:
   solution   add three + 3 7 ; multiply two * 2 4 ; so ANS 4 <eos>
 
 Words are not judged: a completion has the scores that `chain` gives its maths,
-and a word belongs to the step of the maths after it. A reward model can read
-the steps with the words or without them (`rewards.process.text_filter`).
+and a word belongs to the step of the maths after it. A completion without maths
+is one wrong step. A reward model can read the steps with the words or without
+them (`rewards.process.text_filter`).
 
 Shapes: P problems, S samples per problem, T completion tokens, N operations.
 """
@@ -77,7 +78,17 @@ def narrated_chain(operations: int = 3, prm: str = "clean") -> Task:
       judged.step_ids, jnp.minimum(place, last), -1
     )
     exists = jnp.arange(completions.shape[-1]) < lengths[..., None]
-    return judged.replace(step_ids=jnp.where(exists, step_ids, -1))
+    # True at step 0 of completions without maths.
+    is_bare = (
+      jnp.zeros_like(judged.step_mask)
+      .at[..., 0]
+      .set((maths_lengths == 0) & (lengths > 0))
+    )
+    return judged.replace(
+      step_ids=jnp.where(exists, jnp.maximum(step_ids, 0), -1),
+      step_scores=jnp.where(is_bare, -1.0, judged.step_scores),
+      step_mask=judged.step_mask | is_bare,
+    )
 
   def gold(problems: Problems) -> tuple[Array, Array]:
     completions, lengths = base.gold(problems)
