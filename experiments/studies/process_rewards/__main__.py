@@ -6,10 +6,9 @@
 
 `run` runs every row with every seed: a label source, a loss, a run that is
 paid by a model, or what a model reads (`rows.py`). `all` stands for all rows. A
-unit, one row with one
-seed, writes one JSON file to `experiments/studies/process_rewards/results`; a
-unit that has its file is not run again. `table` prints the tables of all
-results, and draws the runs.
+unit, one row with one seed, writes one JSON file to
+`experiments/studies/process_rewards/results`; a unit that has its file is not
+run again. `table` prints the tables of all results, and draws the runs.
 """
 
 from __future__ import annotations

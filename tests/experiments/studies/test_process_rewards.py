@@ -1,6 +1,7 @@
 """The study of process reward models: its rows, tables and picture."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -32,7 +33,8 @@ def write_run(row, seed, accuracy):
 
 
 def write_model(row, seed, f1):
-  keys = tables._MODEL_COLUMNS.values()
+  columns = tables._MODEL_COLUMNS | tables._TEXT_COLUMNS
+  keys = columns.values()
   metrics = {key: {"mean": f1} for key in keys}
   record = {
     "row": row,
@@ -78,6 +80,49 @@ def test_cells_are_means_over_seeds_of_the_right_row(results):
     in (lines["paid_min_form"])
   )
   assert "paid_sum_form" not in lines
+  write_model("text_maths", 0, 0.25)
+  last = tables.all_tables().splitlines()[-1]
+  assert last == "| text_maths | 1 |" + " 0.250 |" * len(tables._TEXT_COLUMNS)
+
+
+def test_models_of_texts_have_the_same_labels_and_a_search(
+  tmp_path, monkeypatch
+):
+  """The rows differ in what the model reads, and in nothing else."""
+  calls, bases = [], []
+  metrics = {"first_error/f1": {"mean": 0.5}}
+
+  def call(words):
+    calls.append(words)
+    if words[0] == "label":
+      folder = pathlib.Path(words[words.index("--workdir") + 1])
+      folder.mkdir(parents=True, exist_ok=True)
+      (folder / "label.json").write_text('{"tokens": 7}')
+    if words[0] == "evaluate":
+      folder = pathlib.Path(words[words.index("--workdir") + 1])
+      folder.mkdir(parents=True)
+      (folder / "metrics.json").write_text(json.dumps(metrics))
+    return 0
+
+  monkeypatch.setattr(unit, "RESULTS", tmp_path / "results")
+  monkeypatch.setattr(unit.prm, "main", call)
+  monkeypatch.setattr(
+    unit, "_train_base", lambda task, seed, folder: bases.append((task, folder))
+  )
+  for name in ("text_all", "text_maths"):
+    unit.run(name, 3, tmp_path)
+  folder = tmp_path / "seed_3" / "narrated"
+  assert bases == [("narrated_chain(operations=3)", folder)] * 2
+  (label, fit, evaluate), (label_2, fit_2, evaluate_2) = calls[:3], calls[3:]
+  assert label == label_2
+  assert label[label.index("--source") + 1] == "best_first"
+  assert fit[fit.index("--text") + 1] == "all"
+  assert fit_2[fit_2.index("--text") + 1] == "maths"
+  assert fit[fit.index("--loss") + 1] == fit_2[fit_2.index("--loss") + 1]
+  for words in (evaluate, evaluate_2):
+    assert words[words.index("--search") + 1] == rows.SEARCH
+    task = words[words.index("--task") + 1]
+    assert task == "narrated_chain(operations=3, prm='filler')"
 
 
 def test_the_best_f1_is_that_of_the_exact_labels():
