@@ -97,6 +97,9 @@ class Method:
     optimizer: function from the optimizer of the config to the one that is
       used.
     further_updates: updates after those of the loss.
+    metrics: function from the states of the transforms after the rollout, by
+      the names in `transforms`, to further metrics `{name: []}`, such as the
+      error of a network that a transform trains.
     name: name in logs.
   """
 
@@ -113,6 +116,7 @@ class Method:
     [optax.GradientTransformation], optax.GradientTransformation
   ] = lambda tx: tx
   further_updates: tuple[FurtherUpdates, ...] = ()
+  metrics: Callable[[State], dict[str, jax.Array]] = lambda states: {}
   name: str = "method"
 
   def __post_init__(self):
