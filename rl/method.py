@@ -253,7 +253,7 @@ class Method:
     put(
       "state",
       [
-        (f"{t}: {jax.tree.map(jnp.shape, state)}", "")
+        (f"{t}: {_describe_state(state)}", "")
         for t, state in states
         if jax.tree.leaves(state)
       ],
@@ -265,3 +265,11 @@ class Method:
       end = f"until {further.metric} <= {further.limit:g}, at most "
       put("then", [(str(further.loss), f"{end}{further.max_passes} passes")])
     return "\n".join(rows)
+
+
+def _describe_state(state: Any) -> str:
+  """Returns the shapes of a state, or counts if it has more than 8 arrays."""
+  leaves = jax.tree.leaves(state)
+  if len(leaves) <= 8:
+    return str(jax.tree.map(jnp.shape, state))
+  return f"{len(leaves)} arrays, {sum(map(jnp.size, leaves)):,} numbers"
