@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import clipped_group, worked_example
+from helpers import clipped_group, small_run, worked_example
 
+from experiments.logging import run_logger
+from experiments.training import loop
 from rl import methods, prepare, types
 from rl.methods.shaping import rlfr
 
@@ -360,3 +362,21 @@ def test_settings_that_cannot_be():
   m = methods.get("rlfr", size=64)
   with pytest.raises(ValueError, match=r"size = 64 must be the width .*, 2"):
     m.advantage.apply(None, with_states(rollout, hidden), m.advantage.init())
+
+
+def test_a_run_that_freezes_the_policy_first(tmp_path):
+  """The first of two steps has no update, and then the charges are paid."""
+  e = small_run.experiment(
+    method="rlfr(size=16, blocks=1, updates=2, frozen_steps=1)", steps=2
+  )
+  loop.run(e, tmp_path)
+  metrics = {
+    name: values
+    for name, (_, values) in run_logger.read_metrics(tmp_path).items()
+  }
+  np.testing.assert_array_equal(metrics["optim/skipped"], [1, 0])
+  assert (metrics["flow/charged_frac"] > 0.05).all()
+  assert (metrics["flow/score_right"] > 0).all()
+  assert (
+    metrics["advantage/abs_mean"][0] == 0 < metrics["advantage/abs_mean"][1]
+  )
