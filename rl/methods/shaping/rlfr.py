@@ -144,6 +144,7 @@ def velocity(
     inner = _dense(p["second"], jax.nn.silu(_dense(p["first"], inner)))
     return x + gate * inner, None
 
+  # One block after another, whose parameters are on axis 0.
   x, _ = jax.lax.scan(block, _dense(field["input"], x), field["blocks"])
   last = field["last"]
   shift, scale = jnp.split(_dense(last["modulation"], y), 2, -1)
@@ -225,7 +226,7 @@ def mean_deviations(
 
 
 def token_rewards(
-  deviation: Array,
+  score: Array,
   mask: Array,
   coef: float = 0.01,
   threshold: float = 0.6,
@@ -234,7 +235,7 @@ def token_rewards(
   """Returns -coef u at the few tokens of a sample with the largest u, else 0.
 
   Args:
-    deviation: `[..., T]`, scores of the tokens.
+    score: `[..., T]`, scores of the tokens.
     mask: `[..., T]` bool, tokens with a score.
     coef: charge of the token with the largest score of a sample.
     threshold: only tokens with u above it are charged. u is the score, min-max
@@ -245,17 +246,16 @@ def token_rewards(
   Returns:
     `[..., T]` float32 in [-coef, 0].
   """
-  low = masked.min(deviation, mask, keepdims=True)
-  high = masked.max(deviation, mask, keepdims=True)
-  varied = mask & (high > low)
+  low = masked.min(score, mask, keepdims=True)
+  high = masked.max(score, mask, keepdims=True)
   width = jnp.where(high > low, high - low, 1.0)
-  u = jnp.where(varied, (deviation - low) / width, 0.0)
+  u = jnp.where(mask, (score - low) / width, 0.0)
   rank = jnp.argsort(jnp.argsort(-u, -1, stable=True), -1)
   is_charged = (u > threshold) & (rank < max_tokens)
   return jnp.where(is_charged, -coef * u, 0.0)
 
 
-# The flow as a transform, whose state it is.
+# The transform, whose state is the flow.
 
 
 class Flow(NamedTuple):
@@ -349,16 +349,18 @@ def flow_rewards(
       f"rlfr: size = {size} must be the width of the policy, "
       f"{states[0].shape[-1]}"
     )
-  pairs = with_conditions(jnp.stack(states, 1), mask[:, None])
-  after, before = pairs[:2]  # [P, 3, S, T, D]
-  has_score = pairs[2][:, 0]
+  # [P, 3, S, T, D], [P, 3, S, T, D] and [P, 1, S, T].
+  after, before, has_score = with_conditions(
+    jnp.stack(states, 1), mask[:, None]
+  )
+  has_score = has_score[:, 0]
 
   # The rewards, of the flow before its updates.
   keys = random_keys.keys(rollout.keys, "rlfr scores")
   noise = _normal(keys, 0, after.shape[1:])
   times = jnp.full(mask.shape, time)
-  score = mean_deviations(state.field, after, before, times, noise)
-  score = jnp.where(has_score, time / (1 - time) * score, 0.0)  # [P, S, T]
+  deviation = mean_deviations(state.field, after, before, times, noise)
+  score = time / (1 - time) * deviation  # [P, S, T]
   rewards = token_rewards(score, has_score, coef, threshold, max_tokens)
 
   # The updates of the flow.

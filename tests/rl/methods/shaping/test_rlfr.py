@@ -58,10 +58,11 @@ def test_charges_of_twenty_tokens():
   """Sixteen scores are above 0.6 of the largest, and 15 of them charged."""
   u = np.array([0.0, 0.5, *np.linspace(0.7, 1.0, 16), 0.25])
   mask = jnp.arange(20) < 19
-  score = jnp.array([*(2 + 8 * u), np.nan])
   # -0.01 u of the 15 largest above 0.6; that of 0.7 is the 16th.
   expected = np.where(u > 0.7, -0.01 * u, 0)
-  close(rlfr.token_rewards(score, mask), [*expected, 0], rtol=1e-5)
+  for masked in (-100, 100, np.nan):
+    score = jnp.array([*(2 + 8 * u), masked])
+    close(rlfr.token_rewards(score, mask), [*expected, 0], rtol=1e-5)
   # A score exactly at the threshold 1/2 is not charged.
   score = jnp.array([0.0, 1.0, 2.0, 3.0, 4.0])
   value = rlfr.token_rewards(score, mask[:5], 0.2, 0.5, 4)
@@ -181,7 +182,13 @@ def test_loss_without_charges():
       a, clipped_group.SAMPLE_MEAN, 0.8, 1.2, limit
     )
     clipped_group.check_loss(m, rollout, expected)
-  assert "cap=3" in str(methods.get("rlfr"))
+  defaults = (
+    "coef=0.01, threshold=0.6, max_tokens=15, time=0.8, size=64, blocks=6, "
+    "rate=0.0001, updates=8, frozen_steps=20",
+    "low=0.2, high=0.2, cap=3",
+    "ddof=1, eps=1e-09",
+  )
+  assert all(text in str(methods.get("rlfr")) for text in defaults)
 
 
 # The velocity field.
@@ -319,8 +326,23 @@ def test_only_right_samples_that_exist_train_the_flow():
     )
 
 
+def test_each_update_reads_some_samples_of_every_group():
+  """Of five samples, the second of two updates reads the numbers 1 and 3."""
+  slices = rlfr._slice_samples(jnp.arange(1, 11).reshape(2, 5), 1, 2)
+  expected = [[[1, 3, 5], [6, 8, 10]], [[2, 4, 0], [7, 9, 0]]]
+  np.testing.assert_array_equal(slices, expected)
+  rollout, hidden = scene()
+  hidden[:, :, :2] = np.nan  # the gradient of the first update is not finite
+  rollout = with_states(rollout, hidden)
+  # The right samples have the numbers 0, 2 and 4.
+  for updates, is_learned in ((1, False), (3, True), (8, True)):
+    t = flow(updates=updates)
+    state = _step(t, rollout, t.init())[1]
+    assert state.field["last"]["output"]["bias"].any() == is_learned
+
+
 def test_times_are_random_in_the_frozen_steps_only(monkeypatch):
-  """The velocity is the only parameter: at h = 0 its error is (v + noise)^2."""
+  """The first of the times are those of the scores, 0.8."""
   seen = []
 
   def normal(keys, number, shape):
