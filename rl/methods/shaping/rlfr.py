@@ -157,9 +157,9 @@ def velocity(
 def with_conditions(states: Array, mask: Array) -> tuple[Array, Array, Array]:
   """Pairs the state after each token with the state after the token before.
 
-  A forward pass has no state after the last token of a completion, and a packed
-  one none after a token whose successor is not scored, so these tokens have no
-  score.
+  A forward pass computes no state after the last token of the longest
+  completions, and a packed one none after a token whose successor is not
+  scored. Therefore only tokens whose successor is scored have a score.
 
   Args:
     states: `[..., T, D]`. Entry t is the state after the token before token t.
@@ -345,9 +345,10 @@ def flow_rewards(
   mask = rollout.valid("token")
   states = [rollout.extras[hidden_at(depth)] for depth in DEPTHS]
   if states[0].shape[-1] != size:
+    width = states[0].shape[-1]
     raise ValueError(
-      f"rlfr: size = {size} must be the width of the policy, "
-      f"{states[0].shape[-1]}"
+      f"rlfr: size = {size} must be the width of the policy, {width}; use "
+      f"rlfr(size={width})"
     )
   # [P, 3, S, T, D], [P, 3, S, T, D] and [P, 1, S, T].
   after, before, has_score = with_conditions(
@@ -455,12 +456,12 @@ def rlfr(
   and in the first `frozen_steps` training steps, with the random times of that
   first training, the policy does not change. The released code makes an update
   of the field together with each update of the policy, and reads the states of
-  that time; here all states are those at the start of the step. The
-  rate is constant, without warm-up and decay. The last token of a sample has no
-  score, nor has one before a token of a tool, because no state is computed
-  after it. The network reads the share of the depth, not that of the rounded
-  layer. In the released code, the minimum over a sample without padding is its
-  second smallest score, and equal scores divide 0 by 0, where u is 0 here.
+  that time; here all states are those at the start of the step. The rate is
+  constant, without warm-up and decay. The last token of a sample has no score,
+  nor has one before a token of a tool (`with_conditions`). The network reads
+  the share of the depth, not that of the rounded layer. In the released code,
+  the minimum over a sample without padding is its second smallest score, and
+  equal scores divide 0 by 0, where u is 0 here.
   Source: Zhang et al. 2025, RLFR: Extending Reinforcement Learning for LLMs
   with Flow Environment, and its released code.
 
