@@ -40,7 +40,10 @@ Array = jax.Array
 
 
 def score(
-  config: ModelConfig, params: transformer.Params, tokens: types.Tokens
+  config: ModelConfig,
+  params: transformer.Params,
+  tokens: types.Tokens,
+  depth: float = 1.0,
 ) -> types.Scored:
   """Computes the hidden states of given prompts and completions.
 
@@ -50,18 +53,23 @@ def score(
     tokens: the batch. Its prompts are `[P, L]`, shared by S completions, or
       `[P, S, L]` if each completion has its own prompt. They are left-padded,
       so that their last token is real.
+    depth: share of the layers after which the pass stops
+      (`transformer.num_computed`).
 
   Returns:
-    `Scored`, whose `hidden` is the residual stream after the final norm. It is
-    `[P, S, T, D]`; if the text is packed, it has the scored tokens alone.
-    Padding receives no gradient. If there are more tokens than `tokens.room`
-    has space for, the hidden states of the group are not finite.
+    `Scored`, whose `hidden` is the residual stream after the final norm. With
+    depth < 1, it is the residual stream without that norm, and there are no
+    heads. It is `[P, S, T, D]`; if the text is packed, it has the scored tokens
+    alone. Padding receives no gradient. If there are more tokens than
+    `tokens.room` has space for, the hidden states of the group are not finite.
   """
-  heads = transformer.heads(config, params)
+  heads = transformer.heads(config, params) if depth == 1 else {}
   if not tokens.room:
-    hidden = _padded_hidden_states(config, params, tokens)
+    hidden = _padded_hidden_states(config, params, tokens, depth)
     return types.Scored(hidden, heads, sharding.map_over_devices(hidden))
-  return packed_result(heads, *_packed_hidden_states(config, params, tokens))
+  return packed_result(
+    heads, *_packed_hidden_states(config, params, tokens, depth)
+  )
 
 
 def packed_result(
@@ -203,9 +211,12 @@ def _sequences(tokens: types.Tokens) -> _Sequences:
 # trace.
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=(0, 3))
 def _padded_hidden_states(
-  config: ModelConfig, params: transformer.Params, tokens: types.Tokens
+  config: ModelConfig,
+  params: transformer.Params,
+  tokens: types.Tokens,
+  depth: float,
 ) -> Array:
   """Returns the hidden states `[P, S, T, D]` of the padded form."""
   P, S, T = tokens.completions.shape
@@ -244,19 +255,23 @@ def _padded_hidden_states(
     return (prompt_x, completion_x), None
 
   (prompt_x, completion_x), _ = transformer.scan_layers(
-    config, params, step, (prompt_x, completion_x)
+    config, params, step, (prompt_x, completion_x), depth
   )
   # Completion token 0 is predicted by the prompt's last token.
   axes = s.completions.shape[:2]
   first = jnp.broadcast_to(prompt_x[:, None, -1:], (*axes, 1, config.width))
   hidden = jnp.concatenate([first, completion_x[:, :, : T - 1]], axis=2)
-  hidden = transformer.final_norm(config, params, hidden)
+  if depth == 1:
+    hidden = transformer.final_norm(config, params, hidden)
   return hidden.reshape(P, S, T, config.width)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=(0, 3))
 def _packed_hidden_states(
-  config: ModelConfig, params: transformer.Params, tokens: types.Tokens
+  config: ModelConfig,
+  params: transformer.Params,
+  tokens: types.Tokens,
+  depth: float,
 ) -> tuple[Array, packing.ScoredTokens]:
   """Returns the hidden states of the scored tokens, and which these are.
 
@@ -303,7 +318,7 @@ def _packed_hidden_states(
     )
     return x, None
 
-  x, _ = transformer.scan_layers(config, params, step, x)
+  x, _ = transformer.scan_layers(config, params, step, x, depth)
   # Infinite if the tokens have no room. Unlike a choice between x and a NaN, it
   # is no operation that makes a NaN where a search for NaN finds it.
   x /= packed.fits[:, None, None].astype(x.dtype)
@@ -324,7 +339,9 @@ def _packed_hidden_states(
   )
   places = scored.pack(places.reshape(P, S, T))  # [G, parts, M / parts]
   hidden = jax.vmap(lambda x, place: x[place])(x, places)
-  return transformer.final_norm(config, params, hidden), scored
+  if depth == 1:
+    hidden = transformer.final_norm(config, params, hidden)
+  return hidden, scored
 
 
 def _packed_prompt_mask(prompt_mask: Array) -> Array:

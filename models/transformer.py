@@ -304,8 +304,21 @@ def apply_layer(
   return Layer(config).apply({"params": layer_params}, *args, method=method)
 
 
+def num_computed(config: ModelConfig, depth: float) -> int:
+  """Returns how many layers a pass computes that stops at a depth.
+
+  With n layers it is min(round(depth n), n - 1) + 1: the pass stops after the
+  layer with the index round(depth n), counted from 0, or after the last layer.
+
+  Args:
+    config: the decoder's config.
+    depth: share of the layers, in [0, 1].
+  """
+  return min(round(depth * config.layers), config.layers - 1) + 1
+
+
 def scan_layers(
-  config: ModelConfig, params: Params, step: Callable, x: Any
+  config: ModelConfig, params: Params, step: Callable, x: Any, depth: float = 1
 ) -> tuple[Any, Any]:
   """Scans over the layers, with the config's rematerialization.
 
@@ -315,16 +328,22 @@ def scan_layers(
     step: function `(x, (layer_params, kind)) -> (x, output)` that applies one
       layer; kind is the index of the layer's kind in `PositionTables.kinds`.
     x: input of the first layer.
+    depth: share of the layers after which the scan stops (`num_computed`).
 
   Returns:
-    x after the last layer, and the outputs of all layers stacked on axis 0.
+    x after the last computed layer, and the outputs of the computed layers,
+    stacked on axis 0.
   """
   if config.remat in REMAT_POLICIES:
     step = jax.checkpoint(
       step, prevent_cse=not config.looped, policy=REMAT_POLICIES[config.remat]
     )
-  unroll = config.unroll if config.looped else config.layers
-  return jax.lax.scan(step, x, scan_inputs(config, params), unroll=unroll)
+  layers = scan_inputs(config, params)
+  count = num_computed(config, depth)
+  if count < config.layers:
+    layers = jax.tree.map(lambda p: p[:count], layers)
+  unroll = config.unroll if config.looped else count
+  return jax.lax.scan(step, x, layers, unroll=unroll)
 
 
 def scan_inputs(config: ModelConfig, params: Params) -> tuple[Params, Array]:

@@ -8,7 +8,7 @@ the file of its topic, below the array function that it applies:
   agreement      agreement of the answers of a group, without labels
   confidence     confidence of the policy in its tokens
   controls       random or wrong rewards, for comparison
-  hidden_states  novelty and flow models on the policy's hidden states
+  hidden_states  novelty of the policy's hidden states
   length         costs of a completion's tokens
   likelihood     likelihood of the reference answer, or of the completion
   outcome        the task's score and verdict

@@ -97,6 +97,9 @@ class Method:
     optimizer: function from the optimizer of the config to the one that is
       used.
     further_updates: updates after those of the loss.
+    metrics: function from the states of the transforms after the rollout, by
+      the names in `transforms`, to further metrics `{name: []}`, such as the
+      error of a network that a transform trains.
     name: name in logs.
   """
 
@@ -113,6 +116,7 @@ class Method:
     [optax.GradientTransformation], optax.GradientTransformation
   ] = lambda tx: tx
   further_updates: tuple[FurtherUpdates, ...] = ()
+  metrics: Callable[[State], dict[str, jax.Array]] = lambda states: {}
   name: str = "method"
 
   def __post_init__(self):
@@ -249,7 +253,7 @@ class Method:
     put(
       "state",
       [
-        (f"{t}: {jax.tree.map(jnp.shape, state)}", "")
+        (f"{t}: {_describe_state(state)}", "")
         for t, state in states
         if jax.tree.leaves(state)
       ],
@@ -261,3 +265,11 @@ class Method:
       end = f"until {further.metric} <= {further.limit:g}, at most "
       put("then", [(str(further.loss), f"{end}{further.max_passes} passes")])
     return "\n".join(rows)
+
+
+def _describe_state(state: Any) -> str:
+  """Returns the shapes of a state, or counts if it has more than 8 arrays."""
+  leaves = jax.tree.leaves(state)
+  if len(leaves) <= 8:
+    return str(jax.tree.map(jnp.shape, state))
+  return f"{len(leaves)} arrays, {sum(map(jnp.size, leaves)):,} numbers"

@@ -206,8 +206,9 @@ def pass_metrics(
   """Counts the tokens, of prompts and completions, that each pass reads.
 
   A pass is one forward pass that fills in all needs with the same parameters
-  (source) and text (view). Its metric is `cost/<source>_tokens`, or
-  `cost/<source>@<view>_tokens` for a view.
+  (source), text (view) and depth. Its metric is `cost/<source>_tokens`, or
+  `cost/<source>@<view>_tokens` for a view. Before `_tokens`, a pass that stops
+  after a share of the layers has that share, such as `_to_0.25`.
 
   Args:
     needs: needs that the passes fill in.
@@ -223,7 +224,9 @@ def pass_metrics(
     at = f"@{need.view}" if need.view else ""
     tokens = scoring.view_tokens(rollout, need.view)
     count = tokens.lengths.sum() + tokens.prompt_mask.sum()
-    costs[f"cost/{need.source}{at}_tokens"] = count.astype(jnp.float32)
+    depth = need.probe.depth
+    to = f"_to_{depth:g}" if depth < 1 else ""
+    costs[f"cost/{need.source}{at}{to}_tokens"] = count.astype(jnp.float32)
   return costs
 
 

@@ -7,6 +7,9 @@ for. A *pass* is one forward pass that computes all needs with the same
 parameters and text, and puts them into `Rollout.extras` (`passes`). A *view* is
 another text than the rollout.
 
+A probe may also read the hidden states after an earlier layer, by its share of
+the depth. Such probes need a shorter forward pass of their own.
+
 Heads are applied to chunks of scored positions, which are recomputed in the
 backward pass, so that logits `[P, S, T, V]` of all positions never exist at
 once. Axes: P prompts, S samples per prompt, T tokens, V vocabulary; N
@@ -75,6 +78,9 @@ class Probe:
     level: level of the values. It is "token", except for needs on the host.
     logits: whether the head gives logits, which are divided by the temperature.
       None means True for the head "logits", and False for others.
+    depth: share of the layers after which the forward pass stops
+      (`rl.types.Policy.score`). Below 1, the only head is "hidden", and the
+      name must differ from those of the same probe at other depths.
   """
 
   name: str
@@ -83,6 +89,7 @@ class Probe:
   reads: tuple[Need, ...] = ()
   level: types.Level = "token"
   logits: bool | None = None
+  depth: float = 1.0
 
   def __post_init__(self) -> None:
     if self.logits is None:
@@ -223,7 +230,7 @@ def read(
   chunk: int | None = None,
   stopped_probes: Iterable[Probe] = (),
 ) -> dict[str, Array]:
-  """Runs one forward pass and evaluates probes on it.
+  """Runs a forward pass for each depth of the probes, and evaluates them.
 
   If the text was sampled from a truncated distribution and has its support
   (`Tokens.support`), the logits of all other tokens are removed: every policy
@@ -257,9 +264,31 @@ def read(
   """
   stopped = set(stopped_probes) - set(probes)
   probes = sorted({*probes, *stopped}, key=str)
-  if not probes:
-    return {}
-  scored = policy.score(params, tokens)
+  values: dict[str, Array] = {}
+  for depth in sorted({p.depth for p in probes}):
+    shortened = (depth,) if depth < 1 else ()
+    values |= _evaluate(
+      policy.score(params, tokens, *shortened),
+      tokens,
+      [p for p in probes if p.depth == depth],
+      extras,
+      temperature,
+      chunk,
+      stopped,
+    )
+  return values
+
+
+def _evaluate(
+  scored: types.Scored,
+  tokens: types.Tokens,
+  probes: list[Probe],
+  extras: types.Named,
+  temperature: float,
+  chunk: int | None,
+  stopped: set[Probe],
+) -> dict[str, Array]:
+  """Evaluates the probes of one forward pass; see `read`."""
   needed_heads = {p.head for p in probes}
   available = {"hidden", *scored.heads}
   if not needed_heads <= available:
@@ -446,9 +475,9 @@ def passes(
 ) -> types.Rollout:
   """Runs the passes of all needs and adds their values to the extras.
 
-  There is one pass per source and view. A probe that reads the value of another
-  need is computed in a later pass, even if source and view are the same.
-  Nothing is differentiated.
+  There is one pass per source, view and depth. A probe that reads the value of
+  another need is computed in a later pass, even if source and view are the
+  same. Nothing is differentiated.
 
   Args:
     policy: the model.

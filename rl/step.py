@@ -253,6 +253,7 @@ def _make_learner_step(
         **reward_metrics,
         **pass_costs,
         **num_passes,
+        **method.metrics(method_state),
         **({} if signal is None else metrics.advantage_metrics(*signal)),
         **tally.merge(),
         "optim/grad_norm": norms.mean(),

@@ -208,10 +208,12 @@ class Scored(NamedTuple):
     hidden: `[P, S, T, D]`. Entry t is the final hidden state *from which token
       t of the completion is predicted*; entry 0 is that of the last prompt
       token. A packed pass has the entries of scored tokens alone, with any
-      three axes in place of `[P, S, T]`.
+      three axes in place of `[P, S, T]`. A pass that stops early
+      (`Policy.score`) has the state after its last layer.
     heads: `{name: fn}`, with `fn([N, D]) -> [N, ...]` float32 for N positions.
       Every policy has the head "logits", which gives `[N, V]`. The head
-      "value", which some policies have, gives `[N]`.
+      "value", which some policies have, gives `[N]`. A pass that stops early
+      has no heads.
     local: wraps a function `(heads, hidden, *arrays) -> values`. The wrapped
       function takes arrays `[P, S, T, ...]`, and the inner one has them with
       the axes of `hidden`; each device evaluates it for the entries that it
@@ -233,7 +235,10 @@ class Policy:
   (`rl.sampling.generation`).
 
   Attributes:
-    score: `(params, Tokens) -> Scored`, a forward pass over a given text.
+    score: `(params, Tokens, depth=1.0) -> Scored`, a forward pass over a given
+      text. With depth < 1, a share of the layers, the pass stops after an
+      earlier layer: of n layers it computes min(round(depth n), n - 1) + 1.
+      `rl.scoring` passes the argument only if it is below 1.
     prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, capacity)
       -> (logits [P, V], cache)`. It reads each prompt once and returns the
       logits of the first completion token. The cache has space for `capacity`
@@ -250,7 +255,7 @@ class Policy:
       as long as no row has had more tokens than the old capacity.
   """
 
-  score: Callable[[PyTree, Tokens], Scored]
+  score: Callable[..., Scored]
   prefill: Callable[..., tuple[Array, PyTree]]
   decode: Callable[..., tuple[Array, PyTree]]
   serve: Callable[[PyTree], PyTree] = lambda params: params

@@ -123,6 +123,9 @@ CHANGES: dict[str, dict[str, Any]] = {
   "pure_verl": {"task": CHAIN},  # reads step scores
   "reinforce": {"plan.minibatches": 1},  # strictly on-policy
   "remax": {"plan.minibatches": 1},  # strictly on-policy
+  # Reads each of the 16 samples of a group once per step, at ten times the
+  # paper's rate: the network is narrow, and has few steps to learn.
+  "rlfr": {"method": "rlfr(rate=0.001, updates=16)"},
   "rloo": {"plan.minibatches": 1},  # strictly on-policy
   "spark": {"task": CHAIN},  # reads step scores
   "strict_min_form": {"task": CHAIN},  # reads step scores

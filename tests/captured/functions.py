@@ -265,7 +265,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "flaws.located": lambda x: call(
     x.ids(upto=10), x.ids(upto=10), x.ids(upto=20), x.bits()
   ),
-  "flow.token_rewards": lambda x: call(x.unit(), x.first()),
   "gates.gated_accumulation": lambda x: call(
     x.normal(x.rows // 4, 4, x.n),
     x.unit(x.rows // 4, 4),
@@ -497,23 +496,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "controls.coins": lambda x: call(
     jax.random.split(jax.random.key(0), x.rows), 6
   ),
-  "flow.velocity": lambda x: call(
-    _field(x), x.normal(x.rows, 5), x.unit(x.rows), x.normal(x.rows, 5)
-  ),
-  "flow.matching_loss": lambda x: call(
-    _field(x),
-    x.normal(2, x.n, 5),
-    x.normal(2, x.n, 5),
-    x.first(2, x.n),
-    jax.random.key(1),
-  ),
-  "flow.score": lambda x: call(
-    _field(x),
-    x.normal(2, x.n, 5),
-    x.normal(2, x.n, 5),
-    x.first(2, x.n),
-    jax.random.key(1),
-  ),
   "length.next_price": lambda x: call(0.01, 0.6, 0.5),
   "novelty.errors": lambda x: call(_novelty(), x.normal(x.rows, 5)),
   "novelty.next_bonus": lambda x: call(
@@ -533,10 +515,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
     rollouts.rollout(),
   ),
 }
-
-
-def _field(x: Inputs) -> Any:
-  return code.function("flow.init")(jax.random.key(0), 5, 8)
 
 
 def _novelty() -> Any:

@@ -354,6 +354,24 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     },
   ),
   "rl_zvp": ({}, {"alpha": 0.3, "clip": 0.1, "ddof": 0}),
+  "rlfr": (
+    {"size": 6, "blocks": 1, "updates": 2, "frozen_steps": 1},
+    {
+      "coef": 0.1,
+      "threshold": 0.3,
+      "max_tokens": 1,
+      "time": 0.5,
+      "blocks": 2,
+      "rate": 1e-3,
+      "updates": 7,
+      "frozen_steps": 0,
+      "clip": 0.1,
+      "cap": 1.3,
+      "ddof": 0,
+      "eps": 0.1,
+      "seed": 1,
+    },
+  ),
   "rloo": ({}, {}),
   "sapo": ({}, {"tau_positive": 0.5, "tau_negative": 2.0, "ddof": 0}),
   "semi_online_dpo": (
@@ -463,6 +481,11 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+# Methods whose defaults are for a policy of another width than the one that is
+# recorded. Their setting stands for the defaults.
+NOT_AT_DEFAULTS = ("rlfr",)
+
+
 def variants(name: str, defined: list[str]) -> dict[str, dict[str, Any]]:
   """Hyper-parameters by the label of the variant.
 
@@ -472,7 +495,7 @@ def variants(name: str, defined: list[str]) -> dict[str, dict[str, Any]]:
       its default alone, and `missing` names it.
   """
   setting, changes = METHODS.get(name, ({}, {}))
-  results = {"defaults": {}}
+  results = {} if name in NOT_AT_DEFAULTS else {"defaults": {}}
   if setting:
     results["setting"] = setting
   for key, value in changes.items():

@@ -65,7 +65,9 @@ def record(name: str) -> dict[str, Any]:
   }
   for label, hyper in hyper_parameters.variants(name, defined).items():
     built = code.by_learner(library.get(name, **hyper))
-    is_default = label == "defaults"
+    is_default = label == "defaults" or (
+      label == "setting" and name in hyper_parameters.NOT_AT_DEFAULTS
+    )
     eager = not (is_default and name in COMPILED_AT_DEFAULTS)
     with jax.disable_jit(eager):
       results[label] = pieces(built, name in OF_NEAR_COPIES)

@@ -26,7 +26,7 @@ def policy():
   """
   types = code.load("rl types")
 
-  def score(params, tokens):
+  def score(params, tokens, depth=1.0):
     samples, length = tokens.completions.shape[1:]
     alone = tokens.prompts.shape[-1] == 1
     table = params["prompt" if alone else "hidden"]
@@ -34,6 +34,7 @@ def policy():
       hidden = table[tokens.prompts[:, 0, 0]]
     else:
       hidden = table[tokens.prompts[:, 0]]
+    hidden = depth * hidden
     heads = {
       "logits": lambda h: h[..., :V],
       "value": lambda h: h[..., V],

@@ -15,12 +15,13 @@ from rl import types
 P, S, T, K, V = 4, 6, 7, 3, 5
 
 
-def _score(params, tokens):
+def _score(params, tokens, depth=1.0):
   samples, length = tokens.completions.shape[1:]
   is_prompt = tokens.prompts.shape[-1] == 1  # the view of its own tokens
   separate = params["prompt" if is_prompt else "hidden"][tokens.prompts[:, 0]]
   heads = {"logits": Partial(_logits), "value": Partial(_value)}
-  hidden = separate[:, :samples, :length]
+  # States of earlier layers differ by a factor.
+  hidden = depth * separate[:, :samples, :length]
   if not tokens.room:
     return types.Scored(hidden, heads)
   prompts = len(hidden)

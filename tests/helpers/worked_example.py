@@ -126,13 +126,17 @@ def reward(name: str, rollout: types.Rollout, /, **settings: Any) -> np.ndarray:
   return apply(rewards.get(name, **settings), rollout)
 
 
-def _score(params: Mapping[str, Any], tokens: types.Tokens) -> types.Scored:
+def _score(
+  params: Mapping[str, Any], tokens: types.Tokens, depth: float = 1.0
+) -> types.Scored:
   """Reads given log-probs and values, the parameters of this policy.
 
   The vocabulary has two tokens. Token 0, which all completions repeat, has the
   given log-prob, and token 1 the remaining probability. The first token of a
   prompt is its number; the others are scored like those of the first sample.
+  The hidden states, of every depth, are the log-prob and the value.
   """
+  del depth
   ids = tokens.prompts[:, 0]
   s, t = tokens.completions.shape[1:]  # of prompts, these are 1 and L - 1
   hidden = jnp.stack([params["log_probs"][ids], params["values"][ids]], -1)

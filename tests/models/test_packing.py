@@ -17,6 +17,7 @@ from models import (
   forward_pass,
   packing,
   policy,
+  transformer,
 )
 from models.attention import AttentionInputs
 from rl import scoring, types
@@ -270,3 +271,68 @@ def test_groups_and_parts():
   np.testing.assert_array_equal(
     scored.unpack(parts), [[[1, 0, 3]], [[4, 5, 6]]]
   )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def states_at(config, params, tokens, depth):
+  """The hidden states of a depth, 0 where no token is scored."""
+  hidden = scoring.Probe("h", lambda h, ids: h, head="hidden", depth=depth)
+  values = scoring.read(
+    policy.bind(config), params, tokens, [hidden], types.Named(), chunk=3
+  )
+  return jnp.where(tokens.mask[..., None], values["h"], 0)
+
+
+@pytest.mark.parametrize("name", ["plain", *small_decoders.VARIANTS])
+def test_a_pass_that_stops_early_is_that_of_fewer_layers(name, monkeypatch):
+  """Of three layers, of several kinds, padded and packed."""
+  config = dataclasses.replace(CONFIGS[name], layers=3)
+  params = generic(config)
+  tokens = batch(LENGTHS["ragged"])
+  packed = tokens.replace(room=least_room(tokens))
+  results = [
+    states_at(config, params, tokens, depth) for depth in (0.1, 0.3, 0.7, 1.0)
+  ]
+  # Without the norm after the last layer.
+  monkeypatch.setattr(transformer, "final_norm", lambda config, params, x: x)
+  for count, depth in ((1, 0.1), (2, 0.3), (3, 0.7)):
+    result = results[count - 1]
+    # The number of tokens does not matter; with another one, it is traced anew.
+    shallow = dataclasses.replace(config, layers=count, vocab_size=V + 1)
+    fewer = params | {
+      "layers": jax.tree.map(lambda x, n=count: x[:n], params["layers"])
+    }
+    expected = states_at(shallow, fewer, tokens, 1.0)
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+    np.testing.assert_allclose(
+      states_at(config, params, packed, depth), expected, atol=1e-5
+    )
+  assert np.abs(results[3] - results[2]).max() > 0.1  # the norm
+
+
+def test_layers_of_a_depth():
+  """The pass stops after the layer with the index round(depth n)."""
+  counts = {
+    n: [
+      transformer.num_computed(dataclasses.replace(BASE, layers=n), depth)
+      for depth in (0.25, 0.5, 0.75, 0.9, 1.0)
+    ]
+    for n in (1, 2, 4, 28)
+  }
+  assert counts == {
+    1: [1, 1, 1, 1, 1],
+    2: [1, 2, 2, 2, 2],
+    4: [2, 3, 4, 4, 4],
+    28: [8, 15, 22, 26, 28],
+  }
+
+
+def test_a_pass_that_stops_early_has_no_heads():
+  tokens = batch(LENGTHS["ragged"])
+  scored = policy.bind(BASE).score(generic(BASE), tokens, 0.5)
+  assert not scored.heads
+  early = dataclasses.replace(scoring.log_probs, depth=0.5)
+  with pytest.raises(KeyError, match=r"no head \['logits'\]"):
+    scoring.read(
+      policy.bind(BASE), generic(BASE), tokens, [early], types.Named()
+    )

@@ -21,7 +21,6 @@ from rewards.confidence import (
   self_certainty,
 )
 from rewards.controls import opposite, wrong_vote
-from rewards.hidden_states import flow
 from rewards.length import (
   adaptive_token_price,
   harmonized_length,
@@ -429,11 +428,6 @@ CASES = {
     t_reg.regularized_dpo,
     tuple(x[:, :2] for x in (LOGS[0], LOGS[1], UNIT[0] - 0.5, TOKENS)),
     {0: 3, 1: 3},
-  ),
-  "token_rewards_of_a_flow": (
-    lambda x, m: flow.token_rewards(x, m, 0.01, 0.1, 3),
-    (UNIT[0], TOKENS),
-    {0: 1},
   ),
 }
 

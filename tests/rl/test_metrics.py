@@ -218,7 +218,7 @@ def test_the_area_under_the_curve_is_a_share_of_pairs(shape):
 
 
 def test_a_pass_reads_the_tokens_of_prompts_and_completions():
-  """Once for all needs with the same parameters and text."""
+  """Once for all needs with the same parameters, text and depth."""
   answer = types.Tokens(
     prompts=jnp.zeros((2, 3), jnp.int32),
     prompt_mask=jnp.array([[False, True, True], [True, True, True]]),
@@ -227,16 +227,19 @@ def test_a_pass_reads_the_tokens_of_prompts_and_completions():
     mask=jnp.ones((2, 3, 2), bool),
   )
   rollout = _rollout().replace(views={"answer": answer})
+  early = scoring.Probe("early", lambda h, ids: h, head="hidden", depth=0.25)
   needs = {
     scoring.Need("old", scoring.log_probs),
     scoring.Need("old", scoring.entropy),
     scoring.Need("ref", scoring.log_probs, "answer"),
+    scoring.Need("ref", early, "answer"),
     *(scoring.provided(source, "x") for source in scoring.EXTERNAL_SOURCES),
   }
   costs = metrics.pass_metrics(needs, rollout)
   assert {k: float(v) for k, v in costs.items()} == {
     "cost/old_tokens": 18 + 2,
     "cost/ref@answer_tokens": 7 + 5,
+    "cost/ref@answer_to_0.25_tokens": 7 + 5,
   }
 
 

@@ -102,6 +102,35 @@ def test_a_probe_may_read_hidden_states_and_other_values():
   close(single["outer"], want, rtol=1e-6)
 
 
+def test_probes_of_each_depth_have_a_pass_of_their_own():
+  """A policy is called with two arguments unless the pass stops early."""
+  calls = []
+
+  def score(params, tokens, *depth):
+    calls.append(depth)
+    hidden = params * HIDDEN * (depth[0] if depth else 1)
+    return types.Scored(hidden, {} if depth else HEADS)
+
+  policy = types.Policy(score, None, None)
+
+  def hidden_at(depth):
+    return Probe(f"h{depth}", lambda h, ids: h, head="hidden", depth=depth)
+
+  early, later, final = map(hidden_at, (0.25, 0.5, 1.0))
+  probes = [later, final, scoring.values, early]
+  values = scoring.read(policy, 2.0, TOKENS, probes, types.Named())
+  assert calls == [(0.25,), (0.5,), ()]
+  for depth in (0.25, 0.5, 1.0):
+    close(values[f"h{depth}"], 2 * depth * HIDDEN, rtol=1e-6)
+  close(values["values"], 2 * HIDDEN[..., 0], rtol=1e-6)
+  needs = [Need("old", probe) for probe in probes]
+  rollout = scoring.passes(policy, {"old": 2.0}, needs, ROLLOUT)
+  close(rollout.extras[needs[0]], HIDDEN, rtol=1e-6)
+  assert Probe("h", early.fn, "hidden", depth=0.5) != Probe(
+    "h", early.fn, "hidden"
+  )
+
+
 def test_chunks_go_on_to_the_end_of_the_prompt_with_most_tokens():
   """The first prompt has 4 scored positions, and the second one 1."""
   lengths = jnp.array([[1, 3], [0, 1]])
