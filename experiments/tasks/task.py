@@ -19,6 +19,7 @@ import flax.struct
 import jax
 import numpy as np
 
+from rewards.process.forest import StepChanges
 from rewards.verifiers import Item
 from rl import registry, types
 
@@ -134,6 +135,8 @@ class Task:
       question and the reference.
     answer_cue: token ids after which a completion states its answer, with which
       a sampler can force the policy to answer. () if there are none.
+    step_changes: `(ids) -> StepChanges`, other texts of a step of a completion,
+      without EOS. None if the task has none.
   """
 
   name: str
@@ -157,6 +160,7 @@ class Task:
   questions: Callable[[Problems], list[str]] | None = None
   records: Callable[[Problems], list[Item]] | None = None
   answer_cue: tuple[int, ...] = ()
+  step_changes: Callable[[Sequence[int]], StepChanges] | None = None
 
   @property
   def eos_ids(self) -> tuple[int, ...]:
