@@ -36,13 +36,20 @@ def base() -> ConfigDict:
   """
   config = defaults.supervised(steps=500)
   config.task = "programs(operations=4)"
+  # The critic of the other configs. A run has the parameters of the run that it
+  # starts from, so that this one has the head too, and does not train it.
+  config.model.value_head = True
   config.rollout.prompts = 128
   config.optimizer.learning_rate = 3e-3
   return config
 
 
 def prlcoder() -> ConfigDict:
-  """PPO on the model's score of each line, and on the verdict at the end."""
+  """PPO on the model's score of each line, and on the verdict at the end.
+
+  Source: Ye et al. 2025, Process-Supervised Reinforcement Learning for Code
+  Generation (PRLCoder).
+  """
   config = outcome()
   config.method = "prlcoder"
   config.reward = defaults.reward(step_reward="model_steps(model='prm')")

@@ -42,8 +42,8 @@ class WordForest(forest.Forest):
       is_good: `prefix -> whether the checker calls its last step good`.
       max_steps: K, and the largest length of a word.
       log_prob: `prefix -> log-prob of its last letter`.
-      changes: `{letter: (its mutations, its refactorings)}`, letters each; None:
-        the forest cannot change steps.
+      changes: `{letter: (its mutations, its refactorings)}`, as words of these
+        letters; None: the forest cannot change steps.
     """
     self._is_right, self._is_good, self._log_prob = is_right, is_good, log_prob
     self._script, self._next = dict(continuations or {}), {}

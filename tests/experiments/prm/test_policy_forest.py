@@ -146,7 +146,7 @@ def test_every_source_labels_samples_of_a_policy(name, experiment, params):
 
 def test_a_task_without_changes_of_steps_is_refused(experiment, params):
   forest = make(experiment, params)
-  forest.samples.correct[:] = 1
+  forest.samples.correct = np.ones(12, np.int8)
   with pytest.raises(ValueError, match="has no changes of steps, which this"):
     label_sources.get("mutation")(forest)
 
@@ -222,6 +222,7 @@ def test_a_changed_step_fits_into_the_completion():
     build.build(small_run.config(task="programs(operations=1)"))
   )
   forest = make(e, e.init().params, problems=1, samples=1)
+  forest.samples = forest.samples.select(np.array([0]))  # a copy
   # x += 2 ; x += 2 ; x += 2 ; return EOS has 14 of 15 tokens.
   line = [rules.ID[word] for word in ("x", "+=", "2", ";")]
   ids = [*line * 3, rules.RETURN, rules.EOS]
