@@ -39,8 +39,7 @@ def prlcoder(
   weights of the two rewards, or the values of R for a program that does not
   compile and for one that fails a test.
   Source: Ye et al. 2025, Process-Supervised Reinforcement Learning for Code
-  Generation (PRLCoder); Schulman et al. 2017, Proximal Policy Optimization
-  Algorithms.
+  Generation (PRLCoder).
 
   Args:
     process_weight: weight of the scores of steps.
