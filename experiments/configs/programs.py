@@ -26,6 +26,12 @@ from ml_collections import ConfigDict
 from experiments.cli import config_names
 from experiments.configs import defaults
 
+# The returns of a program are the sum of the rewards of five lines, and differ
+# from token to token. The small weights, with a KL penalty that is smaller in
+# proportion, let the critic learn them in a few steps; the advantages are
+# whitened, so that the scale does not change the gradient of the policy.
+_METHOD = "prlcoder(process_weight=0.05, outcome_weight=0.05, beta=0.0025)"
+
 
 def base() -> ConfigDict:
   """The imperfect policy that the other runs start from, supervised.
@@ -51,16 +57,19 @@ def prlcoder() -> ConfigDict:
   Generation (PRLCoder).
   """
   config = outcome()
-  config.method = "prlcoder"
+  config.method = _METHOD
   config.reward = defaults.reward(step_reward="model_steps(model='prm')")
   return config
 
 
 def outcome() -> ConfigDict:
-  """PPO on the verdict alone; the model only watches."""
+  """PPO on the verdict alone, `prlcoder` without line rewards.
+
+  The model only watches.
+  """
   config = defaults.rl(steps=100)
   config.task = "programs(operations=4)"
-  config.method = "ppo"
+  config.method = _METHOD.replace("process_weight=0.05", "process_weight=0.0")
   config.init_from = "runs/programs_base"
   config.models.prm = defaults.reward_model("runs/programs_prm")
   config.model.value_head = True

@@ -121,8 +121,8 @@ class Report:
     num_tests: number of tests; 0 if the verdict is -1.
     reason: one line on why the verdict is unknown; "" if it is known.
     timeout: whether the program ran out of wall-clock or CPU time.
-    results: whether each test passed; () if the verdict is -1. Two reports with
-      the same numbers are equal.
+    results: whether each test passed, or each assertion of a `check`; () if the
+      verdict is -1. Reports that differ only in it are equal.
   """
 
   verdict: int

@@ -16,6 +16,7 @@ from rl.transforms import (
 
 def prlcoder(
   process_weight: float = 1.0,
+  outcome_weight: float = 1.0,
   gamma: float = 1.0,
   lam: float = 1.0,
   beta: float = 0.05,
@@ -26,7 +27,7 @@ def prlcoder(
   """`ppo` whose rewards are those of the steps, and that of the sample.
 
     r_t   (process_weight s_k if t is the last token of step k, else 0)
-          + (R if t is the last token of the sample, else 0)
+          + (outcome_weight R if t is the last token of the sample, else 0)
           - beta (log pi_old - log pi_ref), at the sampled token t
 
   A step is a line of a program, and s_k [P, S, K] is its score by a process
@@ -42,13 +43,15 @@ def prlcoder(
   Generation (PRLCoder).
 
   Args:
-    process_weight: weight of the scores of steps.
+    process_weight: weight of the scores of steps; with 0 it is `ppo`.
+    outcome_weight: weight of the score of the sample.
     gamma, lam, clip, value_clip, value_coef: same as in `ppo`.
     beta: weight of the KL penalty; 0 drops the reference policy and its forward
       pass.
   """
   process = process_weight * chain(step_scores(), place_at_step_ends())
+  outcome = outcome_weight * chain(scores(), place_last())
   return actor_critic(
-    process + chain(scores(), place_last()),
+    process + outcome,
     *(gamma, lam, beta, clip, value_clip, value_coef),
   )

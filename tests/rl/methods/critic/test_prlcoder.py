@@ -22,7 +22,7 @@ REWARDS = np.array(
 
 @pytest.mark.worked_example("method:prlcoder")
 def test_rewards_of_lines_and_of_the_program_are_added():
-  """gamma = .9, lambda = .8, a KL of .1 and half of the lines; the defaults."""
+  """gamma = .9, lambda = .8, a KL of .1 and other weights; the defaults."""
   example = clip_example.rollout(SCORES, steps=LINES, step_scores=LINE_SCORES)
   mask = clip_example.mask(example)
   k1 = critic_example.K1
@@ -34,14 +34,15 @@ def test_rewards_of_lines_and_of_the_program_are_added():
   example = example.replace(
     extras=types.Named({k: jnp.asarray(v) for k, v in extras.items()})
   )
-  for settings, (weight, gamma, lam, beta) in (
+  weights = {"process_weight": 0.5, "outcome_weight": 2.0}
+  for settings, (lines, program, gamma, lam, beta) in (
     (
-      {"process_weight": 0.5, "gamma": 0.9, "lam": 0.8, "beta": 0.1},
-      (0.5, 0.9, 0.8, 0.1),
+      {**weights, "gamma": 0.9, "lam": 0.8, "beta": 0.1},
+      (0.5, 2.0, 0.9, 0.8, 0.1),
     ),
-    ({}, (1.0, 1.0, 1.0, 0.05)),
+    ({}, (1.0, 1.0, 1.0, 1.0, 0.05)),
   ):
-    rewards = weight * LINE_REWARDS + REWARDS - beta * k1 * mask
+    rewards = lines * LINE_REWARDS + program * REWARDS - beta * k1 * mask
     gae = critic_example.gae(rewards, gamma, lam)
     m = methods.get("prlcoder", **settings)
     expected = critic_example.whitened(gae, mask)
