@@ -26,19 +26,14 @@ from ml_collections import ConfigDict
 from experiments.cli import config_names
 from experiments.configs import defaults
 
-# The returns of a program are the sum of the rewards of five lines, and differ
-# from token to token. The small weights, with a KL penalty that is smaller in
-# proportion, let the critic learn them in a few steps; the advantages are
-# whitened, so that the scale does not change the gradient of the policy.
-_METHOD = "prlcoder(process_weight=0.05, outcome_weight=0.05, beta=0.0025)"
-
 
 def base() -> ConfigDict:
   """The imperfect policy that the other runs start from, supervised.
 
   Expected: 500 steps on demonstrations with errors (per operation, 5 % another
-  operator, 5 % another operand, 3 % no line, 2 % a line that is no Python).
-  Afterwards about half of the held-out programs are right.
+  operator, 5 % another operand, 3 % no line, 2 % a line that is no Python),
+  about three minutes on two cores. Afterwards two fifths of the held-out
+  programs are right.
   """
   config = defaults.supervised(steps=500)
   config.task = "programs(operations=4)"
@@ -53,11 +48,13 @@ def base() -> ConfigDict:
 def prlcoder() -> ConfigDict:
   """PPO on the model's score of each line, and on the verdict at the end.
 
+  Expected: about three minutes on two cores; the share of right programs rises
+  from .41 to .94.
   Source: Ye et al. 2025, Process-Supervised Reinforcement Learning for Code
   Generation (PRLCoder).
   """
   config = outcome()
-  config.method = _METHOD
+  config.method = _method(process_weight=0.05)
   config.reward = defaults.reward(step_reward="model_steps(model='prm')")
   return config
 
@@ -65,11 +62,12 @@ def prlcoder() -> ConfigDict:
 def outcome() -> ConfigDict:
   """PPO on the verdict alone, `prlcoder` without line rewards.
 
-  The model only watches.
+  Expected: about three minutes on two cores; the share of right programs rises
+  from .41 to .95. The model only watches.
   """
   config = defaults.rl(steps=100)
   config.task = "programs(operations=4)"
-  config.method = _METHOD.replace("process_weight=0.05", "process_weight=0.0")
+  config.method = _method(process_weight=0.0)
   config.init_from = "runs/programs_base"
   config.models.prm = defaults.reward_model("runs/programs_prm")
   config.model.value_head = True
@@ -77,6 +75,20 @@ def outcome() -> ConfigDict:
   config.optimizer.learning_rate = 2e-4
   config.rollouts_every = 50
   return config
+
+
+def _method(process_weight: float) -> str:
+  """Returns the method of both RL configs.
+
+  The returns of a program are sums of the rewards of its five lines, and differ
+  from token to token. The small weights, with a KL penalty that is smaller in
+  proportion, let the critic learn them in a few steps. The advantages are
+  whitened, so that the scale does not change the gradient of the policy.
+  """
+  return (
+    f"prlcoder(process_weight={process_weight}, outcome_weight=0.05, "
+    "beta=0.0025)"
+  )
 
 
 _CONFIGS = config_names.NamedConfigs(

@@ -234,7 +234,7 @@ def mutations(line: Sequence[int]) -> list[list[int]]:
   for i, word in enumerate(words):
     if word not in _BINARY + _AUGMENTED:
       continue
-    for j in range(1, len(line)):
+    for j in range(2, len(line)):
       if words[j] in _VALUES:
         pairs = itertools.product(others[i], others[j])
         changes += [{i: symbol, j: value} for symbol, value in pairs]

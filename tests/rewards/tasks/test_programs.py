@@ -78,6 +78,20 @@ def test_a_failure_of_the_sandbox_is_unknown(monkeypatch):
     assert programs.verdicts(jobs) == expected
 
 
+def test_programs_need_protection_unless_that_is_allowed(monkeypatch):
+  seen = []
+
+  def run(job, limits, allow_unprotected):
+    seen.append(allow_unprotected)
+    return sandbox.Report(1, 1, 1, results=(True,))
+
+  monkeypatch.setattr(sandbox, "run", run)
+  job = programs.Job("return x", OPERATIONS)
+  programs.verdicts([job])
+  programs.verdicts([job], allow_unprotected=True)
+  assert seen == [False, True]
+
+
 def test_many_programs_take_turns(monkeypatch):
   monkeypatch.setattr(programs, "_JOBS", 2)
   jobs = [
@@ -129,6 +143,8 @@ def test_mutations_have_an_error():
   assert "x = 3 + x" not in texts(programs.mutations(ids("x = x + 3")))
   assert "y" in {text.split()[-1] for text in binary}
   assert texts(programs.mutations(ids("return x")))[-2:] == ["x", "return"]
+  # A line of one token does not lose it, because no line is empty.
+  assert all(programs.mutations(ids("x")))
 
 
 def test_a_line_is_judged_by_its_operation():

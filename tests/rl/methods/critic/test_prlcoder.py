@@ -21,6 +21,29 @@ REWARDS = np.array(
 
 
 @pytest.mark.worked_example("method:prlcoder")
+def test_both_losses_at_the_defaults():
+  """The clip range is 0.2, and the loss of the critic has the weight 0.5."""
+  example = clip_example.rollout(SCORES, steps=LINES, step_scores=LINE_SCORES)
+  mask = clip_example.mask(example)
+  old, k1 = clip_example.old_log_probs(example), critic_example.K1
+  rewards = LINE_REWARDS + REWARDS - 0.05 * k1 * mask
+  gae = critic_example.gae(rewards, 1.0, 1.0)
+  clip_example.check_clip(
+    methods.get("prlcoder"),
+    example,
+    critic_example.whitened(gae, mask),
+    mask / 7,
+    0.2,
+    0.2,
+    # 0.5 (V - G)^2, a mean over tokens, with G = A + V before whitening.
+    (0.5 * (mask * gae**2).sum() / 7, 0.0),
+    old=old,
+    other={"ref": old - k1},
+    values=critic_example.VALUES,
+  )
+
+
+@pytest.mark.worked_example("method:prlcoder")
 def test_rewards_of_lines_and_of_the_program_are_added():
   """gamma = .9, lambda = .8, a KL of .1 and other weights; the defaults."""
   example = clip_example.rollout(SCORES, steps=LINES, step_scores=LINE_SCORES)
