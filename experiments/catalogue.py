@@ -58,9 +58,9 @@ _NO_REWARDS = {
   # Tools that make rewards from array functions and combine them.
   *("base", "combine"),
   # The rules of the tasks that need no tokenizer.
-  *("chain", "closeness", "countdown"),
+  *("chain", "closeness", "countdown", "programs"),
   # Functions that make training data for process reward models.
-  *("continuations", "segmentation", "step_data"),
+  *("continuations", "segmentation", "step_data", "text_filter"),
 }
 # Return annotations of reward functions that return no plain array.
 _REWARD_TYPES = ("Vote", "VeriFree")
@@ -183,10 +183,12 @@ def task(name: str) -> Row:
   """Returns the row of a task."""
   settings = tasks.settings(name)
   module = tasks.module(name)
+  # Text tasks have the first setting, and tasks that execute code the second.
+  on_host = not {"tokenizer", "allow_unprotected"}.isdisjoint(settings)
   return {
     "task": name,
     "paper": papers.source_text(inspect.getdoc(module)),
-    "scored": "on the host" if "tokenizer" in settings else "jittable",
+    "scored": "on the host" if on_host else "jittable",
     "settings": ", ".join(settings),
     "in a line": config_names.first_sentence(module),
   }

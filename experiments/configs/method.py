@@ -117,6 +117,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   "pass_at_k_exceeding": {"method": "pass_at_k_exceeding(k=8)"},
   "ppo_process": {"task": CHAIN},  # reads step scores
   "prime": {"task": CHAIN},  # a process reward model, on a task with steps
+  "prlcoder": {"task": CHAIN},  # reads step scores
   "prof": {"task": CHAIN},  # compares step scores with the outcome
   "progress": {"task": CHAIN},  # reads step scores
   "pure_openrlhf": {"task": CHAIN},  # reads step scores

@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.process import continuations
-from rewards.process.forest import Forest, Samples
+from rewards.process.forest import Forest, Samples, StepChanges
 from rewards.verifiers import step_judge
 from rl import types
 from rl.sampling import generation
@@ -124,6 +124,68 @@ class PolicyForest(Forest):
       )
     self.unjudged += int((first == step_judge.UNKNOWN).sum())
     return first
+
+  def step_changes(self, row: int, step: int) -> StepChanges:
+    if self._task.step_changes is None:
+      raise ValueError(
+        f"{self._task.name} has no changes of steps, which this label source "
+        "needs; use a task that has them, such as programs, or a source that "
+        "samples continuations, such as monte_carlo"
+      )
+    before, ids, after = self._around(row, step)
+    is_last = self._task.eos_id in ids[-1:]
+    size = self.samples.completions.shape[-1] - len(before) - len(after)
+    changes = self._task.step_changes(ids[: len(ids) - is_last])
+    return StepChanges(
+      *([x for x in texts if len(x) + is_last <= size] for texts in changes)
+    )
+
+  def write(
+    self, rows: np.ndarray, steps: np.ndarray, texts: Sequence[Sequence[int]]
+  ) -> Samples:
+    width = self.samples.completions.shape[-1]
+    tokens = np.full((len(rows), 1, width), self._task.pad_id, np.int32)
+    lengths = np.zeros((len(rows), 1), np.int32)
+    finished = np.zeros(lengths.shape, bool)
+    for i, (row, step, text) in enumerate(zip(rows, steps, texts, strict=True)):
+      before, ids, after = self._around(row, step)
+      end = [x for x in ids[-1:] if x in self._task.eos_ids]
+      copy = [*before, *text, *end, *after]
+      tokens[i, 0, : len(copy)], lengths[i] = copy, len(copy)
+      finished[i] = copy[-1] in self._task.eos_ids
+    samples = generation.Samples(
+      completions=tokens,
+      lengths=lengths,
+      log_probs=np.zeros(tokens.shape, np.float32),
+      finished=finished,
+    )
+    problems = self.samples.problems[rows]
+    parts = []
+    for start in range(0, len(rows), STATES):
+      # Copies of the last sample fill up the shape of the compiled program.
+      index = np.minimum(np.arange(start, start + STATES), len(rows) - 1)
+      part = jax.tree.map(lambda x, index=index: x[index], samples)
+      judged = self._score(self._problems_at(problems[index]), part)
+      count = min(STATES, len(rows) - start)
+      part, judged = jax.tree.map(
+        lambda x, count=count: x[:count], (part, judged)
+      )
+      index = index[:count]
+      parts.append(
+        _rows(part, judged, problems[index], rows[index], steps[index])
+      )
+    for part in parts[1:]:
+      parts[0].append(part)
+    return parts[0]
+
+  def _around(self, row: int, step: int) -> tuple[list[int], ...]:
+    """Returns the tokens before a step, of the step, and after it."""
+    ids = self.samples.completions[row][: self.samples.lengths[row]]
+    step_ids = self.samples.step_ids[row][: len(ids)]
+    return tuple(
+      ids[is_part].tolist()
+      for is_part in (step_ids < step, step_ids == step, step_ids > step)
+    )
 
   def _steps(self, row: int) -> list[str]:
     """Returns the texts of the steps of a sample."""

@@ -19,6 +19,7 @@ import flax.struct
 import jax
 import numpy as np
 
+from rewards.process.forest import StepChanges
 from rewards.verifiers import Item
 from rl import registry, types
 
@@ -136,6 +137,8 @@ class Task:
       a sampler can force the policy to answer. () if there are none.
     word_ids: token ids of words in completions, as opposed to maths. () if the
       task does not tell them apart.
+    step_changes: `(ids) -> StepChanges`, other texts of a step of a completion,
+      without EOS. None if the task has none.
   """
 
   name: str
@@ -160,6 +163,7 @@ class Task:
   records: Callable[[Problems], list[Item]] | None = None
   answer_cue: tuple[int, ...] = ()
   word_ids: tuple[int, ...] = ()
+  step_changes: Callable[[Sequence[int]], StepChanges] | None = None
 
   @property
   def eos_ids(self) -> tuple[int, ...]:

@@ -14,8 +14,22 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+
+
+class StepChanges(NamedTuple):
+  """Other texts of a step, each as token ids.
+
+  Attributes:
+    mutations: steps with an error, although some of them may be right.
+    refactorings: steps that are written in another way and mean the same.
+  """
+
+  mutations: list[list[int]]
+  refactorings: list[list[int]]
 
 
 @dataclasses.dataclass
@@ -28,7 +42,8 @@ class Samples:
     answer_ids: `[N]` int32, equal for equal answers; -1 is no answer.
     completions: `[N, T]` int32 token ids.
     log_probs: `[N, T]` float32, log-probs of the tokens under the policy that
-      sampled them, in nats; 0 on padding.
+      sampled them, in nats; 0 on padding, and in samples with a changed step,
+      which no policy sampled.
     lengths: `[N]` int, number of tokens of each sample.
     step_ids: `[N, T]` int, reasoning step of each token; -1 outside of steps.
     num_steps: `[N]` int, number of steps of each sample, at most K.
@@ -142,6 +157,52 @@ class Forest(abc.ABC):
       "these labels need a judge, and there is none; use a label source that "
       "does without, such as monte_carlo"
     )
+
+  def step_changes(self, row: int, step: int) -> StepChanges:
+    """Returns changes of a step after which the sample still fits into T.
+
+    Raises:
+      ValueError: the forest cannot change steps.
+    """
+    del row, step
+    raise ValueError(
+      "these labels need changes of steps, and there are none; use a label "
+      "source that does without, such as monte_carlo"
+    )
+
+  def write(
+    self, rows: np.ndarray, steps: np.ndarray, texts: Sequence[Sequence[int]]
+  ) -> Samples:
+    """Returns judged copies of samples in each of which one step is replaced.
+
+    Args:
+      rows: `[R]`, the samples to copy.
+      steps: `[R]`, the step of each that is replaced, counted from 0.
+      texts: R sequences of token ids, the new steps without an end token.
+
+    Raises:
+      ValueError: the forest cannot change steps.
+    """
+    del rows, steps, texts
+    raise ValueError("this forest cannot write samples")
+
+  def replace_steps(
+    self, rows: np.ndarray, steps: np.ndarray, texts: Sequence[Sequence[int]]
+  ) -> np.ndarray:
+    """Adds copies of samples in each of which one step is replaced.
+
+    A copy shares the steps before the new one with its sample.
+
+    Args:
+      rows, steps, texts: same as in `write`.
+
+    Returns:
+      `[R]` int, the rows of the copies.
+    """
+    first = len(self.samples.problems)
+    if len(rows):
+      self.samples.append(self.write(rows, steps, texts))
+    return first + np.arange(len(rows))
 
   def success_rates(
     self, rows: np.ndarray, steps: np.ndarray, count: int

@@ -276,6 +276,7 @@ def test_the_stages_of_a_paper_are_its_configs(paper_rows):
   others = {row["name"]: row["paper"] for row in configs if row not in rows}
   assert others.keys() == {
     "fitted_reward:mixed",
+    "programs:prlcoder",
     "small_judge:fit",
     "small_judge:paid",
     "small_judge:thoughts",

@@ -29,6 +29,7 @@ class WordForest(forest.Forest):
     is_good: Callable[[str], bool] = lambda prefix: True,
     max_steps: int = 6,
     log_prob: Callable[[str], float] = lambda prefix: -1.0,
+    changes: Mapping[str, tuple[str, str]] | None = None,
   ) -> None:
     """Makes the forest.
 
@@ -41,10 +42,12 @@ class WordForest(forest.Forest):
       is_good: `prefix -> whether the checker calls its last step good`.
       max_steps: K, and the largest length of a word.
       log_prob: `prefix -> log-prob of its last letter`.
+      changes: `{letter: (its mutations, its refactorings)}`, as words of these
+        letters; None: the forest cannot change steps.
     """
     self._is_right, self._is_good, self._log_prob = is_right, is_good, log_prob
     self._script, self._next = dict(continuations or {}), {}
-    self._size = max_steps
+    self._size, self._changes = max_steps, changes
     self.looks: list[tuple[str, int]] = []
     problems = [0] * len(words) if problems is None else problems
     none = [-1] * len(words)
@@ -74,6 +77,21 @@ class WordForest(forest.Forest):
       parents += [row] * count
       shared += [num_steps] * count
     return self._rows(words, problems, parents, shared)
+
+  def step_changes(self, row, step):
+    if self._changes is None:
+      return super().step_changes(row, step)
+    letters = self._changes.get(self.word(row)[step], ("", ""))
+    return forest.StepChanges(*([[ord(x)] for x in some] for some in letters))
+
+  def write(self, rows, steps, texts):
+    words = []
+    for row, step, text in zip(rows, steps, texts, strict=True):
+      letters = list(self.word(row))
+      letters[step] = "".join(map(chr, text))
+      words.append("".join(letters))
+    problems = self.samples.problems[rows]
+    return self._rows(words, problems, rows, steps)
 
   def _rows(self, words, problems, parents, shared) -> forest.Samples:
     size, n = self._size, len(words)

@@ -121,6 +121,8 @@ class Report:
     num_tests: number of tests; 0 if the verdict is -1.
     reason: one line on why the verdict is unknown; "" if it is known.
     timeout: whether the program ran out of wall-clock or CPU time.
+    results: whether each test passed, or each assertion of a `check`; () if the
+      verdict is -1. Reports that differ only in it are equal.
   """
 
   verdict: int
@@ -128,6 +130,9 @@ class Report:
   num_tests: int
   reason: str = ""
   timeout: bool = False
+  results: tuple[bool, ...] = dataclasses.field(
+    default=(), compare=False, repr=False
+  )
 
 
 _START_SECONDS = 60.0  # maximum for the start of the sandbox on a busy machine
@@ -289,8 +294,9 @@ def _report(lines: list[dict], allow_unprotected: bool) -> Report:
     reason = fields.get("failed", "it sent no message")
     return Report(-1, 0, 0, f"{_NOT_STARTED}: {reason}")
   if fields.get("all"):
-    return Report(1, num_tests, num_tests)
+    return Report(1, num_tests, num_tests, results=(True,) * num_tests)
   timeout = bool(fields.get("timeout") or fields.get("late"))
   # A test can fail after its last assertion, when all assertions have passed.
   num_passed = min(num_passed, num_tests - 1)
-  return Report(0, num_passed, num_tests, timeout=timeout)
+  passes = tuple(results.get(i, False) for i in range(num_tests))
+  return Report(0, num_passed, num_tests, timeout=timeout, results=passes)

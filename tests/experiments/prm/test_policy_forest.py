@@ -9,6 +9,8 @@ from experiments.prm import policy_forest
 from experiments.training import build
 from rewards.process import label_sources
 from rewards.process.label_sources import base
+from rewards.tasks import programs as rules
+from rewards.verifiers import sandbox
 from rl import scoring, types
 from rl.sampling import generation
 
@@ -123,7 +125,10 @@ def test_after_the_last_step_there_is_nothing_to_sample(experiment, params):
 
 
 @pytest.mark.parametrize(
-  "name", sorted(set(label_sources.names()) - {"judge", "consensus", "mixture"})
+  "name",
+  sorted(
+    set(label_sources.names()) - {"judge", "consensus", "mixture", "mutation"}
+  ),
 )
 def test_every_source_labels_samples_of_a_policy(name, experiment, params):
   # The untrained policy has no right sample; some sources need one.
@@ -137,6 +142,100 @@ def test_every_source_labels_samples_of_a_policy(name, experiment, params):
   assert not labels.weights[~exists].any()
   assert ((labels.values >= 0) & (labels.values <= 1)).all()
   assert len(labels.rows) > 0
+
+
+def test_a_task_without_changes_of_steps_is_refused(experiment, params):
+  forest = make(experiment, params)
+  forest.samples.correct = np.ones(12, np.int8)
+  with pytest.raises(ValueError, match="has no changes of steps, which this"):
+    label_sources.get("mutation")(forest)
+
+
+def test_labels_of_changed_programs_are_those_of_their_execution(monkeypatch):
+  """Samples of the policy are replaced by a right program of four lines."""
+  if sandbox.missing_protections():
+    pytest.skip(f"it lacks {'; '.join(sandbox.missing_protections())}")
+  e = small_run.on_one_device(
+    build.build(small_run.config(task="programs(operations=3)"))
+  )
+  task = e.task
+  forest = make(e, e.init().params, problems=2, samples=1)
+  # The gold programs in place of the samples of the untrained policy.
+  completions, lengths = task.gold(forest.problems)
+  finished = np.ones((2, 1), bool)
+  judged = task.score(
+    forest.problems, completions[:, None], lengths[:, None], finished
+  )
+  forest.samples.completions, forest.samples.lengths = completions, lengths
+  forest.samples.correct = judged.correct[:, 0]
+  forest.samples.step_ids = judged.step_ids[:, 0]
+  forest.samples.num_steps = judged.step_mask.sum(-1)[:, 0]
+  assert forest.samples.num_steps.tolist() == [4, 4]
+
+  monkeypatch.setattr(policy_forest, "STATES", 10)  # several parts
+  labels = label_sources.get("mutation", mutations=3)(forest)
+  samples = forest.samples
+  changed = np.flatnonzero(labels.rows >= 2)
+  assert len(changed) > 2 * 4 * 3
+  verdicts = set()
+  for index in changed:
+    row, values, weights = (field[index] for field in labels)
+    step, parent = samples.num_shared[row], samples.parents[row]
+    lines, old_lines = (
+      rules.body(samples.completions[r][: samples.lengths[r] - 1]).split("\n")
+      for r in (row, parent)
+    )
+    differs = [a != b for a, b in zip(lines, old_lines, strict=True)]
+    assert np.flatnonzero(differs).tolist() == [step]
+    operations = [
+      (rules.OPERATORS[i], rules.OPERANDS[j])
+      for i, j in zip(
+        forest.problems.facts["operators"][samples.problems[row]],
+        forest.problems.facts["operands"][samples.problems[row]],
+        strict=True,
+      )
+    ]
+    # An execution apart from the sandbox and from the task.
+    try:
+      namespace = {}
+      exec("def f(x, y):\n  " + "\n  ".join(lines), namespace)
+      verdict = all(
+        namespace["f"](*arguments) == rules.result(operations, *arguments)
+        for arguments in rules.INPUTS
+      )
+    except (SyntaxError, NameError, TypeError):
+      verdict = False
+    verdicts.add(verdict)
+    assert values[: step + 1].tolist() == [1] * step + [verdict]
+    assert weights.tolist() == [1] * (step + 1) + [0] * (
+      len(weights) - step - 1
+    )
+    assert samples.completions[row][samples.lengths[row] - 1] == task.eos_id
+  assert verdicts == {True, False}
+  assert not samples.log_probs[2:].any()
+
+
+def test_a_changed_step_fits_into_the_completion():
+  if sandbox.missing_protections():
+    pytest.skip(f"it lacks {'; '.join(sandbox.missing_protections())}")
+  e = small_run.on_one_device(
+    build.build(small_run.config(task="programs(operations=1)"))
+  )
+  forest = make(e, e.init().params, problems=1, samples=1)
+  forest.samples = forest.samples.select(np.array([0]))  # a copy
+  # x += 2 ; x += 2 ; x += 2 ; return EOS has 14 of 15 tokens.
+  line = [rules.ID[word] for word in ("x", "+=", "2", ";")]
+  ids = [*line * 3, rules.RETURN, rules.EOS]
+  forest.samples.completions[0, : len(ids)] = ids
+  forest.samples.lengths[0] = len(ids)
+  forest.samples.step_ids[0, : len(ids)] = np.arange(len(ids)) // 4
+  assert forest.step_changes(0, 1).refactorings == []
+  assert forest.step_changes(0, 1).mutations == [
+    [*x, rules.END] for x in rules.mutations(line[:-1])
+  ]
+  forest.samples.completions[0, 4:10] = forest.samples.completions[0, 8:14]
+  forest.samples.lengths[0] = 10
+  assert len(forest.step_changes(0, 1).refactorings) == 2
 
 
 def test_a_judge_reads_the_texts_of_the_steps(experiment, params):

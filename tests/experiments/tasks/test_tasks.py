@@ -36,6 +36,7 @@ ROWS = {
   "choice": {"operations": 2, "options": 3},
   "narrated_chain": {"operations": 2},
   "chain-local": {"operations": 1, "prm": "local"},
+  "programs": {"operations": 2},
   "gsm8k": {"vocab_size": 300, "prompt_length": 64, "completion_length": 40},
   "math": {
     "vocab_size": 300,
@@ -94,6 +95,8 @@ FILES = {"gsm8k": small_gsm8k, "math": small_math}
 FILES |= {"aime": small_contests.AIME, "amc": small_contests.AMC}
 FILES |= {"jsonl": small_jsonl, "sql": small_sql, "tools": small_tools}
 FILES |= {"humaneval": small_humaneval, "instructions": small_instructions}
+# Tasks whose completions are executed.
+EXECUTED = ("humaneval", "programs")
 # Tasks without a train split, which need a tokenizer from a folder.
 EVALUATED = ("aime", "amc")
 P, S, HELD_OUT = 12, 3, 5
@@ -103,7 +106,7 @@ P, S, HELD_OUT = 12, 3, 5
 def case(request, tmp_path_factory):
   """A task, P problems, and S completions each: gold, demonstrated, spoilt."""
   name, settings = request.param.split("-")[0], dict(ROWS[request.param])
-  if name == "humaneval" and sandbox.missing_protections():
+  if name in EXECUTED and sandbox.missing_protections():
     pytest.skip(f"it lacks {'; '.join(sandbox.missing_protections())}")
   if name == "gym":
     pytest.importorskip("reasoning_gym", reason="the extra .[gym]")
@@ -336,6 +339,7 @@ def test_every_task_has_a_row():
     ("countdown", {"count": 1}, "count=1 .* 2 to 7, the nearest is 2"),
     ("countdown", {"count": "4"}, "count = '4' must be int, for example 4"),
     ("gsm8k", {"vocab_size": None}, "task 'gsm8k': vocab_size = None must be"),
+    ("programs", {"operations": 0}, "operations=0 .* 1 to 5, the nearest is 1"),
     ("closeness", {"scale": 0.0}, r"scale=0\.0 must be above 0"),
   ],
 )

@@ -29,6 +29,7 @@ LATER_STAGES = [
     f"experiments/configs/fitted_reward.py:{name}"
     for name in fitted_reward.names()
   ),
+  *(f"experiments/configs/programs.py:{x}" for x in ("prlcoder", "outcome")),
   *(f"experiments/configs/small_judge.py:{x}" for x in small_judge.names()),
 ]
 # Configs of one file and of a task that needs no data: they are validated in

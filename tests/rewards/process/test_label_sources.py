@@ -74,6 +74,7 @@ DEFAULTS = {
     "soft": True,
   },
   "monte_carlo": {"continuations": 8, "least": 1, "soft": False},
+  "mutation": {"mutations": 2, "refactorings": 2, "seed": 0},
   "prefix_counts": {},
   "relative_progress": {"threshold": 0.8, "continuations": 8},
   "self_denoised": {
@@ -458,6 +459,92 @@ def test_prefix_counts_are_a_martingale():
     np.testing.assert_allclose(
       targets[rows, t - 1], np.mean(targets[rows, t]), rtol=1e-6
     )
+
+
+def mutable_forest(words=("abr", "bx"), **settings):
+  """Words are right that end with r and have no x; b is written B, too."""
+  changes = {"a": ("xA", ""), "b": ("x", "B"), "r": ("xy", "")}
+  return WordForest(
+    words,
+    lambda word: is_right(word) and "x" not in word,
+    changes=changes,
+    **settings,
+  )
+
+
+def test_a_changed_step_has_the_verdict_of_its_sample():
+  """The steps before it are right, and those after it have no label."""
+  forest = mutable_forest()
+  assert run(forest, "mutation") == {
+    "abr": [1, 1, 1],
+    "xbr": [0, None, None],
+    "Abr": [1, None, None],  # a mutation that changes nothing
+    "axr": [1, 0, None],
+    "aBr": [1, 1, None],
+    "abx": [1, 1, 0],
+    "aby": [1, 1, 0],
+  }
+  samples = forest.samples
+  words = [forest.word(row) for row in range(len(samples.problems))]
+  assert samples.parents.tolist() == [-1, -1, *[0] * 6]
+  shared = dict(zip(words, samples.num_shared.tolist(), strict=True))
+  assert shared == {
+    **{"abr": 0, "bx": 0, "xbr": 0, "Abr": 0},
+    **{"axr": 1, "aBr": 1, "abx": 2, "aby": 2},
+  }
+  assert forest.tokens == 0
+  assert forest.looks == []
+
+
+def test_numbers_of_mutations_and_refactorings():
+  only = run(mutable_forest(), "mutation", mutations=0)
+  assert only == {"abr": [1, 1, 1], "aBr": [1, 1, None]}
+  forest = mutable_forest()
+  labels = label_sources.get("mutation", mutations=1, refactorings=0)(forest)
+  words = {forest.word(row) for row in labels.rows}
+  assert {"abr", "axr"} < words
+  assert len(words & {"xbr", "Abr"}) == len(words & {"abx", "aby"}) == 1
+  assert len(words) == 4
+  for settings in ({"mutations": -1}, {"mutations": 0, "refactorings": 0}):
+    with pytest.raises(ValueError, match="at least 0, and one of them"):
+      label_sources.get("mutation", **settings)
+
+
+def test_the_drawn_mutations_depend_on_seed_and_sample():
+  def drawn(seed, words):
+    forest = mutable_forest(words)
+    source = label_sources.get(
+      "mutation", mutations=1, refactorings=0, seed=seed
+    )
+    return [forest.word(row) for row in source(forest).rows][len(words) :]
+
+  assert drawn(0, ["ar", "abr"])[:2] == drawn(0, ["ar", "aaaar"])[:2]
+  assert len({tuple(drawn(seed, ["aaaar"])) for seed in range(8)}) > 3
+  # Equal samples have different changes.
+  assert len(set(drawn(0, ["ar"] * 8))) == 4
+
+
+def test_a_changed_sample_without_a_verdict_has_no_label():
+  forest = mutable_forest(["ar"])
+  write = forest.write
+
+  def write_unknown(rows, steps, texts):
+    samples = write(rows, steps, texts)
+    samples.correct[np.array(steps) == 0] = -1
+    return samples
+
+  forest.write = write_unknown
+  assert run(forest, "mutation") == {
+    "ar": [1, 1],
+    "ax": [1, 0],
+    "ay": [1, 0],
+  }
+
+
+def test_mutation_needs_right_samples_and_changes():
+  assert run(mutable_forest(["abx"]), "mutation") == {}
+  with pytest.raises(ValueError, match="need changes of steps"):
+    run(WordForest(["ar"], is_right), "mutation")
 
 
 def test_the_checker_labels_up_to_the_first_error():

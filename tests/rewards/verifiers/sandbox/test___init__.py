@@ -127,6 +127,27 @@ def test_the_report_of_messages(monkeypatch, messages, report):
   assert len(jobs) == 1
 
 
+@pytest.mark.parametrize(
+  ("messages", "results"),
+  [
+    ([{"tests": 2}, {"test": 0, "passed": True}, {"all": True}], (True, True)),
+    (
+      [
+        {"tests": 3},
+        {"test": 2, "passed": True},
+        {"test": 0, "passed": False},
+        {"all": False},
+      ],
+      (False, False, True),
+    ),
+    ([{"unscored": "no test"}], ()),
+  ],
+)
+def test_the_results_of_the_tests(monkeypatch, messages, results):
+  report, _ = reports(monkeypatch, messages)
+  assert report.results == results
+
+
 def test_missing_protections_do_not_count_if_that_is_allowed(monkeypatch):
   messages = [{"missing": ["a lock"]}, {"tests": 2}, {"all": True}]
   report, jobs = reports(monkeypatch, messages, allow_unprotected=True)

@@ -57,9 +57,15 @@ def test_discount_and_lambda():
 
 
 @pytest.mark.worked_example(
-  "method:ppo", "method:ppo_process", "method:tulu3", "method:vapo"
+  "method:ppo",
+  "method:ppo_process",
+  "method:prlcoder",
+  "method:tulu3",
+  "method:vapo",
 )
-@pytest.mark.parametrize("name", ["ppo", "ppo_process", "tulu3", "vapo"])
+@pytest.mark.parametrize(
+  "name", ["ppo", "ppo_process", "prlcoder", "tulu3", "vapo"]
+)
 def test_value_clip(name):
   """V_old = 1; V = 0.7, 0.9, 1.1, 1.3, bounded to 0.8 and 1.2; G = 2 and 0."""
   values = jnp.array([[[0.7, 0.9, 1.1, 1.3]]])
