@@ -25,7 +25,8 @@ for the same two credits by a process reward model with the decoder of SmolLM2,
 which is fitted to 500 lists whose lines the rules label,
 
   python -m experiments.prm label --workdir runs/smollm2_prm --policy smollm2 \
-    --task "numbered_lists(steps=True, max_steps=16)" --source checker \
+    --task "numbered_lists(steps=True, max_steps=16)" \
+    --source "checker(until_error=False)" \
     --problems 64 --samples 8 --batch 8 --temperature 0.7
   python -m experiments.prm fit --workdir runs/smollm2_prm --max_steps 16 \
     --layers 0 --steps 100 --batch 8 --learning_rate 2e-5

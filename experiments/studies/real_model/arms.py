@@ -12,6 +12,9 @@ from ml_collections import ConfigDict
 from experiments.configs import smollm2
 
 
+FIRST_ERROR_MODEL = "runs/smollm2_prm_first_error"
+
+
 @dataclasses.dataclass(frozen=True)
 class Arm:
   """A config that is trained with several seeds.
@@ -73,6 +76,14 @@ ARMS: Mapping[str, Arm] = {
   # The same by a fitted model (smollm2.py).
   "lists_fitted_sum_form": Arm("lists_fitted_sum_form"),
   "lists_fitted_min_form": Arm("lists_fitted_min_form"),
+  # A model that is fitted to labels up to the first wrong line, `--source
+  # checker` in place of that of smollm2.py.
+  "lists_first_error_sum_form": Arm(
+    "lists_fitted_sum_form", {"models.prm.workdir": FIRST_ERROR_MODEL}
+  ),
+  "lists_first_error_min_form": Arm(
+    "lists_fitted_min_form", {"models.prm.workdir": FIRST_ERROR_MODEL}
+  ),
   # The stages of Tulu 3, on samples of `experiments.preferences` (smollm2.py).
   "tulu3_sft": Arm("tulu3_sft"),
   "tulu3_dpo": Arm("tulu3_dpo", start="tulu3_sft"),

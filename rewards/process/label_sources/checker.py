@@ -10,8 +10,8 @@ from rewards.process.forest import Forest
 from rewards.process.label_sources import base
 
 
-def checker(noise: float = 0.0):
-  """Labels the steps up to the first error by the checker of the task.
+def checker(noise: float = 0.0, until_error: bool = True):
+  """Labels steps by the checker of the task, up to the first error.
 
   A step is good if its score is above 0 and bad if it is below 0. A score of 0
   judges nothing, such as that of a line of prose: the step has no label. Costs
@@ -21,6 +21,9 @@ def checker(noise: float = 0.0):
     noise: probability that a label is flipped, at random, before the labels
       after the first error are dropped. A study can then compare a model with
       the exact labels, which no model can surpass by much.
+    until_error: whether the steps after the first error have no label. Where
+      steps are judged apart from those before, such as the lines of a list, the
+      labels of all steps say more.
 
   Raises:
     ValueError: `noise` is not in [0, 1].
@@ -34,7 +37,9 @@ def checker(noise: float = 0.0):
     values = (scores > 0).astype(float)
     values = np.where(_draws(forest, rows) < noise, 1 - values, values)
     mask = base.step_mask(forest, rows) & (scores != 0)
-    return base.make(rows, values, base.until_first_zero(values, mask))
+    if until_error:
+      mask = base.until_first_zero(values, mask)
+    return base.make(rows, values, mask)
 
   return label
 

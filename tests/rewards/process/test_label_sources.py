@@ -49,7 +49,7 @@ def run(forest, name, **settings):
 DEFAULTS = {
   "best_first": {"children": 4, "continuations": 8, "expansions": 4},
   "binary_search": {"continuations": 8, "least": 1},
-  "checker": {"noise": 0.0},
+  "checker": {"noise": 0.0, "until_error": True},
   "compressed_tree": {
     "children": 4,
     "levels": 3,
@@ -552,6 +552,10 @@ def test_the_checker_labels_up_to_the_first_error():
     ["abr", "bbr"], is_right, is_good=lambda prefix: prefix[-1] != "b"
   )
   assert run(forest, "checker") == {"abr": [1, 0, None], "bbr": [0, None, None]}
+  assert run(forest, "checker", until_error=False) == {
+    "abr": [1, 0, 1],
+    "bbr": [0, 0, 1],
+  }
   assert forest.looks == []
 
 
@@ -562,6 +566,8 @@ def test_a_score_of_0_judges_nothing():
   )
   forest.samples.step_scores[0, 1] = 0
   assert run(forest, "checker") == {"abcr": [1, None, 0, None]}
+  labels = run(forest, "checker", until_error=False)
+  assert labels == {"abcr": [1, None, 0, 1]}
 
 
 def test_the_noise_of_the_checker_flips_labels():
