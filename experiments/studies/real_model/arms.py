@@ -11,7 +11,6 @@ from ml_collections import ConfigDict
 
 from experiments.configs import smollm2
 
-
 FIRST_ERROR_MODEL = "runs/smollm2_prm_first_error"
 
 
