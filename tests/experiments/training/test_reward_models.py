@@ -118,12 +118,25 @@ def test_metrics_compare_the_model_with_the_task():
     sample_mask=jnp.ones_like(rollout.sample_mask),
     extras=rollout.extras.update({str(NEED): scores}),
   )
-  model = reward_models.RewardModel(None, None, None, threshold=0.1)
+  # Three tokens of a prompt, and five of a completion, two of which are words.
+  tokens = rollout.tokens
+  rollout = rollout.replace(
+    tokens=tokens.replace(
+      prompt_mask=tokens.prompt_mask.at[1, 1:].set(True),
+      completions=tokens.completions.at[2, 3, :5].set(
+        jnp.array([1, 8, 9, 2, 3])
+      ),
+      lengths=tokens.lengths.at[2, 3].set(5),
+    )
+  )
+  reader = step_model.StepModel(None, None, None, left_out=(8, 9))
+  model = reward_models.RewardModel(None, reader, None, threshold=0.1)
   logged = reward_models.metrics("prm", model, rollout)
   assert logged["prm/score"] == pytest.approx(0.25 / 3)
   assert logged["prm/task_score"] == pytest.approx(1 / 3)
   assert logged["prm/worst"] == pytest.approx(-0.125)
   assert logged["prm/task_worst"] == pytest.approx(0.0)
+  assert logged["cost/prm_tokens"] == 3 + 3
   # 0.5 and 1 agree, -0.3 and 1 do not, 0.05 (below .1) and -1 do.
   assert logged["prm/accuracy"] == pytest.approx(2 / 3)
 
