@@ -339,7 +339,7 @@ def test_consensus_keeps_samples_with_the_same_error():
 
   rates = {"a": 0.5, "ab": 0.0, "c": 0.5, "cd": 0.5, "e": 0.5, "eb": 0.5}
   rates |= {"q": 0.5}
-  words = ["abx", "cdr", "ebr", "cdx", "qr"]
+  words = ["qr", "abx", "cdr", "ebr", "cdx"]
   forest = Judged(words, is_right, rates)
   assert run(forest, "consensus") == {"abx": [1, 0, None], "cdr": [1, 1, 1]}
   by_judge = run(forest, "judge")
@@ -394,6 +394,9 @@ def test_a_mixture_labels_what_all_sources_label():
   forest = Judged(["ax", "cr"], is_right, {"a": 0.5, "c": 0.75})
   sources = {"sources": ("monte_carlo", "judge"), "weights": (1, 1)}
   assert run(forest, "mixture", **sources) == {"cr": [0.875, 1]}
+  # A source of weight 0 still says which samples are labelled.
+  sources = {"sources": ("monte_carlo", "judge"), "weights": (1, 0)}
+  assert run(forest, "mixture", **sources) == {"cr": [0.75, 1]}
 
 
 def test_stepwise_outcome_labels_do_not_rise():
@@ -823,11 +826,11 @@ def test_progress_at_the_threshold_is_enough():
 
 def test_a_label_of_one_half_is_no_error():
   labels = base.make(
-    np.arange(3),
-    np.array([[0.5, 0.4], [0.5, 0.5], [0.2, 0.9]]),
-    np.array([[1, 1], [1, 1], [0, 1]]),
+    np.arange(5),
+    np.array([[0.5, 0.4, 0], [0.5] * 3, [0.2, 0.9, 1], [0] * 3, [1, 1, 0]]),
+    np.array([[1, 1, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 1]]),
   )
-  assert consensus.first_errors(labels).tolist() == [1, -1, -1]
+  assert consensus.first_errors(labels).tolist() == [1, -1, -1, 0, 2]
 
 
 def test_best_first_expands_the_best_state():
