@@ -67,8 +67,9 @@ _SOURCES = {
   "monte_carlo": MONTE_CARLO,
   "binary_search": "binary_search(least=2)",
 }
-# These ask a model on a server.
-_WITHOUT_ROW = ("consensus", "judge", "mixture")
+# The first three ask a model on a server, and the last one needs a task with
+# changes of steps, which chain has not.
+_WITHOUT_ROW = ("consensus", "judge", "mixture", "mutation")
 ROWS = {
   **{
     f"labels_{name}": Row("labels", source=_SOURCES.get(name, name))

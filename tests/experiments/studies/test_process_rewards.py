@@ -58,7 +58,7 @@ def test_every_source_loss_and_config_exists():
     losses.add(loss if row.kind == "loss" else "")
   assert set(step_losses.names()) <= losses
   assert set(label_sources.names()) - sources == {
-    *("judge", "consensus", "mixture"),
+    *("judge", "consensus", "mixture", "mutation"),
   }
 
 
