@@ -237,7 +237,7 @@ class Policy:
   Attributes:
     score: `(params, Tokens, depth=1.0) -> Scored`, a forward pass over a given
       text. With depth < 1, a share of the layers, the pass stops after an
-      earlier layer: of n layers it computes min(round(depth n), n - 1) + 1.
+      earlier layer. It computes min(round(depth n), n - 1) + 1 of n layers.
       `rl.scoring` passes the argument only if it is below 1.
     prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, capacity)
       -> (logits [P, V], cache)`. It reads each prompt once and returns the

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 # Packages, and modules that define no task.
-_NOT_TASKS = {"task", "text", "text_task", "prompting"}
+_NOT_TASKS = {"held_out", "task", "text", "text_task", "prompting"}
 
 
 def names() -> list[str]:

@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.tasks import held_out
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import chain as rules
 from rl import registry, types
@@ -36,12 +37,10 @@ Array = jax.Array
 
 OPERATIONS = range(1, 6)  # with more operations, ids would leave int32
 BASE = 30  # 3 operators times 10 operands
-HELD_OUT_DIVISOR = 7  # ids divisible by it are test problems
 # Probabilities of the errors of a demonstration, per operation.
 WRONG_RATE = 0.08
 FILLER_RATE = 0.05
 EARLY_RATE = 0.03
-POOL = 8192  # random test problems of which `test` takes the distinct ones
 
 
 def chain(
@@ -90,21 +89,10 @@ def chain(
   if prm not in rules.PRMS:
     raise ValueError(registry.describe_unknown("prm", prm, rules.PRMS))
   num_problems = 10 * BASE**operations
-  # Multiples of 7 from 0 to num_problems - 1: the quotient rounded up, because
-  # 0 is one of them.
-  num_test = -(-num_problems // HELD_OUT_DIVISOR)
   completion_length = 8 * operations + 4
 
   def train(key: Array, step: Array, n: int) -> Problems:
-    key = jax.random.fold_in(key, step)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
-    draw = jax.vmap(
-      lambda key: jax.random.randint(key, (), 0, num_problems - num_test)
-    )
-    ranks = draw(keys)  # [n], positions in the list of training ids
-    # The training ids are 1 to 6, 8 to 13, ...: six between multiples of 7.
-    num_between = HELD_OUT_DIVISOR - 1
-    ids = ranks // num_between * HELD_OUT_DIVISOR + ranks % num_between + 1
+    ids = held_out.train_ids(key, step, n, num_problems)
     if reworded:
       if n % 2:
         raise ValueError(
@@ -117,15 +105,7 @@ def chain(
     return _problems(ids, operations)
 
   def test(n: int) -> Problems:
-    draws = np.random.default_rng(0).integers(num_test, size=POOL)
-    # Position of the first of equal draws.
-    _, distinct = np.unique(draws, return_index=True)
-    if n > distinct.size:
-      raise ValueError(
-        f"n={n} test problems, but chain(operations={operations}) has "
-        f"{distinct.size}; ask for 1 to {distinct.size}"
-      )
-    ids = HELD_OUT_DIVISOR * draws[np.sort(distinct)[:n]]
+    ids = held_out.test_ids(n, num_problems, f"chain(operations={operations})")
     return _problems(jnp.asarray(ids, jnp.int32), operations)
 
   def score(
@@ -262,7 +242,7 @@ def _other_wording(ids: Array, operations: int) -> Array:
   unit = BASE ** (operations - 1)  # of the first operation's digit of an id
   other = ids + (first - start) * BASE * unit + (start - first) * unit
   commutes = facts["operators"][:, 0] != rules.MINUS - rules.PLUS
-  is_trained = other % HELD_OUT_DIVISOR != 0
+  is_trained = other % held_out.DIVISOR != 0
   return jnp.where(commutes & is_trained, other, ids)
 
 

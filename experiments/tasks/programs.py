@@ -28,13 +28,12 @@ K lines, N operations.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from experiments.tasks import held_out
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.process.forest import StepChanges
 from rewards.tasks import programs as rules
@@ -44,11 +43,9 @@ Array = jax.Array
 
 OPERATIONS = range(1, 6)
 BASE = len(rules.OPERATORS) * len(rules.OPERANDS)  # 36
-HELD_OUT_DIVISOR = 7  # ids divisible by it are test problems
 # Probabilities of the errors of a demonstration, per operation. At most one of
 # them happens.
 ERROR_RATES = {"operator": 0.05, "operand": 0.05, "missing": 0.03, "cut": 0.02}
-POOL = 8192  # random test problems of which `test` takes the distinct ones
 
 
 def programs(operations: int = 4, allow_unprotected: bool = False) -> Task:
@@ -86,30 +83,15 @@ def programs(operations: int = 4, allow_unprotected: bool = False) -> Task:
       "harmed"
     )
   num_problems = BASE**operations
-  # Multiples of 7 from 0 to num_problems - 1: the quotient rounded up.
-  num_test = -(-num_problems // HELD_OUT_DIVISOR)
   completion_length = 6 * operations + 9
 
   def train(key: Array, step: Array, n: int) -> Problems:
-    limit = num_problems - num_test
-    ranks = np.asarray(_draw(jax.random.fold_in(key, step), n, limit))
-    # The training ids are 1 to 6, 8 to 13, ...: six between multiples of 7.
-    num_between = HELD_OUT_DIVISOR - 1
-    ids = ranks // num_between * HELD_OUT_DIVISOR + ranks % num_between + 1
-    return _problems(ids, operations)
+    ids = held_out.train_ids(key, step, n, num_problems)
+    return _problems(np.asarray(ids), operations)
 
   def test(n: int) -> Problems:
-    draws = np.random.default_rng(0).integers(num_test, size=POOL)
-    # Position of the first of equal draws.
-    _, distinct = np.unique(draws, return_index=True)
-    if n > distinct.size:
-      raise ValueError(
-        f"n={n} test problems, but programs(operations={operations}) has "
-        f"{distinct.size}; ask for 1 to {distinct.size}"
-      )
-    return _problems(
-      HELD_OUT_DIVISOR * draws[np.sort(distinct)[:n]], operations
-    )
+    name = f"programs(operations={operations})"
+    return _problems(held_out.test_ids(n, num_problems, name), operations)
 
   def score(
     problems: Problems, completions: Array, lengths: Array, finished: Array
@@ -170,13 +152,6 @@ def change_line(ids: Sequence[int]) -> StepChanges:
     mutations=[[*other, *end] for other in rules.mutations(line)],
     refactorings=[[*other, *end] for other in rules.refactorings(line)],
   )
-
-
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def _draw(key: Array, n: int, limit: int) -> Array:
-  """Returns n numbers from 0 to `limit` - 1; the first ones for every n."""
-  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
-  return jax.vmap(lambda key: jax.random.randint(key, (), 0, limit))(keys)
 
 
 def _problems(ids: np.ndarray, operations: int) -> Problems:

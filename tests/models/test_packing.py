@@ -285,7 +285,7 @@ def states_at(config, params, tokens, depth):
 
 @pytest.mark.parametrize("name", ["plain", *small_decoders.VARIANTS])
 def test_a_pass_that_stops_early_is_that_of_fewer_layers(name, monkeypatch):
-  """Of three layers, of several kinds, padded and packed."""
+  """The decoder has three layers of several kinds, padded and packed."""
   config = dataclasses.replace(CONFIGS[name], layers=3)
   params = generic(config)
   tokens = batch(LENGTHS["ragged"])

@@ -18,7 +18,7 @@ from rewards.verifiers import sandbox
 
 if sandbox.missing_protections():
   pytest.skip(
-    f"it lacks {'; '.join(sandbox.missing_protections())}",
+    f"this machine lacks {'; '.join(sandbox.missing_protections())}",
     allow_module_level=True,
   )
 

@@ -154,7 +154,9 @@ def test_a_task_without_changes_of_steps_is_refused(experiment, params):
 def test_labels_of_changed_programs_are_those_of_their_execution(monkeypatch):
   """Samples of the policy are replaced by a right program of four lines."""
   if sandbox.missing_protections():
-    pytest.skip(f"it lacks {'; '.join(sandbox.missing_protections())}")
+    pytest.skip(
+      f"this machine lacks {'; '.join(sandbox.missing_protections())}"
+    )
   e = small_run.on_one_device(
     build.build(small_run.config(task="programs(operations=3)"))
   )
@@ -217,7 +219,9 @@ def test_labels_of_changed_programs_are_those_of_their_execution(monkeypatch):
 
 def test_a_changed_step_fits_into_the_completion():
   if sandbox.missing_protections():
-    pytest.skip(f"it lacks {'; '.join(sandbox.missing_protections())}")
+    pytest.skip(
+      f"this machine lacks {'; '.join(sandbox.missing_protections())}"
+    )
   e = small_run.on_one_device(
     build.build(small_run.config(task="programs(operations=1)"))
   )

@@ -327,7 +327,7 @@ def test_only_right_samples_that_exist_train_the_flow():
 
 
 def test_each_update_reads_some_samples_of_every_group():
-  """Of five samples, the second of two updates reads the numbers 1 and 3."""
+  """The second of two updates reads the samples 1 and 3 of five."""
   slices = rlfr._slice_samples(jnp.arange(1, 11).reshape(2, 5), 1, 2)
   expected = [[[1, 3, 5], [6, 8, 10]], [[2, 4, 0], [7, 9, 0]]]
   np.testing.assert_array_equal(slices, expected)
