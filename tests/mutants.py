@@ -1,4 +1,4 @@
-"""Mutation testing: how many small faults in `rl` and `rewards` tests notice.
+"""Mutation testing: how many small faults of the source the tests notice.
 
   python tests/mutants.py RESULTS.json [--seed S] [--number N] [--only PATH ...]
     [--jobs 2] [--rerun] [--list]
@@ -20,13 +20,19 @@ A *mutant* is one source file with one fault. An *operator* is a kind of fault:
 Error messages (everything inside `raise` and f-strings), types and docstrings
 have no mutants, and neither have the files in `EXCLUDED`.
 
-For each mutant, the tests that belong to its file (`tests_of`), and then the
-cases of the general tests that reach the file (`contract_of`), run until one of
-them fails, in a copy of the repository that shares compiled programs with the
-copies of other mutants. The mutant is then *noticed*; otherwise it *survives*.
-A mutant of a file without tests of its own survives. `--number` draws a sample,
-stratified by directory and operator, with the given seed; without it all
-mutants run.
+The tests of a mutant are measured, not declared. First every test file of the
+mutants' packages (`tests/rl` for `rl`) runs once on the original, without its
+long tests; `RESULTS.tests.json` keeps which lines it reaches and how long it
+takes. A mutant then runs the files that reach its line, the one of its module
+(`tests/FOLDER/test_NAME.py`) first and then the fastest, as many as take
+`BUDGET` seconds together, and the cases of the general tests that reach the
+file (`contract_of`), until one of them fails, in a copy of the repository that
+shares compiled programs with the copies of other mutants. The mutant is then
+*noticed*; otherwise it *survives*. A mutant that no test reaches survives, and
+so does one whose tests take more than `BUDGET` on the original. A mutant that
+runs for longer than `TIMEOUT` runs again beside its original, and is noticed if
+only the original ends in time. `--number` draws a sample, stratified by
+directory and operator, with the given seed; without it all mutants run.
 
 RESULTS.json keeps the outcome of each mutant, so that an interrupted command
 continues where it stopped. `--rerun` runs the survivors in it again. A mutant
@@ -40,8 +46,8 @@ import argparse
 import ast
 import collections
 import concurrent.futures
+import contextlib
 import copy
-import functools
 import importlib
 import itertools
 import json
@@ -50,27 +56,43 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
+import coverage
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PACKAGES = ("rl", "rewards")
-# These files confine untrusted programs; a fault in them could let one out.
-EXCLUDED = ("contain.py", "libc.py")
+PACKAGES = ("rl", "rewards", "models", "experiments")
+# Beginnings of the paths of files that have no mutants.
+EXCLUDED = (
+  # They confine untrusted programs; a fault in them could let one out.
+  "rewards/verifiers/sandbox/inside/contain.py",
+  "rewards/verifiers/sandbox/inside/libc.py",
+  # Settings, and commands whose results are committed or looked at.
+  "experiments/configs/",
+  "experiments/aot/",
+  "experiments/studies/",
+  "experiments/report/page.py",
+  "experiments/report/shell.py",
+  "experiments/report/web/",
+)
 # Every mutant's tests run in a fork of a process that has imported these.
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(
-  ["chex", "flax.linen", "hypothesis", "jax", "optax", "pytest", "transformers"]
+  [
+    *("chex", "coverage", "flax.linen", "hypothesis", "jax", "optax"),
+    *("orbax.checkpoint", "pytest", "transformers"),
+  ]
 )
 # Proofs that a mutant computes the same as the original, by `Mutant.key`.
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.json"
-TIMEOUT = 300.0  # seconds; a mutant that runs longer counts as noticed
-MAX_TEST_FILES = 8
+TIMEOUT = 300.0  # seconds
+BUDGET = 120.0  # seconds that the tests of a mutant take on the original
 # Tests of properties that every method or every reward function has.
 METHOD_CONTRACT = "tests/rl/methods/test_contract.py"
 REWARD_CONTRACTS = "tests/rewards/test_contracts.py"
@@ -80,68 +102,6 @@ GENERAL = (
   pathlib.Path(REWARD_CONTRACTS).name,
   "test_null_audit.py",
 )
-# Tests of a module that other modules use more than its own tests do.
-BELONGING = {
-  "rl/transforms/base.py": ("rl/transforms/test_transforms.py",),
-  "rl/transforms/library.py": (
-    "rl/transforms/test_transforms.py",
-    "rl/methods/test_group.py",
-  ),
-  "rl/transforms/filters.py": ("rl/transforms/test_transforms.py",),
-  "rl/advantages.py": (
-    "rl/methods/test_group.py",
-    "rl/methods/test_equalities.py",
-  ),
-  "rewards/process/label_sources/__init__.py": (
-    "rewards/process/test_label_sources.py",
-  ),
-  "rl/objectives.py": (
-    "rl/test_objectives.py",
-    "rl/methods/test_pass_at_k_variants.py",
-    "rl/test_objectives_scale.py",
-  ),
-  "rl/credit.py": ("rl/test_credit.py", "rl/methods/test_pure.py"),
-  "rl/further_updates.py": ("rl/methods/test_fixpo.py",),
-  "rl/methods/__init__.py": ("rl/test_method.py",),
-  "rl/methods/pairs/contrast.py": (
-    "rl/methods/pairs/test_aco.py",
-    "rl/methods/pairs/test_advantage_model.py",
-    "rl/methods/pairs/test_dpo.py",
-    "rl/methods/pairs/test_superhf.py",
-    "rl/methods/test_labelled.py",
-    "rl/methods/test_pairs.py",
-  ),
-  "rl/methods/pairs/pairwise.py": (
-    "rl/methods/pairs/test_pref_grpo.py",
-    "rl/methods/pairs/test_brpo_writing.py",
-    "rl/methods/pairs/test_aco.py",
-    "rl/methods/pairs/test_dpo.py",
-    "rl/methods/test_pairs.py",
-  ),
-  "rl/methods/surrogates/top_tokens.py": (
-    "rl/methods/surrogates/test_simko.py",
-    "rl/methods/surrogates/test_fixpo.py",
-    "rl/methods/test_fixpo.py",
-    "rl/methods/test_entropy.py",
-  ),
-  "rl/methods/verdicts/signed.py": (
-    "rl/methods/verdicts/test_nsr.py",
-    "rl/methods/verdicts/test_psr.py",
-    "rl/methods/verdicts/test_w_reinforce.py",
-    "rl/methods/test_verdicts.py",
-  ),
-  "rewards/verifiers/__init__.py": ("rewards/verifiers/test_pool.py",),
-  "rewards/verifiers/ifbench.py": ("rewards/verifiers/test_constraints.py",),
-  "rewards/verifiers/ifeval.py": ("rewards/verifiers/test_constraints.py",),
-  "rewards/verifiers/text_units.py": ("rewards/verifiers/test_constraints.py",),
-  "rewards/verifiers/reading.py": ("rewards/verifiers/test_maths.py",),
-  "rewards/verifiers/symbolic.py": ("rewards/verifiers/test_maths.py",),
-  "rewards/verifiers/typography.py": ("rewards/verifiers/test_maths.py",),
-  "rewards/verifiers/sandbox/__init__.py": ("rewards/verifiers/test_code.py",),
-  "rewards/verifiers/sandbox/inside/filters.py": (
-    "rewards/verifiers/test_code.py",
-  ),
-}
 
 _BINARY = {
   "sign": {ast.Add: ast.Sub, ast.Sub: ast.Add},
@@ -187,6 +147,8 @@ class Mutant(NamedTuple):
       place of its number, so that it stays the same if other lines change.
     position: position of the changed node in `ast.walk` of the file.
     number: index of the fault in `_changes` of the node.
+    lines: the first and the last line of the statement that is changed; for a
+      default of a parameter, those of the function's body.
   """
 
   file: str
@@ -196,6 +158,7 @@ class Mutant(NamedTuple):
   key: str
   position: int
   number: int
+  lines: tuple[int, int]
 
   @property
   def directory(self) -> str:
@@ -220,7 +183,9 @@ def mutants(file: str) -> Iterator[Mutant]:
   source = (ROOT / file).read_text()
   lines = source.splitlines()
   count: collections.Counter[str] = collections.Counter()
-  for position, node in _mutable_nodes(ast.parse(source)):
+  tree = ast.parse(source)
+  spans = _statement_lines(tree)
+  for position, node in _mutable_nodes(tree):
     for number, (operator, _) in enumerate(_changes(node)):
       mutated = copy.deepcopy(node)
       _changes(mutated)[number][1]()
@@ -232,7 +197,29 @@ def mutants(file: str) -> Iterator[Mutant]:
       key = f"{file} | {operator} | {lines[line - 1].strip()} | {change}"
       count[key] += 1
       key = f"{key} | {count[key]}"
-      yield Mutant(file, line, operator, change, key, position, number)
+      span = spans[id(node)]
+      yield Mutant(file, line, operator, change, key, position, number, span)
+
+
+def _statement_lines(tree: ast.Module) -> dict[int, tuple[int, int]]:
+  """Returns by `id` of a node the lines of the innermost statement around it.
+
+  These are the lines that run when the node does: of a compound statement those
+  of its head, of a function with its parameters those of its body.
+  """
+  lines = {}
+  for statement in ast.walk(tree):  # an outer one before those inside of it
+    if not isinstance(statement, ast.stmt):
+      continue
+    first, last = statement.lineno, statement.end_lineno
+    body = getattr(statement, "body", None)
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+      first = body[0].lineno
+    elif body:
+      last = max(first, body[0].lineno - 1)
+    for node in ast.walk(statement):
+      lines[id(node)] = (first, last)
+  return lines
 
 
 def _line_of(node: ast.AST) -> int:
@@ -477,26 +464,40 @@ def _default_changes(
 # ------------------------------------------------------------------------------
 
 
-def tests_of(file: str) -> list[str]:
-  """Returns the test files that belong to a source file.
+class TestFile(NamedTuple):
+  """What a test file does on the original.
 
-  These are `tests/FOLDER/test_NAME.py` for `FOLDER/NAME.py`, the files in
-  `BELONGING`, and tests of `rl` and `rewards` that import the module or name
-  it in a string (`methods.get("grpo")`), the smallest first, `MAX_TEST_FILES`
-  in all.
+  Attributes:
+    path: its path in the repository.
+    seconds: how long it takes.
+    lines: the lines that it reaches, by source file.
   """
-  path = pathlib.PurePath(file)
+
+  path: str
+  seconds: float
+  lines: dict[str, list[int]]
+
+
+def tests_of(mutant: Mutant, test_files: Sequence[TestFile]) -> list[TestFile]:
+  """Returns the test files that reach a mutant's line within `BUDGET`.
+
+  The file of the mutant's module comes first, and then the fastest.
+  """
+  path = pathlib.PurePath(mutant.file)
   mirrored = f"tests/{path.parent}/test_{path.stem}.py"
-  chosen = [mirrored] if (ROOT / mirrored).exists() else []
-  chosen += [f"tests/{name}" for name in BELONGING.get(file, ())]
-  module = ".".join(path.with_suffix("").parts)
-  naming = [
+  first, last = mutant.lines
+  reaching = [
     test
-    for test, (modules, strings) in _names_in_tests().items()
-    if module in modules or (path.stem in strings and len(path.parts) > 2)
+    for test in test_files
+    if any(first <= line <= last for line in test.lines.get(mutant.file, ()))
   ]
-  naming.sort(key=lambda test: (ROOT / test).stat().st_size)
-  return list(dict.fromkeys(chosen + naming))[:MAX_TEST_FILES]
+  reaching.sort(key=lambda test: (test.path != mirrored, test.seconds))
+  chosen, total = [], 0.0
+  for test in reaching:
+    if total + test.seconds <= BUDGET:
+      chosen.append(test)
+      total += test.seconds
+  return chosen
 
 
 def contract_of(file: str) -> list[str]:
@@ -509,25 +510,14 @@ def contract_of(file: str) -> list[str]:
   return []
 
 
-@functools.cache
-def _names_in_tests() -> dict[str, tuple[set[str], set[str]]]:
-  """Returns the modules that each test imports, and the names in strings."""
-  names = {}
-  for package in PACKAGES:
-    for path in sorted((ROOT / "tests" / package).rglob("test_*.py")):
-      if path.name in GENERAL:
-        continue
-      modules, strings = set(), set()
-      for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-          modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-          modules.add(node.module)
-          modules |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-          strings.add(node.value.partition("(")[0].strip())
-      names[str(path.relative_to(ROOT))] = (modules, strings)
-  return names
+def paths_of_tests(packages: Collection[str]) -> list[str]:
+  """Returns the paths of the test files of packages, without `GENERAL`."""
+  return [
+    str(path.relative_to(ROOT))
+    for package in packages
+    for path in sorted((ROOT / "tests" / package).rglob("test_*.py"))
+    if path.name not in GENERAL
+  ]
 
 
 # ------------------------------------------------------------------------------
@@ -535,70 +525,115 @@ def _names_in_tests() -> dict[str, tuple[set[str], set[str]]]:
 # ------------------------------------------------------------------------------
 
 
-def run_mutant(mutant: Mutant, source: str | None = None) -> dict[str, object]:
-  """Runs the tests of a mutant's file; returns the entry for the results.
+def measure_test_file(path: str) -> TestFile:
+  """Runs a test file on the original.
 
-  Args:
-    mutant: the mutant.
-    source: source of the file in place of the mutant's.
+  Raises:
+    RuntimeError: a test fails, or the file takes longer than `TIMEOUT`.
   """
-  start, tests = time.monotonic(), tests_of(mutant.file)
-  entry = {
+  start = time.monotonic()
+  with _copy_of_repository() as repository:
+    outcome = _run_tests(repository, [[path]], measures=True)
+    if outcome != "survived":
+      output = (repository / "output.txt").read_text()
+      raise RuntimeError(f"{path} on the original: {outcome}\n{output}")
+    lines = json.loads((repository / "lines.json").read_text())
+  return TestFile(path, round(time.monotonic() - start, 1), lines)
+
+
+def run_mutant(mutant: Mutant, tests: Sequence[TestFile]) -> dict[str, object]:
+  """Runs tests on a mutant; returns the entry for the results."""
+  start = time.monotonic()
+  parts = [[test.path] for test in tests]
+  if tests and (contract := contract_of(mutant.file)):
+    parts.append(contract)
+  outcome = _run_on_copy(parts, mutant) if parts else "survived"
+  if outcome == "timeout":
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+      original = threads.submit(_run_on_copy, parts)
+      again = threads.submit(_run_on_copy, parts, mutant)
+    is_noticed = original.result() == "survived" != again.result()
+    outcome = "noticed" if is_noticed else "survived"
+  return {
     "file": mutant.file,
     "line": mutant.line,
     "operator": mutant.operator,
     "change": mutant.change,
+    "outcome": outcome,
+    "tests": len(tests),
+    "seconds": round(time.monotonic() - start, 1),
+    "original_seconds": round(sum(test.seconds for test in tests), 1),
   }
-  if not tests:
-    return {**entry, "outcome": "survived", "tests": 0, "seconds": 0.0}
-  with tempfile.TemporaryDirectory(prefix="mutant_") as folder:
-    repository = pathlib.Path(folder)
-    for path in ROOT.iterdir():
-      if path.name in PACKAGES:
-        shutil.copytree(path, repository / path.name)
-      elif not path.name.startswith("."):
-        (repository / path.name).symlink_to(path)
-    (repository / mutant.file).write_text(source or mutant.source)
-    outcome = _run_tests(repository, tests, contract_of(mutant.file))
-  seconds = round(time.monotonic() - start, 1)
-  return {**entry, "outcome": outcome, "tests": len(tests), "seconds": seconds}
 
 
-def _run_tests(repository: pathlib.Path, *parts: Sequence[str]) -> str:
-  """Returns "noticed" if a test fails in the repository, else "survived".
+def _run_on_copy(
+  parts: Sequence[Sequence[str]], mutant: Mutant | None = None
+) -> str:
+  """Runs tests on a mutant, or on the original; see `_run_tests`."""
+  with _copy_of_repository() as repository:
+    if mutant is not None:
+      (repository / mutant.file).write_text(mutant.source)
+    return _run_tests(repository, parts)
+
+
+@contextlib.contextmanager
+def _copy_of_repository() -> Iterator[pathlib.Path]:
+  """Yields a folder with a copy of the repository; it is deleted afterwards."""
+  with tempfile.TemporaryDirectory(
+    prefix="mutant_", ignore_cleanup_errors=True
+  ) as folder:
+    repository = pathlib.Path(folder) / "repository"
+    shutil.copytree(
+      ROOT, repository, ignore=shutil.ignore_patterns(".venv", ".git", "runs")
+    )
+    yield repository
+
+
+def _run_tests(
+  repository: pathlib.Path,
+  parts: Sequence[Sequence[str]],
+  measures: bool = False,
+) -> str:
+  """Returns "noticed" if a test fails, "survived" if not, or "timeout".
+
+  Args:
+    repository: the copy in which the tests run.
+    parts: arguments of pytest; each is a run of its own, up to the first one
+      that fails.
+    measures: whether `lines.json` is written in the repository, with the lines
+      that the tests reach by file.
 
   Raises:
     RuntimeError: pytest could not run the tests, for example because of an
       unknown option.
   """
-  output = repository / "output.txt"
-  process = _SERVER.Process(target=_call_pytest, args=(repository, parts))
+  process = _SERVER.Process(
+    target=_call_pytest, args=(repository, parts, measures)
+  )
   process.start()
   process.join(TIMEOUT)
-  if process.is_alive():
-    process.kill()
-    process.join()
-    return "noticed"
+  timed_out = process.is_alive()
+  # Also ends the processes that the tests have started.
+  with contextlib.suppress(ProcessLookupError):
+    os.killpg(process.pid, signal.SIGKILL)
+  process.join()
+  if timed_out:
+    return "timeout"
   # Statuses of pytest: 0 if all pass, 1 if one fails, 2 if a file cannot be
   # imported, 5 if no test is selected. A negative status is the signal that
   # ended the process.
   outcomes = {0: "survived", 1: "noticed", 2: "noticed", 5: "survived"}
   status = process.exitcode
   if status >= 0 and status not in outcomes:
-    raise RuntimeError(output.read_text())
+    raise RuntimeError((repository / "output.txt").read_text())
   return outcomes.get(status, "noticed")
 
 
 def _call_pytest(
-  repository: pathlib.Path, parts: Sequence[Sequence[str]]
+  repository: pathlib.Path, parts: Sequence[Sequence[str]], measures: bool
 ) -> None:
-  """Runs tests in this process and ends it with pytest's status.
-
-  Args:
-    repository: folder that holds `rl`, `rewards` and the tests.
-    parts: arguments of pytest; each is a run of its own, up to the first one
-      that does not pass.
-  """
+  """Runs tests in this process, as `_run_tests` says; ends it with a status."""
+  os.setsid()  # a process group of its own
   os.chdir(repository)
   # The copy comes before the repository, here and in processes of the tests.
   sys.path.insert(0, str(repository))
@@ -606,12 +641,27 @@ def _call_pytest(
   with open("output.txt", "w") as output:
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
+  tracer = coverage.Coverage(
+    data_file=None,
+    config_file=False,
+    include=[f"{repository}/{package}/*" for package in PACKAGES],
+  )
+  if measures:
+    tracer.start()
   options = ("-x", "-q", "-m", "not long", "-p", "no:cacheprovider", "-n", "0")
   status = 0
-  for arguments in filter(None, parts):
+  for arguments in parts:
     status = pytest.main([*options, *arguments])
     if status not in (0, 5):
       break
+  if measures:
+    tracer.stop()
+    data = tracer.get_data()
+    lines = {
+      str(pathlib.Path(file).relative_to(repository)): sorted(data.lines(file))
+      for file in data.measured_files()
+    }
+    pathlib.Path("lines.json").write_text(json.dumps(lines))
   sys.stdout.flush()
   os._exit(status)  # without waiting for threads that a fault has left
 
@@ -643,12 +693,12 @@ def draw_sample(
 
 def source_files() -> list[str]:
   """Returns the files that have mutants."""
-  return [
+  files = [
     str(path.relative_to(ROOT))
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
-    if path.name not in EXCLUDED
   ]
+  return [file for file in files if not file.startswith(EXCLUDED)]
 
 
 def make_table(results: Sequence[dict], by: str) -> str:
@@ -670,6 +720,36 @@ def make_table(results: Sequence[dict], by: str) -> str:
     share = sum(noticed) / len(noticed)
     rows.append(f"| {label} | {len(noticed)} | {share:.0%} |")
   return "\n".join(rows)
+
+
+def _measure_test_files(
+  paths: Sequence[str],
+  record: pathlib.Path,
+  threads: concurrent.futures.Executor,
+) -> list[TestFile]:
+  """Measures the test files that `record` does not have, and adds them to it.
+
+  Prints a line for a file that fails on the original or takes too long, and
+  leaves it out.
+  """
+  measured: dict[str, TestFile] = {}
+  if record.exists():
+    rows = json.loads(record.read_text())
+    measured = {row[0]: TestFile(*row) for row in rows}
+  pending = [path for path in paths if path not in measured]
+  print(f"{len(pending)} of {len(paths)} test files to measure", flush=True)
+  futures = [threads.submit(measure_test_file, path) for path in pending]
+  for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
+    try:
+      test = future.result()
+    except RuntimeError as error:
+      print(error, flush=True)
+      continue
+    measured[test.path] = test
+    record.write_text(json.dumps(list(measured.values())))
+    if count % 20 == 0:
+      print(f"{count} of {len(pending)} measured", flush=True)
+  return [measured[path] for path in paths if path in measured]
 
 
 def main() -> int:
@@ -725,13 +805,15 @@ def main() -> int:
     sys.path.insert(0, str(ROOT))
     # Importing it sets the environment of the tests, which forks inherit.
     importlib.import_module("conftest")
-    if pending:  # The original must pass, or every mutant would be noticed.
-      original = (ROOT / pending[0].file).read_text()
-      if run_mutant(pending[0], source=original)["outcome"] == "noticed":
-        raise RuntimeError(
-          f"the tests of {pending[0].file} fail without a fault"
-        )
-    futures = {threads.submit(run_mutant, mutant): mutant for mutant in pending}
+    test_files = _measure_test_files(
+      paths_of_tests({mutant.file.split("/")[0] for mutant in pending}),
+      arguments.results.with_suffix(".tests.json"),
+      threads,
+    )
+    futures = {
+      threads.submit(run_mutant, mutant, tests_of(mutant, test_files)): mutant
+      for mutant in pending
+    }
     for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
       mutant, entry = futures[future], future.result()
       results[mutant.key] = entry

@@ -9,7 +9,6 @@ import statistics
 import subprocess
 import sys
 
-import mutants
 import pytest
 
 from rl import methods
@@ -289,11 +288,3 @@ def test_links_of_pages_lead_to_files_and_headings(page):
       continue
     assert not path or (page.parent / path).exists(), target
     assert path or anchor in anchors, target
-
-
-def test_the_tests_that_mutants_run_exist():
-  """`mutants.BELONGING` names files that exist."""
-  for file, tests in mutants.BELONGING.items():
-    assert (ROOT / file).exists(), file
-    for test in tests:
-      assert (ROOT / "tests" / test).exists(), test
