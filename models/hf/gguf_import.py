@@ -61,6 +61,7 @@ _SPECIAL_TOKENS = {
   "unk_token": "unknown_token_id",
   "pad_token": "padding_token_id",
 }
+_PRE_TOKENIZER = "ggml.pre"  # key of the name in `_SPLITTINGS`
 _GEMMA_PATTERN = 6  # every sixth layer of Gemma 3 sees all tokens
 _GEMMA_LOCAL_THETA = 10_000.0  # rope_theta of the other layers
 _GEMMA_27B_LAYERS = 62  # its attention scale follows width / heads
@@ -409,7 +410,9 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
   if not tokens:
     raise ValueError(f"{file.path} has no tokenizer")
   options = groups["tokenizer_config"]
-  if groups["tokenizer"].get("tokenizer_type") == "llama":
+  kind = groups["tokenizer"].get("tokenizer_type")
+  is_llama3 = groups["tokenizer"].get("pre_tokenizer_type") == "llama-bpe"
+  if kind == "llama" or is_llama3:
     # llama.cpp adds BOS unless such a file says otherwise.
     options.setdefault("add_bos_token", True)
   ids = {}
@@ -422,10 +425,101 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
   backend, _ = tokenizers_of_gguf.convert_gguf_tokenizer(
     file.architecture, groups["tokenizer"]
   )
+  if kind == "gpt2":
+    _set_splitting(file, backend)
+  elif groups["tokenizer"].get("add_prefix_space") is False:
+    _remove_prefix_space(backend)
   tokenizer = transformers.PreTrainedTokenizerFast(
     tokenizer_object=backend, **options
   )
   return tokenizer, ids
+
+
+def _remove_prefix_space(backend: Any) -> None:
+  """Lets a tokenizer of SentencePiece add no space before a text, in place."""
+  import tokenizers
+
+  if isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.Metaspace):
+    backend.pre_tokenizer.prepend_scheme = "never"
+    backend.decoder = tokenizers.decoders.Sequence(
+      [
+        tokenizers.decoders.Replace("▁", " "),
+        tokenizers.decoders.ByteFallback(),
+        tokenizers.decoders.Fuse(),
+      ]
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Splitting:
+  """How a byte-level BPE cuts a text into the words that it merges within.
+
+  Attributes:
+    digits: whether each digit is a word, before anything else is cut.
+    pattern: regular expression of the words; GPT-2's if it is None.
+    composes: whether the text is brought into Unicode's form NFC.
+    prefers_tokens: whether a word that is a token is not merged from its bytes.
+  """
+
+  digits: bool = False
+  pattern: str | None = None
+  composes: bool = False
+  prefers_tokens: bool = False
+
+
+# Words of GPT-4's tokenizer and of those after it; `{}` is the longest number.
+_WORDS = (
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{}"
+  r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN_2 = _Splitting(pattern=_WORDS.format(""), composes=True)
+# By the names that llama.cpp writes as `tokenizer.ggml.pre`; each is the
+# normalizer and the pre-tokenizer of the published `tokenizer.json`.
+_SPLITTINGS: Mapping[str, _Splitting] = {
+  "gpt-2": _Splitting(),
+  "smollm": _Splitting(digits=True),
+  "llama-bpe": _Splitting(pattern=_WORDS.format("{1,3}"), prefers_tokens=True),
+  "qwen2": _QWEN_2,
+  "deepseek-r1-qwen": _QWEN_2,  # distilled into Qwen 2
+}
+
+
+def _set_splitting(file: _File, backend: Any) -> None:
+  """Sets how a tokenizer with a byte-level BPE splits texts, in place.
+
+  Args:
+    file: the file.
+    backend: its `tokenizers.Tokenizer`.
+
+  Raises:
+    ValueError: the file does not name one of `_SPLITTINGS`. With another one
+      the ids of most texts would be wrong.
+  """
+  import tokenizers
+
+  name = file.metadata.get(f"tokenizer.{_PRE_TOKENIZER}", "")
+  if name not in _SPLITTINGS:
+    raise ValueError(
+      registry.describe_unknown(
+        f"tokenizer.{_PRE_TOKENIZER} of {file.path}", name, _SPLITTINGS
+      )
+    )
+  splitting = _SPLITTINGS[name]
+  parts = []
+  if splitting.digits:
+    parts.append(tokenizers.pre_tokenizers.Digits(individual_digits=True))
+  if splitting.pattern:
+    pattern = tokenizers.Regex(splitting.pattern)
+    parts.append(tokenizers.pre_tokenizers.Split(pattern, "isolated"))
+  parts.append(
+    tokenizers.pre_tokenizers.ByteLevel(
+      add_prefix_space=False, use_regex=splitting.pattern is None
+    )
+  )
+  backend.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(parts)
+  if splitting.composes:
+    backend.normalizer = tokenizers.normalizers.NFC()
+  backend.model.ignore_merges = splitting.prefers_tokens
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {

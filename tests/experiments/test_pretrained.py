@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import os
 import pathlib
 import shutil
@@ -50,19 +51,45 @@ def cache(tmp_path, monkeypatch):
 def test_a_name_means_the_folder_in_the_cache(cache):
   with pytest.raises(ValueError, match=r"'smollm2' is not on this machine.*93"):
     pretrained.resolve("smollm2")
-  (cache / "smollm2").mkdir(parents=True)
-  assert pretrained.resolve("smollm2") == str(cache / "smollm2")
+  folder = pretrained.folder_of("smollm2")
+  assert folder.parent == cache
+  folder.mkdir(parents=True)
+  assert pretrained.resolve("smollm2") == str(folder)
   for other in ("", "./smollm2", "some/folder"):
     assert pretrained.resolve(other) == other
 
 
 def test_a_second_call_downloads_nothing(cache, monkeypatch):
   monkeypatch.setattr(pretrained, "_download", None)  # it cannot be called
-  (cache / "smollm2").mkdir(parents=True)
+  folder = pretrained.folder_of("smollm2")
+  folder.mkdir(parents=True)
   stream = io.StringIO()
   console = rich.console.Console(file=stream, width=200)
-  assert pretrained.fetch("smollm2", console) == cache / "smollm2"
+  assert pretrained.fetch("smollm2", console) == folder
   assert "exists" in stream.getvalue()
+
+
+def test_a_folder_of_an_older_conversion_is_made_again(cache, monkeypatch):
+  gguf_import = pytest.importorskip("models.hf.gguf_import")
+  pytest.importorskip("gguf", reason="pip install .[gguf]")
+  older = cache / "smollm2"  # the folder of the first conversion
+  older.mkdir(parents=True)
+  with pytest.raises(ValueError, match="'smollm2' was converted by an older"):
+    pretrained.resolve("smollm2")
+  console = rich.console.Console(file=io.StringIO(), width=200)
+
+  def fail(*_):
+    raise ValueError("no network")
+
+  monkeypatch.setattr(pretrained, "_download", fail)
+  with pytest.raises(ValueError, match="no network"):
+    pretrained.fetch("smollm2", console)
+  assert older.exists()  # nothing is lost before the new folder is there
+
+  monkeypatch.setattr(pretrained, "_download", lambda *_: cache / "m.gguf")
+  monkeypatch.setattr(gguf_import, "convert", lambda _, folder: folder.mkdir())
+  assert pretrained.fetch("smollm2", console).exists()
+  assert not older.exists()
 
 
 def test_a_run_and_an_evaluation_read_the_folder_of_a_name(cache, tmp_path):
@@ -72,7 +99,7 @@ def test_a_run_and_an_evaluation_read_the_folder_of_a_name(cache, tmp_path):
     build.build(config)
   model = dataclasses.replace(small_decoders.BASE, vocab_size=64)
   params = transformer.init(model, jax.random.key(0))
-  hf.save(model, params, cache / "smollm2")
+  hf.save(model, params, pretrained.folder_of("smollm2"))
   e = build.build(config)
   assert e.model.width == model.width
   start = initial_state.starting_params(e, epath.Path(tmp_path / "run"))
@@ -133,6 +160,62 @@ def theirs(folders):
 
 
 @pytest.fixture(scope="module")
+def published(folders):
+  """The tokenizer of the rules that SmolLM2's `tokenizer.json` has.
+
+  Its vocabulary and its merges are those of the file.
+  """
+  import gguf
+  import tokenizers
+
+  fields = gguf.GGUFReader(folders[0]).fields
+  tokens, kinds, merges = (
+    fields[f"tokenizer.ggml.{key}"].contents()
+    for key in ("tokens", "token_type", "merges")
+  )
+  byte_level = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+  }
+  rules = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [
+      {
+        "id": i,
+        "content": token,
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+      }
+      for i, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
+      if kind == gguf.TokenType.CONTROL
+    ],
+    "normalizer": None,
+    "pre_tokenizer": {
+      "type": "Sequence",
+      "pretokenizers": [
+        {"type": "Digits", "individual_digits": True},
+        byte_level,
+      ],
+    },
+    "post_processor": None,
+    "decoder": byte_level,
+    "model": {
+      "type": "BPE",
+      "vocab": {token: i for i, token in enumerate(tokens)},
+      "merges": merges,
+    },
+  }
+  return tokenizers.Tokenizer.from_str(json.dumps(rules))
+
+
+@pytest.fixture(scope="module")
 def ours(folders):
   return (*hf.load(folders[1]), tokenizer.load(folders[1]))
 
@@ -147,8 +230,8 @@ def prompts(any_tokenizer):
 
 
 @pytest.mark.long
-def test_token_ids_and_the_template_are_those_of_transformers(ours, theirs):
-  (*_, our_tokenizer), (_, their_tokenizer) = ours, theirs
+def test_token_ids_are_those_of_the_published_tokenizer(ours, published):
+  *_, our_tokenizer = ours
   lines = [
     line
     for name in ("README.md", "BENCHMARKS.md", "models/layers.py")
@@ -158,13 +241,22 @@ def test_token_ids_and_the_template_are_those_of_transformers(ours, theirs):
   codes = generator.integers(32, 0x2FFF, (300, 12))
   lines += ["".join(map(chr, row)) for row in codes]
   lines += [f" {n} + {n * 7}= {n / 3:.4f}\n" for n in range(200)]
+  lines += [f"a\n\n{n}. {n**5}\n\n  <|im_end|>\n{n}" for n in range(200)]
   lines = list(dict.fromkeys(lines))
   assert len(lines) >= 1000
   for line in lines:
-    assert our_tokenizer(line).input_ids == their_tokenizer(line).input_ids, (
-      line
-    )
-  assert list(prompts(our_tokenizer)) == list(prompts(their_tokenizer))
+    assert our_tokenizer(line).input_ids == published.encode(line).ids, line
+  assert our_tokenizer.tokenize("a\n\n1.") == ["a", "ĊĊ", "1", "."]
+
+
+@pytest.mark.long
+def test_the_template_is_that_of_transformers(ours, theirs):
+  (*_, our_tokenizer), (_, their_tokenizer) = ours, theirs
+  assert our_tokenizer.chat_template == their_tokenizer.chat_template
+  for ids, their_ids in zip(
+    prompts(our_tokenizer), prompts(their_tokenizer), strict=True
+  ):
+    assert our_tokenizer.decode(ids) == their_tokenizer.decode(their_ids)
 
 
 @pytest.mark.long
@@ -232,7 +324,7 @@ def test_two_steps_of_the_readmes_command_train_it(folders, tmp_path):
   """The config of the README, with fewer and shorter samples."""
   models = tmp_path / "cache" / "extremum" / "models"
   models.mkdir(parents=True)
-  (models / "smollm2").symlink_to(folders[1])
+  (models / pretrained.folder_of("smollm2").name).symlink_to(folders[1])
   workdir = tmp_path / "run"
   keys = {
     "steps": 2,

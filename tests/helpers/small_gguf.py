@@ -152,6 +152,7 @@ def write(
   types: Mapping[str, gguf.GGMLQuantizationType] | None = None,
   more: Mapping[str, Any] | None = None,
   tokenizer: str = "gpt2",
+  pre: str = "gpt-2",
 ) -> None:
   """Writes a GGUF file.
 
@@ -163,6 +164,7 @@ def write(
     more: further values of the metadata, by key.
     tokenizer: "gpt2" (bytes and merges), "llama" (pieces and scores of
       SentencePiece) or "" for no tokenizer.
+    pre: name of the pre-tokenizer of "gpt2".
   """
   config = CONFIGS.get(architecture, _SHARED)
   layers = config["num_hidden_layers"]
@@ -179,8 +181,13 @@ def write(
   writer.add_rope_freq_base(GEMMA_THETA if is_gemma else THETA)
   writer.add_sliding_window(WINDOW)
   for key, value in (more or {}).items():
-    add = writer.add_string if isinstance(value, str) else writer.add_float32
-    (writer.add_uint32 if isinstance(value, int) else add)(key, value)
+    adders = {
+      str: writer.add_string,
+      bool: writer.add_bool,
+      int: writer.add_uint32,
+      float: writer.add_float32,
+    }
+    adders[type(value)](key, value)
   if tokenizer == "llama":
     writer.add_tokenizer_model(tokenizer)
     writer.add_token_list(PIECES)
@@ -192,7 +199,7 @@ def write(
     writer.add_unk_token_id(0)
   if tokenizer == "gpt2":
     writer.add_tokenizer_model(tokenizer)
-    writer.add_tokenizer_pre("default")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list(TOKENS)
     writer.add_token_merges(MERGES)
     control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL

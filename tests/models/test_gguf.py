@@ -78,6 +78,100 @@ def test_the_folder_has_the_tokenizer_and_its_template(example, tmp_path):
   assert config["bos_token_id"] == small_gguf.BOS
 
 
+# Words into which the published tokenizers cut a text before they merge, by
+# hand from the rules of each. GPT-2's are contractions in lower case, and
+# letters, numbers or signs with one space before them. SmolLM2 cuts digits off
+# first. Llama 3 has numbers of up to three digits; a line's end belongs to the
+# signs before it, and one sign to the letters after it. Qwen 2 has single
+# digits.
+_WORDS = {
+  "a\n\n1.": {
+    "gpt-2": "a|\n|\n|1|.",  # the last white space before a word is apart
+    "smollm": "a|\n\n|1|.",
+    "llama-bpe": "a|\n\n|1|.",
+    "qwen2": "a|\n\n|1|.",
+  },
+  " 12345 x": {
+    "gpt-2": " 12345| x",
+    "smollm": " |1|2|3|4|5| x",
+    "llama-bpe": " |123|45| x",
+    "qwen2": " |1|2|3|4|5| x",
+  },
+  "I'll DON'T": {
+    "gpt-2": "I|'ll| DON|'|T",
+    "smollm": "I|'ll| DON|'|T",
+    "llama-bpe": "I|'ll| DON|'T",
+    "qwen2": "I|'ll| DON|'T",
+  },
+  "f(x);\n  (y)": {
+    "gpt-2": "f|(|x|);|\n | (|y|)",
+    "smollm": "f|(|x|);|\n | (|y|)",
+    "llama-bpe": "f|(x|);\n| | (|y|)",
+    "qwen2": "f|(x|);\n| | (|y|)",
+  },
+  "x²٣½": {
+    "gpt-2": "x|²٣½",
+    "smollm": "x|²|٣|½",
+    "llama-bpe": "x|²٣½",
+    "qwen2": "x|²|٣|½",
+  },
+}
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "smollm", "llama-bpe", "qwen2"])
+def test_texts_are_split_as_the_published_tokenizer_splits_them(
+  llama, tmp_path, name
+):
+  small_gguf.write(tmp_path / "m.gguf", "llama", llama.tensors, pre=name)
+  gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  splitter = tokenizer.load(tmp_path / "out").backend_tokenizer.pre_tokenizer
+  for text, words in _WORDS.items():
+    actual = "|".join(
+      text[start:end] for _, (start, end) in splitter.pre_tokenize_str(text)
+    )
+    assert actual == words[name], text
+
+
+def test_llama_3_takes_a_whole_word_and_qwen_2_composes_accents(
+  llama, tmp_path
+):
+  """Both are settings of the published tokenizer that no file has."""
+  folders = {}
+  for name in ("llama-bpe", "qwen2", "gpt-2"):
+    small_gguf.write(tmp_path / "m.gguf", "llama", llama.tensors, pre=name)
+    folders[name] = tmp_path / name
+    gguf_import.convert(tmp_path / "m.gguf", folders[name])
+  loaded = {name: tokenizer.load(folder) for name, folder in folders.items()}
+  is_whole = {
+    name: json.loads(each.backend_tokenizer.to_str())["model"]["ignore_merges"]
+    for name, each in loaded.items()
+  }
+  assert is_whole == {"llama-bpe": True, "qwen2": False, "gpt-2": False}
+  normalizer = loaded["qwen2"].backend_tokenizer.normalizer
+  assert normalizer.normalize_str("e\u0301") == "\u00e9"
+  assert loaded["llama-bpe"].backend_tokenizer.normalizer is None
+  # llama.cpp adds BOS for Llama 3 where the file does not say.
+  ids = loaded["llama-bpe"]("a").input_ids
+  assert ids == [small_gguf.BOS, small_gguf.TOKENS.index("a")]
+  assert loaded["qwen2"]("a").input_ids == ids[1:]
+
+
+def test_a_file_of_sentencepiece_may_add_no_space(llama, tmp_path):
+  small_gguf.write(
+    tmp_path / "m.gguf",
+    "llama",
+    llama.tensors,
+    tokenizer="llama",
+    more={"tokenizer.ggml.add_space_prefix": False},
+  )
+  gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  loaded = tokenizer.load(tmp_path / "out")
+  assert loaded.tokenize("ab ab") == ["ab", "▁ab"]
+  ids = loaded("ab ab", add_special_tokens=False).input_ids
+  assert loaded.decode(ids) == "ab ab"
+  assert loaded.decode(ids[1:]) == " ab"
+
+
 def test_pieces_of_sentencepiece_are_joined_after_bos(llama, tmp_path):
   small_gguf.write(
     tmp_path / "m.gguf", "llama", llama.tensors, tokenizer="llama"
@@ -154,6 +248,12 @@ def test_factors_of_frequencies_are_part_of_the_config(llama, tmp_path):
       "tensor blk.0.attn_sinks.weight of .* is unknown .* llama",
     ),
     ("llama", {"tokenizer": ""}, "has no tokenizer"),
+    (
+      "llama",
+      {"pre": "smolm"},
+      "tokenizer.ggml.pre of .* 'smolm'; did you mean 'smollm'",
+    ),
+    ("llama", {"pre": "default"}, "tokenizer.ggml.pre of .* 'default'"),
     (
       "llama",
       {"more": {"llama.rope.scaling.type": "su"}},

@@ -5,7 +5,7 @@ import re
 import pytest
 from helpers import fitted_model, small_policy
 
-from experiments.cli import cache_folders
+from experiments import pretrained
 from experiments.configs import smollm2
 from experiments.training import build, validate
 
@@ -16,7 +16,7 @@ FIRST = [name for name in smollm2.names() if not name.startswith("tulu3")]
 @pytest.fixture
 def small_smollm2(tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-  folder = cache_folders.of_models() / "smollm2"
+  folder = pretrained.folder_of("smollm2")
   folder.parent.mkdir(parents=True)
   small_policy.write(folder)
 

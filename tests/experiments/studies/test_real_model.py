@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import small_policy
 
-from experiments.cli import cache_folders
+from experiments import pretrained
 from experiments.configs import smollm2
 from experiments.evaluation import statistics
 from experiments.studies import unit_processes
@@ -173,7 +173,7 @@ def test_units_that_have_their_result_are_not_run_again(
 def small_arms(results, tmp_path, monkeypatch):
   """A base model, an arm of RL and a supervised one, with a small decoder."""
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-  folder = cache_folders.of_models() / "smollm2"
+  folder = pretrained.folder_of("smollm2")
   folder.parent.mkdir(parents=True)
   small_policy.write(folder)
   lines = tmp_path / "right.jsonl"
