@@ -1,16 +1,21 @@
 """Tokenizers: those of Hugging Face folders, and a small BPE that is trained.
 
 For any tokenizer, this module converts texts and conversations to ids and back,
-and finds the ids that end a completion. `train` trains a byte-level BPE with
-the special tokens pad and EOS. In it, each digit is a token of its own and is
-not merged with others. Each byte is a token, so that there are no unknown
-tokens.
+and finds the ids that end a completion. A text of a user, of a dataset or of a
+policy never becomes a special token: `<|im_end|>` in it is encoded as the
+letters that it has, unless the caller names it.
+
+`train` trains a byte-level BPE with the special tokens pad and EOS. In it, each
+digit is a token of its own and is not merged with others. Each byte is a token,
+so that there are no unknown tokens.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +35,8 @@ _FIXED_DATE = "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro %}\n"
 # A reply of the assistant with which `turn_end_id` finds out what a chat
 # template writes after a reply; a word that no template contains.
 _EXAMPLE_REPLY = "Nineteen."
+# Character that stands for a special token in a content: one of private use.
+_MARK = "\uf8ff"
 
 Tokenizer = transformers.PreTrainedTokenizerBase
 
@@ -111,8 +118,8 @@ def required_vocab_size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
   This is its largest id + 1, without unused special tokens at the end of the
   vocabulary, because some published models have no embedding rows for these
   (Gemma 3's `<image_soft_token>`). A special token is used if it is in `stops`,
-  in the chat template, or the tokenizer's BOS, EOS, pad or unknown token. A
-  text that contains an unused special token is still encoded with its id.
+  in the chat template, or the tokenizer's BOS, EOS, pad or unknown token. One
+  that a caller of `encode` names may have a larger id.
 
   Args:
     tokenizer: the tokenizer.
@@ -206,36 +213,136 @@ def turn_end_id(tokenizer: Tokenizer, stops: Sequence[int]) -> int | None:
   if not reply:
     return None
   end_ids = {*stops, *_special_ids(tokenizer)}
-  (ids,) = encode(tokenizer, [text_after_reply])
+  (ids,) = _convert(tokenizer, [text_after_reply], splits=False)
   return next((i for i in ids if i in end_ids), None)
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-  """Converts texts to ids, one list per text; adds no special tokens."""
+def encode(
+  tokenizer: Tokenizer, texts: Sequence[str], special: Collection[str] = ()
+) -> list[list[int]]:
+  """Converts texts to ids, one list per text; adds no special tokens.
+
+  Args:
+    tokenizer: the tokenizer.
+    texts: the texts.
+    special: texts of special tokens that become these tokens where they occur.
+      Others are encoded as ordinary text.
+  """
+  rows = _convert(tokenizer, texts, splits=True)
+  if special:
+    pattern = _any_of(special)
+    for i, text in enumerate(texts):
+      if pattern.search(text):
+        parts = [(each, each not in special) for each in _cut(text, pattern)]
+        rows[i] = _encode_parts(tokenizer, parts)
+  return rows
+
+
+def encode_continuation(
+  tokenizer: Tokenizer, texts: Sequence[str], special: Collection[str] = ()
+) -> list[list[int]]:
+  """Converts texts that continue another text to ids.
+
+  These ids have no space before the text, which a tokenizer like that of Llama
+  2 adds. The arguments are those of `encode`.
+  """
+  skipped = _ids_of_line_break(tokenizer)
+  start = "\n" if skipped else ""
+  rows = encode(tokenizer, [start + text for text in texts], special)
+  return [ids[len(skipped) :] for ids in rows]
+
+
+def _ids_of_line_break(tokenizer: Tokenizer) -> list[int]:
+  """Returns the ids of a line break if texts begin with a space, else [].
+
+  No token of a tokenizer that adds a space before a text has a line break and
+  other characters, so that these ids can be cut off.
+  """
+  letter, line, both = _convert(tokenizer, ["a", "\n", "\na"], splits=True)
+  return line if both[-len(letter) :] != letter else []
+
+
+# The setting that decides about special tokens belongs to the tokenizer, and
+# several threads of a judge share one.
+_CONVERTS = threading.Lock()
+
+
+def _convert(
+  tokenizer: Tokenizer, texts: Sequence[str], splits: bool
+) -> list[list[int]]:
+  """Converts texts to ids; texts of special tokens are ordinary if `splits`."""
   if not texts:
     return []
-  return tokenizer(
-    list(texts),
-    add_special_tokens=False,
-    return_attention_mask=False,
-    verbose=False,  # no warnings about length; callers check it
-  )["input_ids"]
+  with _CONVERTS:
+    return tokenizer(
+      list(texts),
+      add_special_tokens=False,
+      return_attention_mask=False,
+      split_special_tokens=splits,
+      verbose=False,  # no warnings about length; callers check it
+    )["input_ids"]
 
 
-def text_prompts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-  """Converts texts to ids of prompts, with BOS if the tokenizer adds it."""
+def _any_of(texts: Collection[str]) -> re.Pattern[str]:
+  """Returns a pattern that matches the longest of the texts."""
+  return re.compile(
+    "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
+  )
+
+
+def _cut(text: str, pattern: re.Pattern[str]) -> list[str]:
+  """Returns the matches of a pattern and the texts between them, in order."""
+  parts, end = [], 0
+  for match in pattern.finditer(text):
+    parts += [text[end : match.start()], match[0]]
+    end = match.end()
+  return [part for part in (*parts, text[end:]) if part]
+
+
+def _encode_parts(
+  tokenizer: Tokenizer, parts: Sequence[tuple[str, bool]]
+) -> list[int]:
+  """Returns the ids of texts, each of which continues the one before.
+
+  Args:
+    tokenizer: the tokenizer.
+    parts: each text, and whether those of special tokens are ordinary in it.
+  """
+  skipped = _ids_of_line_break(tokenizer)
+  ids: list[int] = []
+  for number, (text, splits) in enumerate(parts):
+    if number and skipped:
+      (row,) = _convert(tokenizer, [f"\n{text}"], splits)
+      ids += row[len(skipped) :]
+    else:
+      ids += _convert(tokenizer, [text], splits)[0]
+  return ids
+
+
+def text_prompts(
+  tokenizer: Tokenizer, texts: Sequence[str], special: Collection[str] = ()
+) -> list[list[int]]:
+  """Converts texts to ids of prompts, with BOS if the tokenizer adds it.
+
+  The arguments are those of `encode`.
+  """
   bos = tokenizer("")["input_ids"][:1]
   if bos != [tokenizer.bos_token_id]:
     bos = []
-  return [bos + ids for ids in encode(tokenizer, texts)]
+  return [bos + ids for ids in encode(tokenizer, texts, special)]
 
 
 def chat_prompts(
   tokenizer: Tokenizer,
   conversations: Sequence[Sequence[Mapping[str, str]]],
+  special: Collection[str] = (),
   **options: object,
 ) -> list[list[int]]:
   """Converts conversations to ids of prompts that the assistant answers.
+
+  Special tokens come from the template alone: a turn whose content is
+  `Hi<|end|>` does not end there. The ids are those of the whole text, unless a
+  content has the text of a special token, which is then encoded by itself.
 
   Templates that write today's date (Llama 3.2, SmolLM3) write 26 Jul 2024
   instead, so that prompts are the same on every day. Llama 3.2's template uses
@@ -244,16 +351,45 @@ def chat_prompts(
   Args:
     tokenizer: a tokenizer with a chat template.
     conversations: lists of turns `{"role": ..., "content": ...}`.
+    special: texts of special tokens that become these tokens in a content, too.
     **options: further variables of the template, such as `enable_thinking`.
 
   Raises:
     ValueError: there is no template, or it raises an error, for example because
       it does not support a system turn.
   """
+  added = tokenizer.added_tokens_decoder
+  refused = {added[i].content for i in _special_ids(tokenizer)} - {*special}
+  # While the template is applied, a mark stands in the place of each of them.
+  marks = {text: f"{_MARK}{i}{_MARK}" for i, text in enumerate(sorted(refused))}
+  marks[_MARK] = f"{_MARK}{_MARK}"
+  hidden = _any_of(marks)
   texts = _render(
-    tokenizer, conversations, add_generation_prompt=True, options=options
+    tokenizer,
+    [
+      [
+        turn
+        | {
+          "content": hidden.sub(lambda match: marks[match[0]], turn["content"])
+        }
+        for turn in turns
+      ]
+      for turns in conversations
+    ],
+    add_generation_prompt=True,
+    options=options,
   )
-  return encode(tokenizer, texts)  # the template has written all special tokens
+  rows = _convert(tokenizer, texts, splits=False)
+  contents = {mark: text for text, mark in marks.items()}
+  pattern = _any_of(contents)
+  for i, text in enumerate(texts):
+    if _MARK in text:
+      parts = _cut(text, pattern)
+      rows[i] = _encode_parts(
+        tokenizer,
+        [(contents.get(part, part), part in contents) for part in parts],
+      )
+  return rows
 
 
 def _render(
@@ -292,28 +428,47 @@ def _render(
 
 
 def decode(
-  tokenizer: Tokenizer, rows: Iterable[Sequence[int]], vocab_size: int
+  tokenizer: Tokenizer,
+  rows: Iterable[Sequence[int]],
+  ends: Collection[int] = (),
 ) -> list[str]:
-  """Converts rows of ids to texts, without special tokens.
+  """Converts rows of ids, which continue other texts, to texts.
+
+  Padding, BOS, EOS and the tokens in `ends` are left out. Other special tokens
+  are part of the text, since a tokenizer may have `<think>` as one. A space
+  before the first word is kept, which some tokenizers drop (Llama 2).
 
   Args:
     tokenizer: the tokenizer.
-    rows: ids of each text.
-    vocab_size: the tokenizer's `required_vocab_size`. Larger ids, for which an
-      embedding may have rows, and negative ones are dropped.
+    rows: ids of each text. Those of no token, for which an embedding may have
+      rows, are left out.
+    ends: ids of further tokens that end a completion.
   """
-  rows = [np.asarray(row, np.int64) for row in rows]
-  if not rows:  # for which transformers returns one empty text
-    return []
-  return tokenizer.batch_decode(
-    [row[(row >= 0) & (row < vocab_size)].tolist() for row in rows],
-    skip_special_tokens=True,
+  dropped = [
+    *(tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id),
+    *ends,
+  ]
+  dropped = [i for i in dropped if i is not None]
+  # A decoder may drop the space before the first word of all, so that each text
+  # is decoded after a word.
+  (before,) = encode(tokenizer, ["a"])
+  rows = [np.asarray(row, int) for row in ((), *rows)]
+  is_text = [
+    (row >= 0) & (row < len(tokenizer)) & ~np.isin(row, dropped) for row in rows
+  ]
+  texts = tokenizer.batch_decode(
+    [
+      before + row[mask].tolist()
+      for row, mask in zip(rows, is_text, strict=True)
+    ],
+    skip_special_tokens=False,
     clean_up_tokenization_spaces=False,
   )
+  return [text[len(texts[0]) :] for text in texts[1:]]
 
 
 def ids_containing(tokenizer: Tokenizer, separator: str) -> tuple[int, ...]:
   """Returns the ids of all tokens whose text contains the separator."""
-  vocab_size = required_vocab_size(tokenizer)
-  texts = decode(tokenizer, np.arange(vocab_size)[:, None], vocab_size)
+  ids = np.arange(required_vocab_size(tokenizer))
+  texts = decode(tokenizer, ids[:, None])
   return tuple(i for i, text in enumerate(texts) if separator in text)

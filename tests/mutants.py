@@ -22,17 +22,17 @@ have no mutants, and neither have the files in `EXCLUDED`.
 
 The tests of a mutant are measured, not declared. First every test file of the
 mutants' packages (`tests/rl` for `rl`) runs once on the original, without its
-long tests; `RESULTS.tests.json` keeps which lines it reaches and how long it
-takes. A mutant then runs the files that reach its line, the one of its module
-(`tests/FOLDER/test_NAME.py`) first and then the fastest, as many as take
-`BUDGET` seconds together, and the cases of the general tests that reach the
-file (`contract_of`), until one of them fails, in a copy of the repository that
-shares compiled programs with the copies of other mutants. The mutant is then
-*noticed*; otherwise it *survives*. A mutant that no test reaches survives, and
-so does one whose tests take more than `BUDGET` on the original. A mutant that
-runs for longer than `TIMEOUT` runs again beside its original, and is noticed if
-only the original ends in time. `--number` draws a sample, stratified by
-directory and operator, with the given seed; without it all mutants run.
+long tests; `RESULTS.tests.json` keeps which lines each test function reaches
+and how long it takes. A mutant then runs the test functions that reach its
+line, first those of its module (`tests/FOLDER/test_NAME.py`) and then the
+fastest, as many as take `BUDGET` seconds together, in a copy of the repository
+that shares compiled programs with the copies of other mutants, until one of
+them fails; and then the cases of the general tests that reach its file
+(`contract_of`). The mutant is *noticed* if one fails; otherwise it *survives*.
+So does a mutant that no test reaches within the budget. A mutant that runs for
+longer than `TIMEOUT` runs again beside its original, and is noticed if only the
+original ends in time. `--number` draws a sample, stratified by directory and
+operator, with the given seed; without it all mutants run.
 
 RESULTS.json keeps the outcome of each mutant, so that an interrupted command
 continues where it stopped. `--rerun` runs the survivors in it again. A mutant
@@ -91,7 +91,8 @@ _SERVER.set_forkserver_preload(
 )
 # Proofs that a mutant computes the same as the original, by `Mutant.key`.
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.json"
-TIMEOUT = 300.0  # seconds
+TIMEOUT = 300.0  # seconds for the tests of a mutant
+MEASURE_TIMEOUT = 3600.0  # seconds for a test file
 BUDGET = 120.0  # seconds that the tests of a mutant take on the original
 # Tests of properties that every method or every reward function has.
 METHOD_CONTRACT = "tests/rl/methods/test_contract.py"
@@ -464,34 +465,39 @@ def _default_changes(
 # ------------------------------------------------------------------------------
 
 
-class TestFile(NamedTuple):
-  """What a test file does on the original.
+class Test(NamedTuple):
+  """What a test function does on the original.
 
   Attributes:
-    path: its path in the repository.
-    seconds: how long it takes.
-    lines: the lines that it reaches, by source file.
+    path: its name for pytest, "tests/FOLDER/test_NAME.py::test_function".
+    seconds: how long its cases take, with the fixtures that they share.
+    lines: the lines that it reaches, by source file. What a fixture reaches
+      counts for every test of the file.
   """
 
   path: str
   seconds: float
   lines: dict[str, list[int]]
 
+  @property
+  def file(self) -> str:
+    return self.path.partition("::")[0]
 
-def tests_of(mutant: Mutant, test_files: Sequence[TestFile]) -> list[TestFile]:
-  """Returns the test files that reach a mutant's line within `BUDGET`.
 
-  The file of the mutant's module comes first, and then the fastest.
+def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
+  """Returns the tests that reach a mutant's line within `BUDGET`.
+
+  Those of the mutant's module come first, and then the fastest.
   """
   path = pathlib.PurePath(mutant.file)
   mirrored = f"tests/{path.parent}/test_{path.stem}.py"
   first, last = mutant.lines
   reaching = [
     test
-    for test in test_files
+    for test in tests
     if any(first <= line <= last for line in test.lines.get(mutant.file, ()))
   ]
-  reaching.sort(key=lambda test: (test.path != mirrored, test.seconds))
+  reaching.sort(key=lambda test: (test.file != mirrored, test.seconds))
   chosen, total = [], 0.0
   for test in reaching:
     if total + test.seconds <= BUDGET:
@@ -525,26 +531,68 @@ def paths_of_tests(packages: Collection[str]) -> list[str]:
 # ------------------------------------------------------------------------------
 
 
-def measure_test_file(path: str) -> TestFile:
-  """Runs a test file on the original.
+def measure_test_file(path: str) -> list[Test]:
+  """Runs the tests of a file on the original.
 
   Raises:
-    RuntimeError: a test fails, or the file takes longer than `TIMEOUT`.
+    RuntimeError: a test fails, or the file takes longer than `MEASURE_TIMEOUT`.
   """
-  start = time.monotonic()
   with _copy_of_repository() as repository:
     outcome = _run_tests(repository, [[path]], measures=True)
     if outcome != "survived":
       output = (repository / "output.txt").read_text()
       raise RuntimeError(f"{path} on the original: {outcome}\n{output}")
-    lines = json.loads((repository / "lines.json").read_text())
-  return TestFile(path, round(time.monotonic() - start, 1), lines)
+    rows = json.loads((repository / "tests.json").read_text())
+  return [Test(*row) for row in rows]
 
 
-def run_mutant(mutant: Mutant, tests: Sequence[TestFile]) -> dict[str, object]:
+class _Measurement:
+  """A plugin of pytest that measures each test function.
+
+  Attributes:
+    tracer: reads which lines run; its context is the test's path, and
+      "fixtures" while fixtures are set up.
+    seconds: by path of a test function.
+  """
+
+  def __init__(self, tracer: coverage.Coverage) -> None:
+    self.tracer = tracer
+    self.seconds: collections.Counter[str] = collections.Counter()
+
+  def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    self.seconds[report.nodeid.partition("[")[0]] += report.duration
+
+  @pytest.hookimpl(wrapper=True)
+  def pytest_runtest_setup(self) -> Iterator[None]:
+    self.tracer.switch_context("fixtures")
+    return (yield)
+
+  @pytest.hookimpl(wrapper=True)
+  def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+    self.tracer.switch_context(item.nodeid.partition("[")[0])
+    return (yield)
+
+  def tests(self, repository: pathlib.Path) -> list[Test]:
+    """Returns the test functions, once all have run."""
+    data = self.tracer.get_data()
+    lines = {path: {} for path in self.seconds}
+    for file in data.measured_files():
+      name = str(pathlib.Path(file).relative_to(repository))
+      for line, contexts in data.contexts_by_lineno(file).items():
+        # The context "" is that of the import, which is shared, too.
+        is_shared = not {"", "fixtures"}.isdisjoint(contexts)
+        for path in self.seconds if is_shared else contexts:
+          lines[path].setdefault(name, []).append(line)
+    return [
+      Test(path, round(seconds, 2), lines[path])
+      for path, seconds in self.seconds.items()
+    ]
+
+
+def run_mutant(mutant: Mutant, tests: Sequence[Test]) -> dict[str, object]:
   """Runs tests on a mutant; returns the entry for the results."""
   start = time.monotonic()
-  parts = [[test.path] for test in tests]
+  parts = [[test.path for test in tests]] if tests else []
   if tests and (contract := contract_of(mutant.file)):
     parts.append(contract)
   outcome = _run_on_copy(parts, mutant) if parts else "survived"
@@ -600,8 +648,8 @@ def _run_tests(
     repository: the copy in which the tests run.
     parts: arguments of pytest; each is a run of its own, up to the first one
       that fails.
-    measures: whether `lines.json` is written in the repository, with the lines
-      that the tests reach by file.
+    measures: whether `tests.json` is written in the repository, with a `Test`
+      for each test function.
 
   Raises:
     RuntimeError: pytest could not run the tests, for example because of an
@@ -611,7 +659,7 @@ def _run_tests(
     target=_call_pytest, args=(repository, parts, measures)
   )
   process.start()
-  process.join(TIMEOUT)
+  process.join(MEASURE_TIMEOUT if measures else TIMEOUT)
   timed_out = process.is_alive()
   # Also ends the processes that the tests have started.
   with contextlib.suppress(ProcessLookupError):
@@ -641,27 +689,25 @@ def _call_pytest(
   with open("output.txt", "w") as output:
     os.dup2(output.fileno(), 1)
     os.dup2(output.fileno(), 2)
-  tracer = coverage.Coverage(
-    data_file=None,
-    config_file=False,
-    include=[f"{repository}/{package}/*" for package in PACKAGES],
-  )
+  plugins = []
   if measures:
+    tracer = coverage.Coverage(
+      data_file=None,
+      config_file=False,
+      include=[f"{repository}/{package}/*" for package in PACKAGES],
+    )
     tracer.start()
+    plugins = [_Measurement(tracer)]
   options = ("-x", "-q", "-m", "not long", "-p", "no:cacheprovider", "-n", "0")
   status = 0
   for arguments in parts:
-    status = pytest.main([*options, *arguments])
+    status = pytest.main([*options, *arguments], plugins)
     if status not in (0, 5):
       break
   if measures:
     tracer.stop()
-    data = tracer.get_data()
-    lines = {
-      str(pathlib.Path(file).relative_to(repository)): sorted(data.lines(file))
-      for file in data.measured_files()
-    }
-    pathlib.Path("lines.json").write_text(json.dumps(lines))
+    text = json.dumps(plugins[0].tests(repository))
+    pathlib.Path("tests.json").write_text(text)
   sys.stdout.flush()
   os._exit(status)  # without waiting for threads that a fault has left
 
@@ -726,30 +772,30 @@ def _measure_test_files(
   paths: Sequence[str],
   record: pathlib.Path,
   threads: concurrent.futures.Executor,
-) -> list[TestFile]:
+) -> list[Test]:
   """Measures the test files that `record` does not have, and adds them to it.
 
-  Prints a line for a file that fails on the original or takes too long, and
-  leaves it out.
+  Prints what a file that fails on the original prints, and leaves it out.
   """
-  measured: dict[str, TestFile] = {}
+  measured: dict[str, list[Test]] = {}
   if record.exists():
-    rows = json.loads(record.read_text())
-    measured = {row[0]: TestFile(*row) for row in rows}
+    measured = {
+      path: [Test(*row) for row in rows]
+      for path, rows in json.loads(record.read_text()).items()
+    }
   pending = [path for path in paths if path not in measured]
   print(f"{len(pending)} of {len(paths)} test files to measure", flush=True)
-  futures = [threads.submit(measure_test_file, path) for path in pending]
+  futures = {threads.submit(measure_test_file, path): path for path in pending}
   for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
     try:
-      test = future.result()
+      measured[futures[future]] = future.result()
     except RuntimeError as error:
       print(error, flush=True)
       continue
-    measured[test.path] = test
-    record.write_text(json.dumps(list(measured.values())))
+    record.write_text(json.dumps(measured))
     if count % 20 == 0:
       print(f"{count} of {len(pending)} measured", flush=True)
-  return [measured[path] for path in paths if path in measured]
+  return [test for path in paths for test in measured.get(path, ())]
 
 
 def main() -> int:
@@ -805,13 +851,13 @@ def main() -> int:
     sys.path.insert(0, str(ROOT))
     # Importing it sets the environment of the tests, which forks inherit.
     importlib.import_module("conftest")
-    test_files = _measure_test_files(
+    tests = _measure_test_files(
       paths_of_tests({mutant.file.split("/")[0] for mutant in pending}),
       arguments.results.with_suffix(".tests.json"),
       threads,
     )
     futures = {
-      threads.submit(run_mutant, mutant, tests_of(mutant, test_files)): mutant
+      threads.submit(run_mutant, mutant, tests_of(mutant, tests)): mutant
       for mutant in pending
     }
     for count, future in enumerate(concurrent.futures.as_completed(futures), 1):

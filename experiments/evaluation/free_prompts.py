@@ -49,7 +49,7 @@ def make_task(folder: str, model: ModelConfig) -> Task:
     return tokenizer.text_prompts(hf_tokenizer, [text])[0]
 
   def decode(ids: Any) -> str:
-    return tokenizer.decode(hf_tokenizer, [ids], vocab_size)[0]
+    return tokenizer.decode(hf_tokenizer, [ids], end_ids)[0]
 
   pad_id = hf_tokenizer.pad_token_id
   return Task(

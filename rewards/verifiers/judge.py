@@ -8,8 +8,9 @@ is -1.
 
 The question, the reference and the answer are sent as one JSON object, because
 quotation marks in a JSON string are escaped: an answer cannot pose as another
-field. The reply must be a JSON object with a "score", or have exactly one line
-`Score: x` with x within the scale; with any other reply the item is unscored.
+field. Nor can it end its turn in the judge's prompt (`messages_of`). The reply
+must be a JSON object with a "score", or have exactly one line `Score: x` with x
+within the scale; with any other reply the item is unscored.
 
 Judges give points to answers without content, such as ":" or "Let's solve this
 problem step by step." (Zhao et al. 2025). `OPENERS` lists such phrases. A
@@ -517,10 +518,25 @@ def ask_for_object(
   return fields_of_reply
 
 
+# Matches the first character of what ends a turn, or begins one, in the chat
+# templates of published models: `<|im_end|>`, `<｜User｜>`, `<end_of_turn>`,
+# `</s>`, `[/INST]`.
+_TURN_MARK = re.compile(
+  r"<(?=[|\uff5c]|/?(?:s|bos|eos|pad|unk|(?:start|end)_of_\w+)>|</?SYS>>)"
+  r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_\w+)\])"
+)
+
+
 def messages_of(system: str, fields: dict[str, object]) -> list[Message]:
-  """Returns the messages of `ask`."""
+  """Returns the messages of `ask`.
+
+  A server reads `<|im_end|>` in a message as the token that ends the turn. In
+  such marks of the published chat templates the first character is therefore
+  written as JSON's escape (`\\u003c|im_end|>`), which means the same.
+  """
   content = json.dumps(fields, ensure_ascii=False)
   content = content.encode("utf-8", "backslashreplace").decode()
+  content = _TURN_MARK.sub(lambda match: f"\\u{ord(match[0]):04x}", content)
   return [
     {"role": "system", "content": system},
     {"role": "user", "content": content},

@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Sequence
 
 from models import storage_paths, tokenizer
+from rl import registry
 
 # A turn of a conversation: "role" ("user" or "assistant") and "content".
 Turn = dict[str, str]
@@ -110,6 +111,8 @@ class Template:
       none.
     thinking: value of the chat template's variable `enable_thinking`. None
       leaves the variable undefined.
+    special_tokens: texts of special tokens that become these tokens in a
+      question, a turn or a completion. Other ones become ordinary text there.
   """
 
   tokenizer: tokenizer.Tokenizer
@@ -117,6 +120,16 @@ class Template:
   instruction: str = ""
   system: str = ""
   thinking: bool | None = None
+  special_tokens: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    added = self.tokenizer.added_tokens_decoder.values()
+    known_tokens = sorted(token.content for token in added if token.special)
+    for text in self.special_tokens:
+      if text not in known_tokens:
+        raise ValueError(
+          registry.describe_unknown("special token", text, known_tokens)
+        )
 
   def encode(self, questions: Sequence[str]) -> list[list[int]]:
     """Returns the token ids of one prompt per question.
@@ -132,7 +145,18 @@ class Template:
     texts = [
       f"{first_line}{self._request(question)}\n" for question in questions
     ]
-    return tokenizer.text_prompts(self.tokenizer, texts)
+    return tokenizer.text_prompts(self.tokenizer, texts, self.special_tokens)
+
+  def encode_completions(self, texts: Sequence[str]) -> list[list[int]]:
+    """Returns the token ids of texts that follow a prompt, without end token.
+
+    A text that a policy continues has no space before its completion, and a
+    turn of a conversation begins as the tokenizer begins a text.
+    """
+    encode = (
+      tokenizer.encode if self.conversation else tokenizer.encode_continuation
+    )
+    return encode(self.tokenizer, texts, self.special_tokens)
 
   def encode_turns(self, turns: Sequence[Turn]) -> list[int]:
     """Returns the token ids of a prompt that continues a conversation.
@@ -172,7 +196,9 @@ class Template:
       ]
       for turns in conversations
     ]
-    return tokenizer.chat_prompts(self.tokenizer, complete, **variables)
+    return tokenizer.chat_prompts(
+      self.tokenizer, complete, self.special_tokens, **variables
+    )
 
   def _request(self, question: str) -> str:
     """Returns a question with the instruction after it."""

@@ -24,7 +24,7 @@ import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -97,6 +97,9 @@ class TextOptions:
     system: system turn of a conversation, or first line of a text.
     thinking: value of the chat template's variable `enable_thinking`. None
       leaves the variable undefined.
+    special_tokens: texts of special tokens that become these tokens where they
+      occur in a question or a solution, such as ("<think>", "</think>"). Other
+      ones are ordinary text there, so that no line of a dataset ends a turn.
     too_long: what happens to a prompt of more than L tokens, in both splits.
       "drop" leaves the problem out, "refuse" raises an error, "cut" keeps the
       last L tokens (see `prompting.shorten`).
@@ -118,6 +121,7 @@ class TextOptions:
   instruction: str | None = None
   system: str = ""
   thinking: bool | None = None
+  special_tokens: tuple[str, ...] = ()
   too_long: str = "drop"
   steps: bool = False
   max_steps: int = 16
@@ -264,11 +268,10 @@ def build(
     example for split in json_lines.SPLITS for example in splits.get(split, ())
   ]
   prompts = template.encode([example.question for example in examples])
-  solutions = _encode_ended(
-    hf_tokenizer, [example.solution for example in examples], eos_id
-  )
-  # A text may contain the name of a special token whose id is not below the
-  # required size of the vocabulary.
+  texts = [example.solution for example in examples]
+  solutions = [[*ids, eos_id] for ids in template.encode_completions(texts)]
+  # The id of a token in `special_tokens` need not be below the required size of
+  # the vocabulary.
   vocab_size = max(
     tokenizer.required_vocab_size(hf_tokenizer, end_ids),
     1 + max(max(ids, default=0) for ids in (*prompts, *solutions)),
@@ -293,7 +296,11 @@ def build(
   references: list[list[int]] = []
   if answer_mark:
     answers = [write_answer(example.answer) for example in examples]
-    references = _encode_ended(hf_tokenizer, answers, eos_id)
+    # They follow a thought, in texts of every kind.
+    references = [
+      [*ids, eos_id]
+      for ids in tokenizer.encode_continuation(hf_tokenizer, answers)
+    ]
   separators: tuple[int, ...] = ()
   if options.steps:
     separators = tokenizer.ids_containing(hf_tokenizer, "\n")
@@ -450,8 +457,7 @@ class TextTask:
 
   def encode_completion(self, text: str) -> list[int]:
     """Returns the token ids of a completion, EOS included."""
-    tokens = _encode_ended(self.template.tokenizer, [text], self.end_ids[0])
-    return tokens[0]
+    return [*self.template.encode_completions([text])[0], self.end_ids[0]]
 
   def questions(self, problems: Problems) -> list[str]:
     """Returns the questions of P problems, without the template."""
@@ -490,9 +496,8 @@ class TextTask:
     answers = [
       self.write_answer(self.examples[i].answer) for i in problems.facts["row"]
     ]
-    return self._pad(
-      _encode_ended(self.template.tokenizer, answers, self.end_ids[0])
-    )
+    rows = self.template.encode_completions(answers)
+    return self._pad([[*ids, self.end_ids[0]] for ids in rows])
 
   def _pad(self, completions: Sequence[list[int]]) -> tuple[Array, Array]:
     """Returns completions as tokens `[P, T]`, and their lengths `[P]`."""
@@ -576,17 +581,16 @@ class TextTask:
   def _texts(self, completions: Array, lengths: Array) -> list[str]:
     """Returns the P * S texts of completions `[P, S, T]`, without end token."""
     flat_completions = completions.reshape(lengths.size, -1)  # [P * S, T]
-    tokens = []
-    for completion, length in zip(
-      flat_completions, lengths.ravel(), strict=True
-    ):
-      ids = completion[:length]
-      # `tokenizer.decode` drops special tokens, but an end token that is named
-      # in a generation config need not be special.
-      if len(ids) and ids[-1] in self.end_ids:
-        ids = ids[:-1]
-      tokens.append(ids)
-    return tokenizer.decode(self.template.tokenizer, tokens, self.vocab_size)
+    return self._completion_texts(
+      completion[:length]
+      for completion, length in zip(
+        flat_completions, lengths.ravel(), strict=True
+      )
+    )
+
+  def _completion_texts(self, rows: Iterable[Array]) -> list[str]:
+    """Returns parts of completions as texts, without end tokens."""
+    return tokenizer.decode(self.template.tokenizer, rows, self.end_ids)
 
   def _outcomes(
     self, problems: Problems, texts: Sequence[str], finished: Array
@@ -643,7 +647,7 @@ class TextTask:
     tokens = np.full((len(indices), width), self.pad_id, np.int32)
     lengths = np.zeros(len(indices), np.int32)
     mask = np.zeros(tokens.shape, bool)
-    thought_ids = tokenizer.encode(self.template.tokenizer, thoughts)
+    thought_ids = self.template.encode_completions(thoughts)
     for i, index in enumerate(indices):
       thought = thought_ids[i][:max_thought]
       ids = [*thought, *self.references[index]]
@@ -700,10 +704,8 @@ class TextTask:
       mask = np.asarray(segmentation.step_mask(step_ids, max_steps))
       step_ids = np.asarray(step_ids)
     positions = np.argwhere(mask)  # of the lines, each (p, s, k)
-    lines = tokenizer.decode(
-      self.template.tokenizer,
-      [completions[p, s][step_ids[p, s] == k] for p, s, k in positions],
-      self.vocab_size,
+    lines = self._completion_texts(
+      completions[p, s][step_ids[p, s] == k] for p, s, k in positions
     )
     examples = [self.examples[i] for i in problems.facts["row"]]
     scores = np.zeros(mask.shape, np.float32)
@@ -751,15 +753,9 @@ def _load_template(
     instruction=instruction,
     system=options.system,
     thinking=options.thinking,
+    special_tokens=tuple(options.special_tokens),
   )
   return template, prompting.end_ids(template, folder)
-
-
-def _encode_ended(
-  hf_tokenizer: tokenizer.Tokenizer, texts: Sequence[str], eos_id: int
-) -> list[list[int]]:
-  """Returns the token ids of each text, followed by EOS."""
-  return [[*ids, eos_id] for ids in tokenizer.encode(hf_tokenizer, texts)]
 
 
 def _select_problems(

@@ -126,7 +126,7 @@ def only(folder, *rows):
 def judge(task, folder, *texts):
   """Judges texts as completions of the first problem."""
   rows = tokenizer.encode(
-    tokenizer.load(folder), [f"{text}<eos>" for text in texts]
+    tokenizer.load(folder), [f"{text}<eos>" for text in texts], ("<eos>",)
   )
   lengths = np.array([[len(row) for row in rows]], np.int32)
   completions = np.zeros((1, len(rows), lengths.max()), np.int32)

@@ -25,7 +25,7 @@ from experiments.tasks.text import gsm8k, text_task
 from experiments.training import build, loop
 from models import hf, tokenizer
 from models.config import ModelConfig
-from rewards.verifiers import Outcome
+from rewards.verifiers import Outcome, maths
 from rewards.verifiers.pool import Pool
 
 
@@ -75,7 +75,10 @@ def question(problems, i):
 
 def ids_of(folder, texts, end=""):
   """Returns completions `[P, 1, T]`, lengths `[P, 1]` and finished `[P, 1]`."""
-  rows = tokenizer.encode(tokenizer.load(folder), [t + end for t in texts])
+  special = (end,) if end else ()
+  rows = tokenizer.encode(
+    tokenizer.load(folder), [t + end for t in texts], special
+  )
   lengths = np.array([[len(row)] for row in rows], np.int32)
   completions = np.zeros((len(rows), 1, lengths.max()), np.int32)
   for i, row in enumerate(rows):
@@ -145,21 +148,24 @@ def test_the_date_leaves_other_templates_as_they_are(make, tmp_path):
   )
 
 
-@pytest.mark.parametrize("spelled", [False, True])
-def test_a_special_token_without_a_use_needs_no_embedding(tmp_path, spelled):
+@pytest.mark.parametrize("special_tokens", [(), ("<image>",)])
+def test_a_special_token_without_a_use_needs_no_embedding(
+  tmp_path, special_tokens
+):
   hf_tokenizer = small_chat.write(tmp_path)
   rows = len(hf_tokenizer)
   names = ["<image>", "<spare>"]
   hf_tokenizer.add_special_tokens({"additional_special_tokens": names})
   hf_tokenizer.save_pretrained(tmp_path)
   assert len(hf_tokenizer) == rows + 2
-  row = {"question": "<image> 7?" if spelled else "7?", "answer": "#### 7"}
+  row = {"question": "<image> 7?", "answer": "#### 7"}
   (tmp_path / "gsm8k_test.jsonl").write_text(json.dumps(row))
   task = tasks.get(
     "gsm8k",
     folder=str(tmp_path),
     cache=str(tmp_path / "cache"),
     tokenizer=str(tmp_path),
+    special_tokens=special_tokens,
   )
   config = ModelConfig(
     vocab_size=rows,
@@ -170,7 +176,7 @@ def test_a_special_token_without_a_use_needs_no_embedding(tmp_path, spelled):
     head_dim=4,
     mlp_width=8,
   )
-  if spelled:
+  if special_tokens:
     assert task.vocab_size == rows + 1
     with pytest.raises(ValueError, match=f"embedding has {rows} rows"):
       hf.check_tokenizer(config, task.vocab_size, tmp_path)
@@ -573,6 +579,76 @@ def test_blank_and_unfinished_texts_are_wrong_and_not_verified(bare):
   judged = score_texts(verify, bare, ["4", "so 4"], finished=False)
   assert verified == []
   assert judged.correct.tolist() == [[0, 0]]
+
+
+def test_thoughts_in_special_tokens_are_part_of_the_text(tmp_path):
+  """A verifier sees the tags, and with them where a thought ends."""
+  hf_tokenizer = small_chat.write(tmp_path, template="")
+  tags = ["<think>", "</think>", "<tool_call>"]
+  hf_tokenizer.add_special_tokens({"additional_special_tokens": tags})
+  hf_tokenizer.save_pretrained(tmp_path)
+  text = r"<think>maybe \boxed{4}?</think><tool_call>I do not know."
+  ids = hf_tokenizer(f"{text}<eos>").input_ids
+  assert set(hf_tokenizer.convert_tokens_to_ids(tags)) < set(ids)
+  completions = []
+
+  def verify(items):
+    completions.extend(item.completion for item in items)
+    return maths.verify(items)
+
+  task = text_task.build(
+    "one",
+    {"test": [text_task.Example("2 + 2?", "4", "4")]},
+    text_task.TextOptions(
+      tokenizer=str(tmp_path), prompt_length=20, completion_length=60
+    ),
+    verify,
+  )
+  ended = np.ones((1, 1), bool)
+  judged = task.score(
+    task.test(1), np.array([[ids]]), np.array([[len(ids)]]), ended
+  )
+  assert completions == [text]
+  assert judged.correct.tolist() == [[0]]
+
+
+@pytest.mark.parametrize("tags", [(), ("<quick>", "<eos>")])
+def test_a_dataset_trains_special_tokens_only_if_they_are_named(tmp_path, tags):
+  """A question or a solution with `<|end|>` does not end there."""
+  hf_tokenizer = small_chat.write(tmp_path)
+  task = text_task.build(
+    "one",
+    {
+      "train": [text_task.Example("2?<eos>", f"<quick>4{small_chat.TURN}", "4")]
+    },
+    text_task.TextOptions(
+      tokenizer=str(tmp_path),
+      prompt_length=40,
+      completion_length=60,
+      special_tokens=tags,
+    ),
+    lambda items: [Outcome(1.0, 1, "4", 7) for _ in items],
+  )
+  special = {*hf_tokenizer.all_special_ids}
+  problems = task.train(jax.random.key(0), 0, 1)
+  prompt = problems.prompts[0][problems.prompt_mask[0]].tolist()
+  (completion,), (length,) = task.demonstrate(None, problems)
+  names = hf_tokenizer.convert_ids_to_tokens(
+    [i for i in (*prompt, *completion[:length]) if i in special]
+  )
+  turns = ["<|user|>", small_chat.TURN, "<|assistant|>"]
+  if tags:
+    expected = [turns[0], "<eos>", *turns[1:], "<quick>", small_chat.TURN]
+  else:
+    expected = [*turns, small_chat.TURN]
+  assert names == expected
+  assert small_chat.TURN in task.decode(completion[: length - 1])
+  assert task.prompt_ids("2?<eos>") == prompt
+
+
+def test_a_special_token_that_does_not_exist_is_named(make, chat):
+  with pytest.raises(ValueError, match=r"special token '<quik>'.*'<quick>'"):
+    make(tokenizer=chat, special_tokens=("<quik>",))
 
 
 def test_time_outs_and_parts_of_outcomes_are_in_the_scores(bare):
