@@ -10,9 +10,11 @@ pytest-xdist's workers, and processes that tests start, inherit the environment:
     Programs of several devices are not kept (`experiments.cli.devices`).
 """
 
+import ctypes
 import gc
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -105,20 +107,58 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("few")
 
-_MANY_MAPS = 30_000
+# A process frees the programs of earlier test files when it exceeds these.
+_MANY_MAPS = 30_000  # memory maps: Linux allows about 65,000
+_MUCH_MEMORY = 1.25 * 2**30  # bytes
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _free_compiled_programs():
-  """Frees all programs after a test file, once they need many memory maps.
+  """Frees all programs after a test file, if they need much.
 
-  On Linux a process may have about 65,000 of them, and each program needs some.
   Until then, the next files use the programs too.
   """
   yield
   maps = pathlib.Path("/proc/self/maps")
-  if maps.exists() and maps.read_bytes().count(b"\n") > _MANY_MAPS:
+  if not maps.exists():
+    return
+  pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+  is_large = pages * resource.getpagesize() > _MUCH_MEMORY
+  if is_large or maps.read_bytes().count(b"\n") > _MANY_MAPS:
     import jax
 
     jax.clear_caches()
     gc.collect()
+    # Returns freed memory to the system, where the C library can.
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+      trim(0)
+
+
+_peak_memory = {}  # GiB, by worker
+
+
+def _peak():
+  """Returns the largest memory that this process has had, in GiB."""
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def pytest_sessionfinish(session):
+  """Sends a worker's peak of memory to the process that started it."""
+  output = getattr(session.config, "workeroutput", None)
+  if output is not None:
+    output["peak_memory"] = _peak()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+  peak = getattr(node, "workeroutput", {}).get("peak_memory")
+  if peak is not None:
+    _peak_memory[node.gateway.id] = peak
+
+
+def pytest_terminal_summary(terminalreporter):
+  """Prints the largest memory of each worker, or of this process."""
+  peaks = _peak_memory or {"the process": _peak()}
+  text = ", ".join(f"{name} {peak:.1f} GiB" for name, peak in peaks.items())
+  terminalreporter.write_line(f"peak memory: {text}")
