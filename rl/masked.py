@@ -72,9 +72,25 @@ def is_constant(
 ) -> Array:
   """Returns whether all entries that exist are equal; True if there are none.
 
-  The comparison is exact, without a tolerance.
+  Entries that differ by rounding alone are equal, see `is_equal`.
   """
-  return max(x, mask, axis, keepdims) <= min(x, mask, axis, keepdims)
+  low, high = min(x, mask, axis, keepdims), max(x, mask, axis, keepdims)
+  return (high <= low) | is_equal(low, high)
+
+
+def is_equal(x: Array, y: Array) -> Array:
+  """Returns where x and y differ by no more than rounding errors of a sum.
+
+  The same total can be summed in two ways: in float32 .3 + .4 is not .7. A
+  difference of up to 8 eps max(|x|, |y|), with the precision eps of the type
+  (2^-23 in float32), is therefore none. Integers are compared exactly.
+  """
+  if not jnp.issubdtype(jnp.result_type(x, y), jnp.floating):
+    return x == y
+  eps = jnp.finfo(jnp.result_type(x, y)).eps
+  magnitude = jnp.maximum(jnp.abs(x), jnp.abs(y))
+  is_near = jnp.abs(x - y) <= 8 * eps * magnitude  # also of inf and anything
+  return (x == y) | jnp.isfinite(magnitude) & is_near
 
 
 def quantile(

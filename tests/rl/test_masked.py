@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rl import masked
+from rl import advantages, masked
 from rl.masked import mask_or_ones
 
 masked = compiled.functions(masked)
@@ -82,10 +82,37 @@ def test_the_standard_deviation_of_equal_entries_is_0_with_a_finite_slope():
   close(slope, [-0.5, 0.5])
 
 
-def test_entries_are_constant_only_if_they_are_exactly_equal():
-  x = jnp.array([[1.0, 1.0, 2.0], [1.0, 1.0 + 2**-23, 2.0]])
-  mask = jnp.array([[True, True, False]] * 2)
-  assert masked.is_constant(x, mask).tolist() == [True, False]
+def test_entries_are_constant_if_they_differ_by_rounding_alone():
+  """Totals that are summed in another order differ in their last bits."""
+  sum_of_parts = jnp.float32(0.3) + jnp.float32(0.4)
+  assert sum_of_parts != jnp.float32(0.7)
+  x = jnp.array(
+    [
+      [1.0, 1.0, 2.0],
+      [0.7, sum_of_parts, 2.0],
+      [-1.0, -1.0 - 2**-20, 2.0],  # 8 eps
+      [1.0, 1.0 + 9 * 2**-23, 2.0],
+      [0.0, 1e-30, 2.0],  # small beside nothing
+      [-0.7, 0.7, 2.0],
+      [jnp.inf, 1.0, 2.0],
+      [jnp.inf, jnp.inf, 2.0],
+    ]
+  )
+  mask = jnp.array([[True, True, False]] * len(x))
+  expected = [True, True, True, False, False, False, False, True]
+  assert masked.is_constant(x, mask).tolist() == expected
+  assert masked.is_equal(x[:, 0], x[:, 1]).tolist() == expected
+  assert masked.is_equal(jnp.array([7, 2**24]), jnp.array([7, 2**24 + 1]))[0]
+  assert not masked.is_equal(jnp.array([2**24]), jnp.array([2**24 + 1]))[0]
+
+
+def test_equal_totals_have_no_deviation_and_no_advantage():
+  x = jnp.array([0.7, jnp.float32(0.3) + jnp.float32(0.4), 0.7])
+  mask = jnp.ones(3, bool)
+  assert masked.std(x, mask) == 0
+  assert masked.whiten(x, mask, -1).tolist() == [0, 0, 0]
+  assert advantages.center(x).tolist() == [0, 0, 0]
+  assert advantages.group_normalize(x, eps=0.0).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("q", "expected"), [(0, -2), (0.5, 4), (1, 7)])

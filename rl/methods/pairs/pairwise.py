@@ -90,4 +90,6 @@ def preferred(rollout: types.Rollout, preferences: str) -> Array:
   """
   if preferences == "task":
     return rollout.extras[PREFERENCES]
-  return (jnp.sign(differences(rollout.scores)) + 1) / 2
+  x = rollout.scores
+  is_tied = masked.is_equal(x[..., :, None], x[..., None, :])
+  return (jnp.where(is_tied, 0.0, jnp.sign(differences(x))) + 1) / 2

@@ -26,7 +26,7 @@ def lead_of_the_best(
   """
   valid = rollout.sample_mask
   best = masked.max(signal, valid, keepdims=True)
-  is_best = valid & (signal == best)
+  is_best = valid & masked.is_equal(signal, best)
   is_unique = masked.count(is_best, keepdims=True) == 1
   second = masked.max(signal, valid & ~is_best, keepdims=True)
   # A group with one sample has no second best: masked.max is -inf there.

@@ -5,6 +5,7 @@ import pytest
 from helpers import clipped_group, worked_example
 
 from rl import methods
+from rl.methods.pairs import pairwise
 
 
 @pytest.mark.worked_example("method:pref_grpo")
@@ -49,4 +50,14 @@ def test_ties_clip_and_kl():
     clipped_group.group(),
     (loss, slopes),
     other={"ref": np.full((1, 5, 3), np.log(0.35))},
+  )
+
+
+def test_totals_that_differ_in_their_last_bit_are_tied():
+  scores = np.float32([[0.7, np.float32(0.3) + np.float32(0.4), 0.1]])
+  assert scores[0, 0] != scores[0, 1]
+  rollout = worked_example.rollout(scores)
+  actual = pairwise.preferred(rollout, "scores")[0]
+  np.testing.assert_array_equal(
+    actual, [[0.5, 0.5, 1.0], [0.5, 0.5, 1.0], [0.0, 0.0, 0.5]]
   )
