@@ -35,6 +35,9 @@ _FIXED_DATE = "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro %}\n"
 # A reply of the assistant with which `turn_end_id` finds out what a chat
 # template writes after a reply; a word that no template contains.
 _EXAMPLE_REPLY = "Nineteen."
+# Longest word that a BPE is trained on, in characters.
+_LONGEST_WORD = 10_000
+_LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD},}}|\s{{{_LONGEST_WORD},}}")
 # Character that stands for a special token in a content: one of private use.
 _MARK = "\uf8ff"
 
@@ -43,6 +46,9 @@ Tokenizer = transformers.PreTrainedTokenizerBase
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
   """Trains a byte-level BPE tokenizer; the result depends on the texts' order.
+
+  Of a word of more than 10,000 characters (or of as much white space) the first
+  10,000 are used: the time of training is quadratic in the length of a word.
 
   Args:
     texts: the training texts.
@@ -74,7 +80,10 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     show_progress=False,
   )
-  bpe.train_from_iterator(texts, trainer)
+  bpe.train_from_iterator(
+    (_LONG_WORD.sub(lambda match: match[0][:_LONGEST_WORD], t) for t in texts),
+    trainer,
+  )
   return transformers.PreTrainedTokenizerFast(
     tokenizer_object=bpe,
     pad_token=PAD,

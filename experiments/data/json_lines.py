@@ -12,14 +12,16 @@ tools. `experiments.data.tfds` reads only texts and numbers, through a cache.
 
 from __future__ import annotations
 
+import decimal
 import difflib
 import gzip
 import hashlib
 import json
+import math
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from etils import epath
 
@@ -140,7 +142,7 @@ def read(file: epath.Path) -> Lines:
 
   Raises:
     ValueError: if the file cannot be read, has no objects, or has a line that
-      is not a JSON object.
+      is not a JSON object: `parse` says what else is refused.
   """
   try:
     content = file.read_bytes()
@@ -154,16 +156,75 @@ def read(file: epath.Path) -> Lines:
     location = f"{file.name} line {number}"
     if not text.strip():
       continue
-    try:
-      line = json.loads(text)
-    except (ValueError, RecursionError) as error:
-      raise ValueError(f"{location} is not JSON: {error}") from error
-    if not isinstance(line, dict):
-      raise ValueError(f"{location} is not a JSON object: {text:.60}")
-    lines.append((location, line))
+    lines.append((location, parse(location, text)))
   if not lines:
     raise ValueError(f"{file.name} is empty; expected a JSON object per line")
   return lines
+
+
+def parse(location: str, text: str) -> dict[str, Any]:
+  """Returns the object of a line.
+
+  Args:
+    location: location of the line, for the error message.
+    text: the line.
+
+  Raises:
+    ValueError: if the text is not a JSON object, has a key twice in one object,
+      a number that is not finite (NaN, Infinity, 1e999), or half of a surrogate
+      pair, which is no character.
+  """
+  try:
+    line = json.loads(
+      text,
+      object_pairs_hook=_unique_keys,
+      parse_constant=_refuse_constant,
+      parse_float=_finite_float,
+    )
+    # A lone "\\ud800" is valid JSON, and no text that could be encoded later.
+    if "\\u" in text:
+      json.dumps(line, ensure_ascii=False).encode()
+  except UnicodeEncodeError as error:
+    surrogate = error.object[error.start : error.end]
+    raise ValueError(
+      f"{location} has {surrogate!a}, one half of a surrogate pair, which "
+      "is no character; remove it"
+    ) from None
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f"{location} is not JSON: {error}") from error
+  if not isinstance(line, dict):
+    raise ValueError(f"{location} is not a JSON object: {text:.60}")
+  return line
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """Returns the object of these pairs; refuses two of one key."""
+  line = dict(pairs)
+  if len(line) < len(pairs):
+    keys = [key for key, _ in pairs]
+    repeated = next(key for key in keys if keys.count(key) > 1)
+    raise ValueError(f"the key {repeated!r} occurs twice in one object")
+  return line
+
+
+def _refuse_constant(name: str) -> NoReturn:
+  raise ValueError(
+    f"{name} is no number of JSON; write a finite number, null or a text"
+  )
+
+
+def _finite_float(text: str) -> float:
+  value = float(text)
+  if math.isinf(value):
+    raise ValueError(f"{text} is larger than any float; write it as a text")
+  return value
+
+
+def number_text(value: float) -> str:
+  """Returns a number as a plain decimal: 1e-05 is written 0.00001."""
+  if isinstance(value, int):
+    return str(value)
+  return format(decimal.Decimal(repr(value)), "f")
 
 
 def required_text(location: str, line: Mapping[str, Any], key: str) -> str:

@@ -198,8 +198,11 @@ def _read_line(
   correct = line.get(CORRECT)
   if correct not in (None, 0, 1):
     raise ValueError(f"{CORRECT!r} = {correct!r} must be 1, 0 or null")
+  finished = line.get(FINISHED, True)
+  if not isinstance(finished, bool):
+    raise ValueError(f"{FINISHED!r} = {finished!r} must be true or false")
   steps = [_step_ids_of(task, text) for text in texts]
-  if line.get(FINISHED, True):
+  if finished:
     steps[-1] = [*steps[-1], task.eos_id]
   for number, ids in enumerate(steps):
     if not ids:

@@ -207,3 +207,13 @@ def test_continuations_of_a_byte_level_bpe_are_its_texts(chat):
   assert tokenizer.encode_continuation(chat, texts) == expected
   rows = [np.array(row) for row in expected]
   assert tokenizer.decode(chat, rows) == texts
+
+
+def test_the_start_of_a_very_long_word_trains_a_bpe():
+  """Training is quadratic in a word: two million letters took days."""
+  word = "ab" * 10**6
+  trained = tokenizer.train([word, "cd cd cd"], 300)
+  assert trained.tokenize("abab cd") == ["abab", "Ġcd"]
+  limit = tokenizer._LONGEST_WORD
+  shorter = tokenizer.train([word[:limit], "cd cd cd"], 300)
+  assert trained.get_vocab() == shorter.get_vocab()

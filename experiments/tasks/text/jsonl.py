@@ -117,7 +117,7 @@ def jsonl(
   """
   verifier = verifier or DEFAULT_VERIFIER
   verify = load_verifier(verifier)
-  splits, files = _read_splits(
+  splits, files, notes = _read_splits(
     file, test_file, test_fraction, needs_answer=verifier == DEFAULT_VERIFIER
   )
   for examples in splits.values():
@@ -146,6 +146,7 @@ def jsonl(
     pool,
     parts=parts,
     files=files,
+    notes=notes,
     description=", ".join([*description, f"verifier={verifier!r}"]),
   )
 
@@ -297,8 +298,8 @@ def _check_parts(
 
 def _read_splits(
   file: str, test_file: str, test_fraction: float, needs_answer: bool
-) -> tuple[dict[str, _Located], dict[str, epath.Path]]:
-  """Returns the examples of each split, and the file of each split.
+) -> tuple[dict[str, _Located], dict[str, epath.Path], list[str]]:
+  """Returns the examples of each split, the file of each split, and notes.
 
   Args:
     file, test_file, test_fraction: same as in `jsonl`.
@@ -317,9 +318,10 @@ def _read_splits(
   splits = {
     split: _read_examples(file, needs_answer) for split, file in files.items()
   }
+  notes = _contradictions(splits)
   if test_file:
     # `text_task.build` checks that two files share no prompt.
-    return splits, files
+    return splits, files, notes
   train, test = _hold_out(splits["train"], test_fraction)
   splits = {"train": train, "test": test}
   for split, examples in splits.items():
@@ -329,7 +331,26 @@ def _read_splits(
         f"problems of {files['train'].name} leaves none for the {split} split; "
         "change test_fraction, or name a test_file"
       )
-  return splits, dict.fromkeys(splits, files["train"])
+  return splits, dict.fromkeys(splits, files["train"]), notes
+
+
+def _contradictions(splits: Mapping[str, _Located]) -> list[str]:
+  """Returns a note for each split in which one prompt has several answers."""
+  notes = []
+  for examples in splits.values():
+    first: dict[str, tuple[str, Example]] = {}
+    pairs = []
+    for location, example in examples:
+      earlier = first.setdefault(example.question, (location, example))
+      if earlier[1].answer != example.answer:
+        pairs.append((earlier[0], location))
+    if pairs:
+      notes.append(
+        f"{len(pairs)} lines have the prompt of an earlier line and another "
+        f"answer, such as {pairs[0][0]} and {pairs[0][1]}; each is judged by "
+        "its own answer"
+      )
+  return notes
 
 
 def _hold_out(
@@ -410,4 +431,6 @@ def _text_or_number(location: str, key: str, value: Any) -> str:
       f"{location}: {key!r} is a {type(value).__name__}; allowed: a text or a "
       "number (other keys may have values of any kind)"
     )
-  return str(value).strip()
+  if isinstance(value, str):
+    return value.strip()
+  return json_lines.number_text(value)

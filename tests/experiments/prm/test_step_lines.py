@@ -157,6 +157,7 @@ def test_long_lines_are_left_out(tmp_path):
     ({"steps": ["+ 3 7 ;", " ", "ANS 7"], "labels": [1] * 3}, "1 has no text"),
     ({"potentials": [1, 1]}, "'potentials' must be a list with one entry"),
     ({"correct": 3}, "'correct' = 3 must be 1, 0 or null"),
+    ({"finished": "no"}, "'finished' = 'no' must be true or false"),
     ({"steps": ["+ 3 77 ;"]}, "unknown token '77'"),
     ({"prompt": ""}, "prompt"),
   ],

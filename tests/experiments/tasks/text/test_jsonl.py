@@ -7,6 +7,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+from etils import epath
 from helpers import small_chat, small_jsonl, small_run
 
 from experiments import tasks
@@ -193,7 +194,7 @@ def test_a_hash_of_the_prompt_decides_who_is_held_out(make, tmp_path):
   """Appended lines move no problem, and equal prompts are on one side."""
 
   def sides(path):
-    splits, _ = jsonl._read_splits(path, "", 0.25, False)
+    splits, *_ = jsonl._read_splits(path, "", 0.25, False)
     return {
       split: [example.question for _, example in examples]
       for split, examples in splits.items()
@@ -224,7 +225,7 @@ def test_prompts_that_differ_in_case_or_space_go_to_one_side(tmp_path):
     {**row, "prompt": row["prompt"].replace(" ", "  ")} for row in rows
   ]
   path = write(tmp_path, *rows, *variants)
-  splits, _ = jsonl._read_splits(path, "", 0.25, False)
+  splits, *_ = jsonl._read_splits(path, "", 0.25, False)
   test, train = (
     {" ".join(row.question.lower().split()) for _, row in splits[split]}
     for split in ("test", "train")
@@ -232,7 +233,7 @@ def test_prompts_that_differ_in_case_or_space_go_to_one_side(tmp_path):
   assert len(test) + len(train) == 40
   assert not test & train
   # The variants follow the first prompt, whose side does not change.
-  alone, _ = jsonl._read_splits(write(tmp_path, *rows), "", 0.25, False)
+  alone, *_ = jsonl._read_splits(write(tmp_path, *rows), "", 0.25, False)
   assert splits["test"][: len(alone["test"])] == alone["test"]
 
 
@@ -416,12 +417,52 @@ def test_a_verifier_with_an_answer_refuses_lines_without_one(make, tmp_path):
     ({"prompt": "?", "answer": True}, "line 2: 'answer' is a bool"),
     ({"prompt": "?", "solution": {}}, "line 2: 'solution' is a dict"),
     ({"prompt": "?"}, "line 2 has neither 'answer' nor 'solution', with which"),
+    ('{"prompt": "?", "answer": NaN}', "line 2 is not JSON: NaN is no number"),
+    (
+      '{"prompt": "?", "answer": 1, "answer": 2}',
+      "line 2 is not JSON: the key 'answer' occurs twice",
+    ),
   ],
 )
 def test_a_mistake_in_a_line_is_named(make, tmp_path, line, message):
   with pytest.raises(ValueError, match=message) as caught:
     make(**only(tmp_path, GOOD, line))
   assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+  ("number", "text"),
+  [
+    ("0.00001", "0.00001"),
+    ("1e-7", "0.0000001"),
+    ("-2.5E+3", "-2500.0"),
+    ("1e22", "10000000000000000000000"),
+    ("72.0", "72.0"),
+    ("123456789012345678901234567890", "123456789012345678901234567890"),
+    ('" 1e-05 "', "1e-05"),  # a text is as it was written
+  ],
+)
+def test_a_number_as_answer_is_a_plain_decimal(tmp_path, number, text):
+  file = tmp_path / "rows.jsonl"
+  file.write_text(f'{{"prompt": "?", "answer": {number}}}\n')
+  ((_, example),) = jsonl._read_examples(epath.Path(file), True)
+  assert example.answer == text
+
+
+def test_prompts_with_several_answers_are_counted_in_a_note(make, tmp_path):
+  rows = [
+    {"prompt": "Largest?", "answer": "9"},
+    {"prompt": "Smallest?", "answer": "1"},
+    {"prompt": "Largest?", "answer": "9"},
+    {"prompt": "Largest?", "answer": "8"},
+  ]
+  notes = make(**only(tmp_path, *rows)).notes
+  (note,) = [note for note in notes if "another answer" in note]
+  assert note.startswith("1 lines have the prompt of an earlier line")
+  assert "rows.jsonl line 1 and rows.jsonl line 4" in note
+  assert not any(
+    "another answer" in note for note in make(**only(tmp_path, *rows[:3])).notes
+  )
 
 
 def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
