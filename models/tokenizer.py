@@ -12,6 +12,7 @@ so that there are no unknown tokens.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
@@ -152,6 +153,15 @@ def required_vocab_size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
   while ids[-1] in unused:
     ids.pop()
   return 1 + ids[-1]
+
+
+def fingerprint(tokenizer: Tokenizer) -> str:
+  """Returns 16 hex digits that change with the meaning of the ids.
+
+  They are the hash of the texts of all tokens.
+  """
+  vocab = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+  return hashlib.sha256(json.dumps(vocab).encode()).hexdigest()[:16]
 
 
 def _special_ids(tokenizer: Tokenizer) -> set[int]:

@@ -92,6 +92,7 @@ def load_from_run(
     config[name] = ml_collections.ConfigDict()
   e = build.build(config)
   validate.check_evaluation(e)
+  workdirs.check_fingerprints(workdir, e.fingerprints, names=("tokenizer",))
   directory = workdir / checkpoint_reader.FOLDER
   if step is None:
     step = checkpoint_reader.latest_step(directory)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import flax.struct
@@ -118,6 +118,8 @@ class Task:
     jittable: whether `train`, `score`, `demonstrate` and `gold` may run inside
       `jax.jit`.
     notes: lines that a run prints, such as "7 problems left out".
+    fingerprints: texts that change with what the task has read: "tokenizer"
+      with the meaning of token ids, "problems" with the problems.
     stop_ids: further tokens that end a completion, besides `eos_id`.
     encode: `(question) -> ids`, the tokens of a prompt with this question. If
       it is None, a prompt is written as `decode` writes it: words with blanks
@@ -155,6 +157,9 @@ class Task:
   gold: Callable[[Problems], tuple[Array, Array]]
   jittable: bool = True
   notes: tuple[str, ...] = ()
+  fingerprints: Mapping[str, str] = dataclasses.field(
+    default_factory=dict, hash=False
+  )
   stop_ids: tuple[int, ...] = ()
   encode: Callable[[str], list[int]] | None = None
   encode_turns: Callable[[Sequence[dict[str, str]]], list[int]] | None = None

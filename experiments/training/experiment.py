@@ -103,6 +103,12 @@ class Experiment:
     return training_texts.read_for(self.config, self.task)
 
   @property
+  def fingerprints(self) -> dict[str, str]:
+    """Texts that change with the data that the run reads, by their kind."""
+    texts = {"texts": self.texts.fingerprint} if self.texts else {}
+    return {**self.task.fingerprints, **texts}
+
+  @property
   def reference_needs(self) -> frozenset[scoring.Need]:
     """Arrays of the policy "ref" that are computed once for all texts."""
     if self.config.kind != "preferences":

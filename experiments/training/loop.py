@@ -73,6 +73,7 @@ def run(
     # Describe: the files that describe the run
     # --------------------------------------------------------------------------
     workdirs.write_config(workdir, config)
+    workdirs.write_fingerprints(workdir, e.fingerprints)
     initial_state.write_model_file(e, workdir)
     method_files.write(workdir, e)
     checkpoint_metadata = initial_state.metadata()

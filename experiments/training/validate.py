@@ -794,11 +794,15 @@ def check_workdir(e: Experiment, workdir: epath.PathLike) -> None:
   if initial_state.has_base(config):
     _check_base(e)
   workdirs.check_config(workdir, config)
+  workdirs.check_fingerprints(workdir, e.fingerprints)
   _check_can_create(workdir)
   if config.get("init_from"):
     source = epath.Path(config.init_from) / checkpoint_reader.FOLDER
     try:
       checkpoint_reader.check_params(source, e.abstract_params_without_lora)
+      workdirs.check_fingerprints(
+        config.init_from, e.fingerprints, names=("tokenizer",)
+      )
     except (ValueError, FileNotFoundError) as error:
       raise ValueError(f"init_from: {error}") from None
 

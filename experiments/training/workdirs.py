@@ -1,6 +1,7 @@
-"""The files of a workdir that describe its run: config and model.
+"""The files of a workdir that describe its run: config, data and model.
 
-With `config.json`, a run that would be resumed with another config is refused.
+With `config.json`, a run that would be resumed with another config is refused,
+and with `fingerprints.json` one whose tokenizer or problems have changed.
 `model.json` has the shape of the decoder whose parameters the checkpoints have,
 for commands such as `python -m models.hf export`.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +22,7 @@ from models import checkpoint_reader, storage_paths
 from models.config import ModelConfig
 
 CONFIG_FILE = "config.json"
+FINGERPRINTS_FILE = "fingerprints.json"
 MODEL_FILE = "model.json"
 METHOD_FILE = "method.txt"
 ADVANTAGES_FILE = "advantages.json"
@@ -209,6 +211,56 @@ def check_config(
       f"{workdir} was made with another config: {'; '.join(differences[:3])}"
       f"{more}. Use another workdir; only {', '.join(may_differ)} may change"
     )
+
+
+def write_fingerprints(
+  workdir: epath.PathLike, fingerprints: Mapping[str, str]
+) -> None:
+  """Writes `fingerprints.json`, unless it exists.
+
+  Args:
+    workdir: folder of the run.
+    fingerprints: by what they are of: "tokenizer", "problems", "texts".
+  """
+  path = epath.Path(workdir) / FINGERPRINTS_FILE
+  if jax.process_index() != 0 or path.exists():
+    return
+  json_files.replace(path, json.dumps(dict(fingerprints), indent=2) + "\n")
+
+
+_CONTENTS = {
+  "tokenizer": "the tokenizer, so that its token ids mean other texts",
+  "problems": "the problems of the task",
+  "texts": "the file of texts that it trains on",
+}
+
+
+def check_fingerprints(
+  workdir: epath.PathLike,
+  fingerprints: Mapping[str, str],
+  names: Sequence[str] = tuple(_CONTENTS),
+) -> None:
+  """Refuses a run whose data have changed since it began.
+
+  Args:
+    workdir: folder of the run. One without fingerprints, of an older version or
+      not begun, accepts all.
+    fingerprints: those of today.
+    names: which of them are compared.
+
+  Raises:
+    ValueError: one differs.
+  """
+  path = storage_paths.parse(workdir) / FINGERPRINTS_FILE
+  if not path.exists():
+    return
+  earlier = _read_json(path)
+  for name in names:
+    if name in earlier and earlier[name] != fingerprints.get(name):
+      raise ValueError(
+        f"{workdir} was made with other data: {_CONTENTS[name]}, changed since "
+        "then. Bring the former file back, or use another workdir"
+      )
 
 
 def _check_folder(folder: epath.Path) -> None:

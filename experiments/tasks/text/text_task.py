@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -354,7 +355,25 @@ def build(
     records=text_task.records,
     jittable=False,
     notes=tuple(all_notes),
+    fingerprints={
+      "tokenizer": tokenizer.fingerprint(hf_tokenizer),
+      "problems": _fingerprint(num_train, prompts, solutions, examples),
+    },
   )
+
+
+def _fingerprint(
+  num_train: int,
+  prompts: Sequence[list[int]],
+  solutions: Sequence[list[int]],
+  examples: Sequence[Example],
+) -> str:
+  """Returns 16 hex digits that change with the problems of the train split."""
+  digest = hashlib.sha256()
+  for i in range(num_train):
+    parts = (prompts[i], solutions[i], examples[i].answer)
+    digest.update(repr(parts).encode("utf-8", "backslashreplace"))
+  return digest.hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity

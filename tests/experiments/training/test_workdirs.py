@@ -1,12 +1,23 @@
-"""A workdir is that of one config."""
+"""A workdir is that of one config and of the same data."""
+
+import dataclasses
+import json
 
 import jax.numpy as jnp
 import ml_collections
 import pytest
+from helpers import small_run
 from orbax.checkpoint import checkpoint_manager as orbax
 
+from experiments import tasks
 from experiments.configs import countdown
-from experiments.training import checkpointing, preemption, workdirs
+from experiments.training import (
+  build,
+  checkpointing,
+  preemption,
+  validate,
+  workdirs,
+)
 
 
 def _config(**changes):
@@ -122,3 +133,78 @@ def test_a_second_watch_counts_on_and_orbax_asks_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(orbax.utils, "reached_preemption", requested.append)
     assert checkpoints.save(7, {"params": jnp.zeros(2)}, {})
   assert len(requested) == 4
+
+
+def test_a_run_whose_data_have_changed_is_refused(tmp_path):
+  data = {"tokenizer": "a", "problems": "b"}
+  workdirs.check_fingerprints(tmp_path, data)  # not begun
+  workdirs.write_fingerprints(tmp_path, data)
+  workdirs.check_fingerprints(tmp_path, data)
+  with pytest.raises(ValueError, match="the problems of the task, changed"):
+    workdirs.check_fingerprints(tmp_path, {**data, "problems": "c"})
+  other = {**data, "tokenizer": "c"}
+  with pytest.raises(ValueError, match="its token ids mean other texts"):
+    workdirs.check_fingerprints(tmp_path, other)
+  workdirs.check_fingerprints(tmp_path, other, names=("problems",))
+  # The first ones stay.
+  workdirs.write_fingerprints(tmp_path, other)
+  workdirs.check_fingerprints(tmp_path, data)
+  with pytest.raises(ValueError, match="the problems of the task, changed"):
+    workdirs.check_fingerprints(tmp_path, {"tokenizer": "a"})
+
+
+def test_the_fingerprints_of_a_text_task_follow_its_file(tmp_path):
+  """Another row trains another BPE of the same size, and ids change."""
+  file = tmp_path / "rows.jsonl"
+  rows = [
+    {"prompt": f"Add {i} and {i + 1}, please.", "answer": str(2 * i + 1)}
+    for i in range(40)
+  ]
+
+  def fingerprints(rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = tasks.get(
+      "jsonl", file=str(file), vocab_size=262, cache=str(tmp_path / "cache")
+    )
+    return task.vocab_size, dict(task.fingerprints)
+
+  size, first = fingerprints(rows)
+  assert set(first) == {"tokenizer", "problems"}
+  assert fingerprints(rows) == (size, first)
+  zebras = [{"prompt": f"{i} zebras " * 20, "answer": "z"} for i in range(9)]
+  more = [*rows, *zebras]
+  size_of_more, second = fingerprints(more)
+  assert size_of_more == size
+  assert not set(first.items()) & set(second.items())
+  # Another answer changes the problems alone, with the same tokenizer.
+  changed = [{**row, "answer": row["answer"][::-1]} for row in rows]
+  task = tasks.get(
+    "jsonl",
+    file=str(file),
+    tokenizer=str(next((tmp_path / "cache").glob("tokenizer-*"))),
+    cache=str(tmp_path / "cache"),
+  )
+  file.write_text("".join(json.dumps(row) + "\n" for row in changed))
+  again = tasks.get(
+    "jsonl",
+    file=str(file),
+    tokenizer=str(next((tmp_path / "cache").glob("tokenizer-*"))),
+    cache=str(tmp_path / "cache"),
+  )
+  assert task.fingerprints["tokenizer"] == again.fingerprints["tokenizer"]
+  assert task.fingerprints["problems"] != again.fingerprints["problems"]
+
+
+def test_changed_data_are_found_before_a_run_goes_on(tmp_path):
+  config = small_run.config()
+  e = build.build(config)
+  e = dataclasses.replace(
+    e, task=dataclasses.replace(e.task, fingerprints={"tokenizer": "a"})
+  )
+  workdirs.write_fingerprints(tmp_path, e.fingerprints)
+  validate.check_workdir(e, tmp_path)
+  other = dataclasses.replace(
+    e, task=dataclasses.replace(e.task, fingerprints={"tokenizer": "b"})
+  )
+  with pytest.raises(ValueError, match="was made with other data"):
+    validate.check_workdir(other, tmp_path)
