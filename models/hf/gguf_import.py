@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import pathlib
 import re
 import types
@@ -20,7 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from models.hf import load_folder, save_folder
+from models.hf import (
+  config_conversion,
+  load_folder,
+  save_folder,
+  tensor_layout,
+)
 from rl import registry
 
 Fields = dict[str, Any]
@@ -106,20 +112,55 @@ class _File:
       )
     return value
 
+  def count(self, key: str, default: int | None = None) -> int:
+    """Returns the value of a key of the architecture that counts something.
+
+    Raises:
+      ValueError: there is no such key and no default, or the value is no
+        integer of at least 1.
+    """
+    value = self.get(key, default)
+    if not isinstance(value, int) or value < 1:
+      raise ValueError(
+        f"{self.architecture}.{key} of {self.path} is {value!r}; it must be an "
+        "integer of at least 1"
+      )
+    return value
+
+  def positive(self, key: str, default: float | None = None) -> float:
+    """Returns the value of a key of the architecture that is a positive number.
+
+    Raises:
+      ValueError: there is no such key and no default, or the value is not
+        finite and above 0.
+    """
+    value = self.get(key, default)
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+      raise ValueError(
+        f"{self.architecture}.{key} of {self.path} is {value!r}; it must be a "
+        "finite number above 0"
+      )
+    return float(str(np.float32(value)))  # the shortest decimal number
+
   def read(self, name: str) -> np.ndarray:
     """Reads a tensor in float32.
 
     Raises:
-      ValueError: its type is not supported.
+      ValueError: its type is not supported, or a number is not finite.
     """
     tensor = self.tensors[name]
     try:
-      return import_package().dequantize(tensor.data, tensor.tensor_type)
+      values = import_package().dequantize(tensor.data, tensor.tensor_type)
     except NotImplementedError:
       raise ValueError(
         f"tensor {name} of {self.path} has the type {tensor.tensor_type.name}, "
         "which the package gguf cannot read"
       ) from None
+    if not np.isfinite(values).all():
+      raise ValueError(
+        f"tensor {name} of {self.path} has numbers that are not finite"
+      )
+    return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,8 +188,9 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
   Raises:
     ImportError: the package `gguf` is not installed.
     ValueError: the file is not a GGUF file; its architecture, a tensor or its
-      tokenizer is not supported; or the folder is not empty. The message is one
-      line.
+      tokenizer is not supported; a tensor is missing, has another shape or
+      numbers that are not finite; or the folder is not empty. The message is
+      one line, and nothing is written.
   """
   file = _open(pathlib.Path(path))
   if file.architecture not in ARCHITECTURES:
@@ -164,6 +206,7 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
   names = {name: new for name, new in names.items() if new}
   tokenizer, special = _tokenizer(file)
   config = architecture.make_config(file) | special
+  _check_tensors(file, config, names)
   sizes = {new: 4 * file.tensors[old].n_elements for old, new in names.items()}
 
   def tensors() -> Iterator[tuple[str, np.ndarray]]:
@@ -177,6 +220,33 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
     (draft / load_folder.GENERATION).write_text(text)
     save_folder.write_tensors(draft, tensors(), sizes)
     tokenizer.save_pretrained(draft)
+
+
+def _check_tensors(
+  file: _File, config: Fields, names: Mapping[str, str]
+) -> None:
+  """Checks that a file has the tensors of its config, in their shapes.
+
+  Args:
+    file: the file.
+    config: contents of `config.json`.
+    names: names in the folder by names in the file.
+  """
+  shapes = {
+    new: tuple(map(int, reversed(file.tensors[old].shape)))
+    for old, new in names.items()
+  }
+  for part in tensor_layout.layout(config_conversion.from_hf(config)):
+    for name in part.tensor_names():
+      if name not in shapes:
+        raise ValueError(
+          f"{file.path} lacks the tensor that is called {name} in a folder"
+        )
+      if shapes[name] != part.stored_shape:
+        raise ValueError(
+          f"{name} of {file.path} has the shape {shapes[name]}; its keys ask "
+          f"for {part.stored_shape}"
+        )
 
 
 def import_package() -> types.ModuleType:
@@ -248,8 +318,8 @@ def _restore_halves(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
   channel i + head_dim / 2.
   """
   heads = {
-    "attn_q": file.get("attention.head_count"),
-    "attn_k": file.get("attention.head_count_kv"),
+    "attn_q": file.count("attention.head_count"),
+    "attn_k": _num_kv_heads(file),
   }
   part = name.split(".")[-2]
   if part not in heads:
@@ -269,19 +339,42 @@ def _subtract_one(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------------
 
 
+def _num_kv_heads(file: _File) -> int:
+  """Returns the number of key heads, by default that of query heads."""
+  heads = file.count("attention.head_count")
+  return file.count("attention.head_count_kv", heads)
+
+
+def _num_layers(file: _File) -> int:
+  """Returns the number of layers, which must be that of the tensors."""
+  layers = file.count("block_count")
+  numbers = {
+    int(name.split(".")[1]) for name in file.tensors if name.startswith("blk.")
+  }
+  if numbers != set(range(min(layers, len(numbers) + 1))):
+    raise ValueError(
+      f"{file.architecture}.block_count of {file.path} is {layers}, but its "
+      f"tensors are those of {len(numbers)} layers"
+    )
+  return layers
+
+
 def _shared_config(file: _File) -> Fields:
   """Returns the keys that all supported architectures share."""
-  width, heads = file.get("embedding_length"), file.get("attention.head_count")
-  head_dim = file.get("rope.dimension_count", width // heads)
+  if _EMBEDDING not in file.tensors:
+    raise ValueError(f"{file.path} lacks the tensor {_EMBEDDING}")
+  width = file.count("embedding_length")
+  heads = file.count("attention.head_count")
+  head_dim = file.count("rope.dimension_count", max(1, width // heads))
   return {
     "hidden_size": width,
-    "num_hidden_layers": file.get("block_count"),
-    "intermediate_size": file.get("feed_forward_length"),
+    "num_hidden_layers": _num_layers(file),
+    "intermediate_size": file.count("feed_forward_length"),
     "num_attention_heads": heads,
-    "num_key_value_heads": file.get("attention.head_count_kv", heads),
-    "head_dim": file.get("attention.key_length", head_dim),
-    "max_position_embeddings": file.get("context_length"),
-    "rms_norm_eps": _decimal(file.get("attention.layer_norm_rms_epsilon")),
+    "num_key_value_heads": _num_kv_heads(file),
+    "head_dim": file.count("attention.key_length", head_dim),
+    "max_position_embeddings": file.count("context_length"),
+    "rms_norm_eps": file.positive("attention.layer_norm_rms_epsilon"),
     "vocab_size": int(file.tensors[_EMBEDDING].shape[-1]),
     "tie_word_embeddings": _UNEMBEDDING not in file.tensors,
     "hidden_act": "silu",
@@ -290,21 +383,21 @@ def _shared_config(file: _File) -> Fields:
   }
 
 
-def _decimal(number: float) -> float:
-  """Returns the shortest decimal number that is this one in float32."""
-  return float(str(np.float32(number)))
-
-
 def _rope_parameters(file: _File) -> Fields:
   """Returns the rotary embedding.
 
   Raises:
     ValueError: its scaling is not supported.
   """
-  theta = _decimal(file.get("rope.freq_base", 10_000.0))
+  theta = file.positive("rope.freq_base", 10_000.0)
   kind = file.get("rope.scaling.type", "none")
   if _ROPE_FACTORS in file.tensors:
     factors = file.read(_ROPE_FACTORS).tolist()
+    if min(factors, default=0) <= 0:
+      raise ValueError(
+        f"tensor {_ROPE_FACTORS} of {file.path} has divisors that are not "
+        "above 0"
+      )
     return {
       "rope_theta": theta,
       "rope_type": "longrope",
@@ -312,7 +405,7 @@ def _rope_parameters(file: _File) -> Fields:
       "attention_factor": 1.0,
       "short_factor": factors,
       "long_factor": factors,
-      "original_max_position_embeddings": file.get("context_length"),
+      "original_max_position_embeddings": file.count("context_length"),
     }
   if kind == "none":
     return {"rope_theta": theta, "rope_type": "default"}
@@ -325,10 +418,10 @@ def _rope_parameters(file: _File) -> Fields:
   scaling = {
     "rope_theta": theta,
     "rope_type": kind,
-    "factor": _decimal(file.get("rope.scaling.factor")),
+    "factor": file.positive("rope.scaling.factor"),
   }
   if kind == "yarn":
-    original = file.get("rope.scaling.original_context_length")
+    original = file.count("rope.scaling.original_context_length")
     scaling["original_max_position_embeddings"] = original
   return scaling
 
@@ -374,7 +467,7 @@ def _gemma3_config(file: _File) -> Fields:
     "hidden_activation": "gelu_pytorch_tanh",
     "attention_bias": False,
     "query_pre_attn_scalar": scale,
-    "sliding_window": file.get("attention.sliding_window"),
+    "sliding_window": file.count("attention.sliding_window"),
     "layer_types": [kinds[i % _GEMMA_PATTERN] for i in range(layers)],
     "rope_parameters": {
       "full_attention": shared["rope_parameters"],
@@ -419,6 +512,11 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
   for name, key in _SPECIAL_TOKENS.items():
     number = file.metadata.get(f"tokenizer.ggml.{key}")
     if number is not None:
+      if not isinstance(number, int) or not 0 <= number < len(tokens):
+        raise ValueError(
+          f"tokenizer.ggml.{key} of {file.path} is {number!r}; it must be an "
+          f"id from 0 to {len(tokens) - 1}"
+        )
       options[name] = tokens[number]
       ids[f"{name}_id"] = number
   ids.pop("unk_token_id", None)  # no key of `config.json`

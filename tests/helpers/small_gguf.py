@@ -109,9 +109,19 @@ class Decoder:
   tensors: Mapping[str, np.ndarray]
 
 
-def make_decoder(architecture: str, folder: pathlib.Path) -> Decoder:
-  """Makes a decoder, and writes it to a Hugging Face folder."""
-  config = config_conversion.from_hf(CONFIGS[architecture])
+def make_decoder(
+  architecture: str,
+  folder: pathlib.Path,
+  hf_config: Mapping[str, Any] | None = None,
+) -> Decoder:
+  """Makes a decoder, and writes it to a Hugging Face folder.
+
+  Args:
+    architecture: its architecture.
+    folder: the folder.
+    hf_config: its Hugging Face config; None takes that of `CONFIGS`.
+  """
+  config = config_conversion.from_hf(hf_config or CONFIGS[architecture])
   params = transformer.init(config, jax.random.key(0))
   generator = np.random.default_rng(0)
   params = jax.tree.map(
@@ -136,10 +146,9 @@ def gguf_tensor(architecture: str, name: str, tensor: np.ndarray) -> np.ndarray:
   """Returns a tensor as llama.cpp stores it."""
   if architecture == "gemma3" and name.endswith("norm.weight"):
     return tensor + 1
-  heads = {"q_proj": HEADS, "k_proj": KV_HEADS}
   part = name.split(".")[-2]
-  if architecture == "llama" and part in heads:
-    halves = tensor.reshape(heads[part], 2, HEAD_DIM // 2, *tensor.shape[1:])
+  if architecture == "llama" and part in ("q_proj", "k_proj"):
+    halves = tensor.reshape(-1, 2, HEAD_DIM // 2, *tensor.shape[1:])
     return halves.swapaxes(1, 2).reshape(tensor.shape)
   return tensor
 
@@ -153,6 +162,7 @@ def write(
   more: Mapping[str, Any] | None = None,
   tokenizer: str = "gpt2",
   pre: str = "gpt-2",
+  keys: Mapping[str, int | None] | None = None,
 ) -> None:
   """Writes a GGUF file.
 
@@ -165,16 +175,25 @@ def write(
     tokenizer: "gpt2" (bytes and merges), "llama" (pieces and scores of
       SentencePiece) or "" for no tokenizer.
     pre: name of the pre-tokenizer of "gpt2".
+    keys: other values of counts and of `eos_token_id`; None leaves one out.
   """
   config = CONFIGS.get(architecture, _SHARED)
   layers = config["num_hidden_layers"]
   writer = gguf.GGUFWriter(path, architecture)
-  writer.add_context_length(CONTEXT)
-  writer.add_embedding_length(WIDTH)
-  writer.add_block_count(layers)
-  writer.add_feed_forward_length(MLP)
-  writer.add_head_count(HEADS)
-  writer.add_head_count_kv(KV_HEADS)
+  counts = {
+    "context_length": CONTEXT,
+    "embedding_length": WIDTH,
+    "block_count": layers,
+    "feed_forward_length": MLP,
+    "head_count": HEADS,
+    "head_count_kv": KV_HEADS,
+    "eos_token_id": EOS,
+    **(keys or {}),
+  }
+  eos = counts.pop("eos_token_id")
+  for key, value in counts.items():
+    if value is not None:
+      getattr(writer, f"add_{key}")(value)
   writer.add_key_length(config["head_dim"])
   writer.add_layer_norm_rms_eps(EPS)
   is_gemma = architecture == "gemma3"
@@ -210,7 +229,7 @@ def write(
       ]
     )
     writer.add_bos_token_id(BOS)
-    writer.add_eos_token_id(EOS)
+    writer.add_eos_token_id(eos)
     writer.add_pad_token_id(EOS)
     writer.add_chat_template(TEMPLATE)
   for name, tensor in tensors.items():

@@ -259,16 +259,77 @@ def test_factors_of_frequencies_are_part_of_the_config(llama, tmp_path):
       {"more": {"llama.rope.scaling.type": "su"}},
       "rope.scaling.type of .* 'su'",
     ),
+    (
+      "llama",
+      {
+        "more": {
+          "llama.rope.scaling.type": "linear",
+          "llama.rope.scaling.factor": 0.0,
+        }
+      },
+      "rope.scaling.factor of .* is 0.0; it must be a finite number above 0",
+    ),
+    ("llama", {"keys": {"head_count": 0}}, "head_count of .* is 0; it must"),
+    ("llama", {"keys": {"head_count_kv": 0}}, "head_count_kv of .* is 0"),
+    ("llama", {"keys": {"embedding_length": 0}}, "embedding_length of .* is 0"),
+    # 300 million layers would take long to list.
+    (
+      "gemma3",
+      {"keys": {"block_count": 3 * 10**8}},
+      "block_count of .* is 300000000, but its tensors are those of 2 layers",
+    ),
+    ("llama", {"keys": {"block_count": 1}}, "is 1, but .* of 2 layers"),
+    (
+      "llama",
+      {"keys": {"feed_forward_length": 65}},
+      r"mlp\.\w+_proj.weight of .* has the shape .* its keys ask for",
+    ),
+    (
+      "llama",
+      {"keys": {"eos_token_id": 100}},
+      "eos_token_id of .* is 100; .* 99",
+    ),
+    ("llama", {"without": "model.embed_tokens.weight"}, "lacks .* token_embd"),
+    (
+      "llama",
+      {"without": "model.layers.1.mlp.up_proj.weight"},
+      r"lacks the tensor that is called model\.layers\.1\.mlp\.up_proj",
+    ),
+    ("llama", {"without": "model.norm.weight"}, "lacks .* model.norm.weight"),
+    (
+      "llama",
+      {"tensors": {"model.norm.weight": np.full(32, np.nan)}},
+      "tensor output_norm.weight of .* has numbers that are not finite",
+    ),
+    (
+      "llama",
+      {"tensors": {"rope_freqs.weight": np.array([1.0, 0.0, 1.0, 1.0])}},
+      "rope_freqs.weight of .* has divisors that are not above 0",
+    ),
   ],
 )
 def test_what_is_not_supported_is_named_and_nothing_is_written(
   llama, tmp_path, architecture, changes, message
 ):
+  changes = dict(changes)
   tensors = {**llama.tensors, **changes.pop("tensors", {})}
+  tensors.pop(changes.pop("without", ""), None)
   small_gguf.write(tmp_path / "m.gguf", architecture, tensors, **changes)
   with pytest.raises(ValueError, match=message):
     gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
   assert not list(tmp_path.glob("*out*"))
+
+
+def test_a_file_without_a_number_of_key_heads_has_one_for_each_query(tmp_path):
+  config = {**small_gguf.CONFIGS["llama"], "num_key_value_heads": 4}
+  decoder = small_gguf.make_decoder("llama", tmp_path / "original", config)
+  small_gguf.write(
+    tmp_path / "m.gguf", "llama", decoder.tensors, keys={"head_count_kv": None}
+  )
+  gguf_import.convert(tmp_path / "m.gguf", tmp_path / "out")
+  loaded, params = hf.load(tmp_path / "out")
+  assert loaded == decoder.config
+  jax.tree.map(np.testing.assert_array_equal, params, decoder.params)
 
 
 def test_a_tensor_type_that_cannot_be_read_is_named(
