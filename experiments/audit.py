@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -42,6 +41,7 @@ from absl import flags
 from etils import epath
 
 from experiments.cli import command_line, errors
+from experiments.data import json_lines
 from experiments.evaluation import training_lines
 from experiments.tasks.task import Task
 from experiments.tasks.text import jsonl
@@ -297,14 +297,16 @@ def read_examples(file: str) -> list[Example]:
     ValueError: a line lacks a key, or the file has fewer than two lines.
   """
   path = epath.Path(file).expanduser()
-  lines = [json.loads(line) for line in path.read_text().splitlines() if line]
-  if len(lines) < 2:
+  json_lines.check_is_file(path)
+  located_lines = json_lines.read(path)
+  if len(located_lines) < 2:
     raise ValueError(f"{file} must have at least two lines")
   keys = ("question", "reference", "completion")
-  for number, line in enumerate(lines, 1):
+  for location, line in located_lines:
     for key in keys:
       if not isinstance(line.get(key), str):
-        raise ValueError(f"{file}, line {number}: {key!r} must be a text")
+        raise ValueError(f"{location}: {key!r} must be a text")
+  lines = [dict(line) for _, line in located_lines]
   references = [line["reference"] for line in lines]
   return [
     Example(*(line.pop(key) for key in keys), other, tuple(line.items()))

@@ -11,7 +11,7 @@ A line is `{"question", "reference", "response", "label"}`, the label true or
 false, with an optional "category". With `--answer_only` the verifier reads the
 line's "answer", the final answer alone, in place of the whole response. With
 `--attacks` every question also gets responses that say nothing, such as
-"Thought process:", whose label is false; they are the category "attacks", and 1
+"Thought process:", whose label is false; they are the row "(attacks)", and 1
 less their accuracy is the rate of false acceptance. The command prints, for all
 lines and for each category,
 
@@ -29,22 +29,23 @@ whole response); Zhao et al. 2025, One Token to Fool LLM-as-a-Judge (attacks).
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import rich.console
+import rich.markup
 import rich.table
 from etils import epath
 
 from experiments.cli import errors, spec
+from experiments.data import json_lines
 from experiments.tasks.text import jsonl
 from rewards import judged
 from rewards.verifiers import Item, judge
 
-_ALL, _ATTACKS = "all", "attacks"
+_ALL, _ATTACKS = "(all lines)", "(attacks)"  # rows that are no categories
 _WORKERS = 8  # requests at a time
 KEYS = {"question": str, "reference": str, "response": str, "label": bool}
 
@@ -102,17 +103,24 @@ def read(
   Raises:
     ValueError: a line lacks a key, or a value has the wrong type.
   """
-  text = epath.Path(file).expanduser().read_text()
-  lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-  for number, line in enumerate(lines, 1):
-    for key, kind in keys.items():
+  path = epath.Path(file).expanduser()
+  json_lines.check_is_file(path)
+  lines = []
+  for location, line in json_lines.read(path):
+    for key, kind in {**keys, "category": str}.items():
+      if key == "category" and key not in line:
+        continue
       if not isinstance(line.get(key), kind):
         raise ValueError(
-          f"{file}, line {number}: {key!r} must be a {kind.__name__}, not "
+          f"{location}: {key!r} must be a {kind.__name__}, not "
           f"{line.get(key)!r:.60}"
         )
-  if not lines:
-    raise ValueError(f"{file} has no lines")
+    if line.get("category") in (_ALL, _ATTACKS):
+      raise ValueError(
+        f"{location}: the category {line['category']!r} is the name of a row "
+        "of the table; rename it"
+      )
+    lines.append(dict(line))
   items = [
     Item(line["question"], line[read_key], line.get("reference", ""))
     for line in lines
@@ -184,13 +192,18 @@ def table(results: dict[str, Quality]) -> rich.table.Table:
   rich_table = rich.table.Table("", "lines", *columns, "unknown")
   for name, value in results.items():
     shares = (f"{getattr(value, column):.3f}" for column in columns)
-    rich_table.add_row(name, str(value.count), *shares, str(value.unknown))
+    label = rich.markup.escape(name)
+    rich_table.add_row(label, str(value.count), *shares, str(value.unknown))
   return rich_table
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns 0, or 2 for a mistake in the arguments."""
+  """Runs the command.
+
+  Returns:
+    0; 1 if no line was judged; 2 for a mistake in the arguments.
+  """
   parser = argparse.ArgumentParser(
     prog="python -m experiments.verify",
     description=__doc__,
@@ -222,6 +235,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"judging {len(items)} lines ...", flush=True)
     results = by_category(_verdicts(options, items), lines)
   rich.console.Console(highlight=False).print(table(results))
+  if results[_ALL].unknown == len(items):
+    judge_name = options.reward or options.judge or options.judge_policy
+    print(
+      f"error: {judge_name} judged none of the {len(items)} lines; see the "
+      "messages above",
+      file=sys.stderr,
+    )
+    return 1
   return 0
 
 

@@ -9,7 +9,8 @@ parameters only. Both have the parameters under `params` of the item `state`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from models import checksums, storage_paths
 from rl import types
 
 FOLDER = "checkpoints"  # name of the folder of checkpoints in a workdir
+STEP = "step"  # key of the step in the JSON of a run's checkpoint
 
 
 def latest_step(directory: epath.PathLike) -> int | None:
@@ -74,8 +76,9 @@ def restore_params(
 
   Raises:
     FileNotFoundError: there is no checkpoint, or none of this step.
-    ValueError: the names, the shape or the dtype of a parameter differ, or a
-      checksum shows that the checkpoint is damaged.
+    ValueError: the names, the shape or the dtype of a parameter differ, the
+      checkpoint is that of another step, or a checksum shows that it is
+      damaged.
   """
   with _CheckpointParams(directory, step) as saved:
     return saved.restore(
@@ -123,12 +126,31 @@ class _CheckpointParams(contextlib.AbstractContextManager):
     json_path = self._path.parent / "data"
     if json_path.exists():
       data = ocp.JsonCheckpointHandler().restore(json_path)
+      check_step(data, self.step)
       saved = checksums.select_params(data.get(checksums.KEY, {}))
       checksums.verify(checksums.compute(restored), saved, self.step)
     return restored["params"]
 
   def __exit__(self, *_: object) -> None:
     self._handler.close()
+
+
+def check_step(data: Mapping[str, Any], step: int) -> None:
+  """Refuses a checkpoint whose folder has been renamed.
+
+  Args:
+    data: the JSON of the checkpoint; an older version wrote no step.
+    step: the step that the folder's name says.
+
+  Raises:
+    ValueError: the checkpoint is that of another step.
+  """
+  saved = data.get(STEP, step)
+  if saved != step:
+    raise ValueError(
+      f"the checkpoint in the folder {step} is that of step {saved}; give the "
+      "folder its former name"
+    )
 
 
 def _abstract_array(leaf: jax.Array) -> jax.ShapeDtypeStruct:

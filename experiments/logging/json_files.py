@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import pathlib
+import secrets
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -67,6 +70,9 @@ def write(path: epath.PathLike, records: Iterable[Mapping[str, Any]]) -> None:
 def replace(path: epath.PathLike, content: str | bytes) -> None:
   """Writes a file of any format atomically, in place of an older one.
 
+  Where the path is a symbolic link, the file that it names is replaced. What is
+  no regular file, such as a pipe or `/dev/stdout`, stays and is written to.
+
   Args:
     path: path of the file; its folder is created if missing.
     content: the new content. A text is encoded as UTF-8.
@@ -78,10 +84,18 @@ def replace(path: epath.PathLike, content: str | bytes) -> None:
     # A bucket shows an object only when its upload is complete.
     path.write_bytes(content)
     return
+  path = pathlib.Path(os.path.realpath(path))
+  if path.exists() and not path.is_file() and not path.is_dir():
+    path.write_bytes(content)
+    return
   path.parent.mkdir(parents=True, exist_ok=True)
-  partial = path.parent / f"{path.name}.partial"
-  partial.write_bytes(content)
-  partial.replace(path)
+  # The name is new, so that two writers have a file each.
+  partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+  try:
+    partial.write_bytes(content)
+    partial.replace(path)
+  finally:
+    partial.unlink(missing_ok=True)
 
 
 def open_for_adding(

@@ -133,6 +133,7 @@ class Checkpoints:
         data=ocp.args.JsonSave(
           {
             _META: meta,
+            checkpoint_reader.STEP: step,
             checksums.KEY: checksums.compute(arrays) | _meta_checksum(meta),
           }
         ),
@@ -156,8 +157,8 @@ class Checkpoints:
 
     Raises:
       FileNotFoundError: there is no checkpoint, or none of that step.
-      ValueError: the saved tree, a shape or a dtype differs, an array fails its
-        checksum, or another process cannot read the checkpoint.
+      ValueError: the saved tree, a shape, a dtype or the step differs, an array
+        fails its checksum, or another process cannot read the checkpoint.
     """
     step = checkpoint_reader.select_step(
       self._manager.all_steps(), self.directory, step
@@ -173,6 +174,7 @@ class Checkpoints:
       raise problem or ValueError("another process cannot read it")
     meta = data.get(_META)
     actual = checksums.compute(arrays) | _meta_checksum(meta)
+    checkpoint_reader.check_step(data, step)
     checksums.verify(actual, data.get(checksums.KEY, {}), step)
     return jax.tree.map(_wrap_key, arrays, abstract_state), meta
 

@@ -180,6 +180,14 @@ class Endpoint:
         f"key_variable is {self.key_variable!r}, but this environment variable "
         "is not set; set it to the API key of the server"
       )
+    # A key in the message of an error would be in the log.
+    if self.key_variable and not re.fullmatch(
+      r"[!-~]+", os.environ[self.key_variable].strip()
+    ):
+      raise ValueError(
+        f"the environment variable {self.key_variable} has characters that no "
+        "API key has: blanks, line breaks, or others than those of ASCII"
+      )
 
   def __call__(self, messages: list[Message]) -> str:
     """Sends messages to the server and returns the text of the reply.
@@ -276,7 +284,9 @@ class Endpoint:
     """Makes one attempt and returns the body of the reply."""
     headers = {"Content-Type": "application/json"}
     if self.key_variable:
-      headers["Authorization"] = f"Bearer {os.environ[self.key_variable]}"
+      # A key that was read from a file may end in a line break.
+      key = os.environ[self.key_variable].strip()
+      headers["Authorization"] = f"Bearer {key}"
     request = urllib.request.Request(self.url.rstrip("/") + path, body, headers)
     deadline = time.monotonic() + self.timeout
     opener = urllib.request.build_opener(

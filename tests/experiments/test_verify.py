@@ -1,11 +1,13 @@
 """Verifiers and judges are measured on labelled responses."""
 
 import json
+import socket
 
 import numpy as np
 import pytest
 
 from experiments import planted_judge, verify
+from rewards.verifiers import judge
 
 # Accepted and right, accepted and wrong, rejected and right, rejected and
 # wrong, and unknown.
@@ -58,11 +60,11 @@ def test_a_verifier_by_category(file, capsys):
   words = ["--data", str(file), "--reward", "rewards.verifiers.numbers:verify"]
   assert verify.main(words) == 0
   printed = cells(capsys)
-  assert printed["all"] == ["4", "0.750", "1.000", "0.667", "0"]
+  assert printed["(all lines)"] == ["4", "0.750", "1.000", "0.667", "0"]
   assert printed["b"] == ["2", "0.500", "1.000", "0.500", "0"]
   assert verify.main([*words, "--answer_only"]) == 0
   printed = cells(capsys)
-  assert printed["all"] == ["4", "0.500", "0.667", "0.667", "0"]
+  assert printed["(all lines)"] == ["4", "0.500", "0.667", "0.667", "0"]
   assert printed["b"] == ["2", "1.000", "1.000", "1.000", "0"]
 
 
@@ -73,7 +75,7 @@ def test_a_judge(file, capsys, monkeypatch):
     assert verify.main(words) == 0
     printed = cells(capsys)
     # It accepts the wrong answer, which has four words.
-    assert printed["all"] == ["4", "0.750", "0.750", "1.000", "0"]
+    assert printed["(all lines)"] == ["4", "0.750", "0.750", "1.000", "0"]
     assert verify.main([*words, "--question", "preference()"]) == 2
     assert "is about pairs, not samples" in capsys.readouterr().err
 
@@ -89,6 +91,46 @@ def test_a_judge(file, capsys, monkeypatch):
 def test_mistakes(file, words, message, capsys):
   assert verify.main(["--data", str(file), *words]) == 2
   assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["all", "attacks", "[/red]", "[bold]b"])
+def test_a_category_of_any_name_has_a_row_of_its_own(file, capsys, name):
+  file.write_text(file.read_text().replace('"b"', json.dumps(name)))
+  words = ["--data", str(file), "--reward", "rewards.verifiers.numbers:verify"]
+  assert verify.main([*words, "--attacks"]) == 0
+  printed = cells(capsys)
+  assert printed[name][0] == "2"
+  assert int(printed["(all lines)"][0]) == 4 + int(printed["(attacks)"][0])
+
+
+def test_a_category_that_names_the_total_or_is_no_text_is_refused(file, capsys):
+  words = ["--data", str(file), "--reward", "rewards.verifiers.numbers:verify"]
+  text = file.read_text()
+  file.write_text(text.replace('"b"', '"(all lines)"'))
+  assert verify.main(words) == 2
+  assert "line 3: the category '(all lines)'" in capsys.readouterr().err
+  file.write_text(text.replace('"b"', "7"))
+  assert verify.main(words) == 2
+  assert "line 3: 'category' must be a str, not 7" in capsys.readouterr().err
+
+
+def test_a_server_that_is_dead_is_an_error(file, capsys, monkeypatch):
+  monkeypatch.setenv("no_proxy", "127.0.0.1")
+  with socket.socket() as unused:
+    unused.bind(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+    monkeypatch.setattr(judge.time, "sleep", lambda seconds: None)
+    words = ["--data", str(file), "--judge", url, "--judge_model", "m"]
+    assert verify.main(words) == 1
+  assert f"{url} judged none of the 4 lines" in capsys.readouterr().err
+
+
+def test_lines_may_contain_other_ends_of_lines(file, capsys):
+  text = file.read_text().replace("So 4.", "So\u2028 4.\x85")
+  file.write_text(text, encoding="utf-8")
+  words = ["--data", str(file), "--reward", "rewards.verifiers.numbers:verify"]
+  assert verify.main(words) == 0
+  assert cells(capsys)["(all lines)"][0] == "4"
 
 
 def test_a_line_without_a_label_is_named(file, capsys):

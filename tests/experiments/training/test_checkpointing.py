@@ -286,6 +286,20 @@ def test_arrays_that_were_changed_are_found_by_their_numbers(tmp_path):
     checkpoint_reader.restore_params(tmp_path / "c")
 
 
+def test_a_checkpoint_is_not_that_of_the_step_of_a_renamed_folder(tmp_path):
+  built = _two_saved(tmp_path / "checkpoints")
+  (tmp_path / "checkpoints" / "2").rename(tmp_path / "checkpoints" / "7")
+  message = "in the folder 7 is that of step 2; give the folder its former name"
+  with pytest.raises(ValueError, match=message):
+    checkpoint_reader.restore_params(tmp_path / "checkpoints")
+  assert checkpoint_reader.restore_params(tmp_path / "checkpoints", step=1)
+  with checkpointing.Checkpoints(tmp_path / "checkpoints") as checkpoints:
+    with pytest.raises(ValueError, match=message):
+      checkpoints.restore(built[1])
+    # A run goes on from the one before.
+    assert checkpoints.restore_newest(built[1], print)[1] == {"at": 1}
+
+
 def test_where_no_checkpoint_is_whole_none_is_moved(tmp_path):
   built = _two_saved(tmp_path / "checkpoints")
   for path in _files(tmp_path / "checkpoints"):

@@ -175,6 +175,32 @@ def test_the_answer_stays_inside_its_field():
   requests[0][1]["content"].encode()  # can be sent
 
 
+def test_a_key_with_a_line_break_is_sent_without_it(monkeypatch):
+  monkeypatch.setenv("JUDGE_KEY", "secret-key\n")
+  complete = judge.Endpoint(
+    "http://127.0.0.1:9/v1", "m", key_variable="JUDGE_KEY", retries=0
+  )
+  headers = []
+
+  class Opener:
+    def open(self, request, timeout):
+      headers.append(request.get_header("Authorization"))
+      raise OSError("no server")
+
+  monkeypatch.setattr(judge.urllib.request, "build_opener", lambda *_: Opener())
+  with pytest.raises(judge.JudgeError, match="no server"):
+    complete([{"role": "user", "content": "?"}])
+  assert headers == ["Bearer secret-key"]
+
+
+@pytest.mark.parametrize("key", ["secret\nkey", "secret key", "s\u00e9cret"])
+def test_a_key_that_is_none_is_refused_and_never_printed(monkeypatch, key):
+  monkeypatch.setenv("JUDGE_KEY", key)
+  with pytest.raises(ValueError, match="JUDGE_KEY has characters") as error:
+    judge.Endpoint("http://127.0.0.1:9/v1", "m", key_variable="JUDGE_KEY")
+  assert "cret" not in str(error.value)
+
+
 @pytest.mark.parametrize(
   "mark",
   [

@@ -1,11 +1,15 @@
 """Replies of a judge are kept on disk, by judge and messages."""
 
+import hashlib
+import json
+import sqlite3
 import subprocess
 import sys
 from concurrent import futures
 
 import pytest
 
+from rewards.verifiers.judge import JudgeError
 from rewards.verifiers.judge_cache import CachedJudge
 
 MESSAGES = [{"role": "user", "content": "é"}]
@@ -76,3 +80,85 @@ def test_a_killed_process_leaves_its_replies(tmp_path):
   status = subprocess.run([sys.executable, "-c", program], check=False)
   assert status.returncode == -9
   assert CachedJudge(Judge(), "one", file)(MESSAGES) == "kept"
+
+
+def ask_many(file, count=300):
+  """Asks `count` different questions; returns what the judge was asked."""
+  complete = Judge()
+  cached = CachedJudge(complete, "one", file)
+  for i in range(count):
+    reply = cached([{"role": "user", "content": str(i)}])
+    assert reply.endswith(f"to {i}")
+  return complete.num_calls
+
+
+def test_a_file_that_is_no_database_is_moved_away(tmp_path, caplog):
+  file = tmp_path / "replies.sqlite"
+  file.write_text("these are notes of a person\n" * 100)
+  assert ask_many(file) == 300
+  assert ask_many(file) == 0  # the new file has them
+  (moved,) = tmp_path.glob("replies.sqlite.damaged-*")
+  assert moved.read_text().startswith("these are notes")
+  assert caplog.text.count("is damaged") == 1
+  assert str(moved) in caplog.text
+
+
+def test_garbage_within_a_file_loses_replies_and_no_question(tmp_path):
+  file = tmp_path / "replies.sqlite"
+  assert ask_many(file) == 300
+  content = bytearray(file.read_bytes())
+  for start in range(4096, len(content), 8192):  # every other page of SQLite
+    content[start : start + 4096] = b"\xff" * 4096
+  file.write_bytes(content)
+  assert 0 < ask_many(file) <= 300
+  assert ask_many(file) == 0
+  assert list(tmp_path.glob("replies.sqlite.damaged-*"))
+
+
+def test_a_process_does_not_move_the_new_file_of_another(tmp_path):
+  file = tmp_path / "replies.sqlite"
+  file.write_text("no database " * 500)
+  first, second = (CachedJudge(Judge(), "one", file) for _ in range(2))
+  error = sqlite3.DatabaseError("file is not a database")
+  second._inode = file.stat().st_ino
+  first(MESSAGES)  # moves the file away and begins a new one
+  second._give_up(error)
+  assert CachedJudge(None, "one", file)(MESSAGES) == "reply 1 to é"
+  assert len(list(tmp_path.glob("*damaged*"))) == 1
+
+
+def test_a_file_that_cannot_be_opened_keeps_nothing_and_fails_nothing(tmp_path):
+  file = tmp_path / "folder"
+  file.mkdir()
+  assert ask_many(file, 3) == 3
+  assert file.is_dir()
+  (tmp_path / "text").write_text("")
+  assert ask_many(tmp_path / "text" / "replies.sqlite", 3) == 3
+
+
+def test_numbers_that_are_not_finite_are_not_kept(tmp_path):
+  class Embedder(Judge):
+    def embed(self, text):
+      self.num_calls += 1
+      return [float("nan") if self.num_calls < 3 else 1.0, 2.0]
+
+  file, complete = tmp_path / "replies.sqlite", Embedder()
+  cached = CachedJudge(complete, "one", file)
+  with pytest.raises(JudgeError, match="not finite"):
+    cached.embed("a")
+  # Such a reply of an older version is asked for again.
+  with sqlite3.connect(file) as database:
+    identity = json.dumps(["one", "a", "embed"], sort_keys=True)
+    key = hashlib.sha256(identity.encode()).hexdigest()
+    database.execute("INSERT INTO replies VALUES (?, ?)", (key, "[NaN, 2.0]"))
+  database.close()
+  with pytest.raises(JudgeError, match="not finite"):
+    cached.embed("a")
+  assert cached.embed("a") == cached.embed("a") == [1.0, 2.0]
+  assert complete.num_calls == 3
+
+
+def test_half_of_a_surrogate_pair_is_kept(tmp_path):
+  file, reply = tmp_path / "replies.sqlite", "a\ud800é\U0001f600"
+  assert CachedJudge(lambda _: reply, "one", file)(MESSAGES) == reply
+  assert CachedJudge(None, "one", file)(MESSAGES) == reply
