@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import json
+import pathlib
+import types
 
 import jax
 import numpy as np
@@ -330,6 +332,46 @@ def test_a_file_without_a_number_of_key_heads_has_one_for_each_query(tmp_path):
   loaded, params = hf.load(tmp_path / "out")
   assert loaded == decoder.config
   jax.tree.map(np.testing.assert_array_equal, params, decoder.params)
+
+
+@pytest.mark.parametrize(
+  ("layers", "width", "scale"),
+  # Gemma 3 12B divides by the root of head_dim = 256, and 27B by that of its
+  # width 5376 over 32 heads.
+  [(48, 3840, 256), (62, 5376, 168), (61, 5376, 256), (63, 5376, 256)],
+)
+def test_the_attention_scale_of_gemma_3(layers, width, scale):
+  embedding = types.SimpleNamespace(shape=(width, 100))
+  keys = {
+    "embedding_length": width,
+    "block_count": layers,
+    "feed_forward_length": 64,
+    "attention.head_count": 32,
+    "attention.head_count_kv": 16,
+    "attention.key_length": 256,
+    "attention.layer_norm_rms_epsilon": 1e-6,
+    "attention.sliding_window": 1024,
+    "context_length": 131072,
+  }
+  file = gguf_import._File(
+    pathlib.Path("m.gguf"),
+    {
+      "general.architecture": "gemma3",
+      **{f"gemma3.{key}": value for key, value in keys.items()},
+    },
+    {
+      "token_embd.weight": embedding,
+      **{f"blk.{i}.attn_q.weight": None for i in range(layers)},
+    },
+  )
+  config = gguf_import.ARCHITECTURES["gemma3"].make_config(file)
+  assert config["query_pre_attn_scalar"] == scale
+  # Every sixth layer sees all tokens, with a theta of its own.
+  kinds = config["layer_types"]
+  assert len(kinds) == layers
+  full = [i for i, kind in enumerate(kinds) if kind == "full_attention"]
+  assert full == list(range(5, layers, 6))
+  assert config["rope_parameters"]["sliding_attention"]["rope_theta"] == 10_000
 
 
 def test_a_tensor_type_that_cannot_be_read_is_named(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
-from helpers import hf_folders
+from helpers import hf_folders, small_decoders
 
 from experiments.training import checkpointing, workdirs
 from models import (
@@ -32,6 +32,7 @@ from models import (
 )
 from models.config import ModelConfig, from_fields
 from models.hf import config_conversion, families, load_folder
+from models.rope import RopeScaling
 from rl import types
 
 CASES = list(hf_folders.CASES)
@@ -831,3 +832,32 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, capsys):
   (run / "model.json").write_text(json.dumps(told_of))
   assert "cannot express norm_place = 'post'" in says("export", run, out)
   assert not out.exists()
+
+
+def test_a_local_theta_has_an_effect_beside_a_scaling():
+  """Layers of a window are not scaled, so that equal thetas differ there."""
+  mixed = dataclasses.replace(
+    small_decoders.BASE,
+    layer_kinds=("local", "global"),
+    window=3,
+    rope_theta=500.0,
+    local_rope_theta=500.0,
+  )
+  scaling = RopeScaling("linear", factor=2.0)
+  canonical = config_conversion.canonical
+  assert canonical(mixed).local_rope_theta == 0
+  scaled = dataclasses.replace(mixed, rope_scaling=scaling)
+  assert canonical(scaled).local_rope_theta == 500
+  assert canonical(scaled).rope_scaling == scaling
+  other = dataclasses.replace(mixed, local_rope_theta=400.0)
+  assert canonical(other).local_rope_theta == 400
+  # Without a layer that sees all tokens, the local theta alone counts.
+  local = dataclasses.replace(
+    scaled, layer_kinds=("local",), local_rope_theta=400.0
+  )
+  alone = canonical(local)
+  assert (alone.rope_theta, alone.local_rope_theta) == (400, 0)
+  assert alone.rope_scaling is None
+  # Without a window, neither window nor local theta counts.
+  wide = dataclasses.replace(mixed, layer_kinds=("global",))
+  assert (canonical(wide).window, canonical(wide).local_rope_theta) == (0, 0)

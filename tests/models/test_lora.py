@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from helpers import small_decoders
 
 from models import lora, sharding, transformer
 from models import policy as policies
@@ -239,3 +240,21 @@ def test_an_expression_that_finds_nothing_is_refused(text, message):
   config = dataclasses.replace(CONFIG, lora_targets=text)
   with pytest.raises(ValueError, match=message):
     lora.target_names(config)
+
+
+def test_a_merge_is_summed_in_float32_and_rounded_once():
+  """bfloat16 rounds 1 + 2^-8 to 1, and -1 + 1 + 2^-8 would be lost."""
+  config = dataclasses.replace(
+    small_decoders.BASE, lora_rank=1, lora_alpha=2.0, lora_targets=".*"
+  )
+  a = jnp.full((1, 1, 1), (1 + 2**-8) / 2)
+  params = {
+    "kernel": -jnp.ones((1, 1, 1), jnp.bfloat16),
+    "lora_a": a,
+    "lora_b": jnp.ones((1, 1, 1)),
+  }
+  merged_config, merged = lora.merge(config, {"up": params})
+  assert merged_config.lora_rank == 0
+  assert set(merged["up"]) == {"kernel"}
+  assert merged["up"]["kernel"].dtype == jnp.bfloat16
+  assert float(merged["up"]["kernel"][0, 0, 0]) == 2**-8

@@ -336,3 +336,55 @@ def test_a_pass_that_stops_early_has_no_heads():
     scoring.read(
       policy.bind(BASE), generic(BASE), tokens, [early], types.Named()
     )
+
+
+def test_completions_go_where_they_first_fit_the_longest_first():
+  """Of width 4: 3 into row 0, then 2 and 2 into row 1, then 1 into row 0."""
+  row, start = packing.first_fit(jnp.array([[2, 3, 1, 2], [4, 4, 3, 1]]), 4)
+  np.testing.assert_array_equal(row, [[1, 0, 0, 1], [0, 1, 2, 2]])
+  np.testing.assert_array_equal(start, [[0, 0, 3, 2], [0, 0, 0, 3]])
+
+
+@pytest.mark.parametrize(
+  ("lengths", "rows", "size", "fits"),
+  [
+    # Two prompts of one token each in one group; a row has 4 tokens.
+    ([[3, 3], [1, 2]], 3, 11, True),
+    ([[3, 3], [1, 2]], 2, 11, False),  # enough room, and a row too few
+    ([[3, 3], [1, 2]], 3, 10, False),  # enough rows, and a token too many
+    ([[3, 1], [1, 2]], 2, 9, True),
+    ([[3, 1], [1, 2]], 1, 9, False),
+    # A row for each completion needs no packing.
+    ([[4, 4], [4, 4]], 4, 18, True),
+    ([[4, 4], [4, 4]], 4, 17, False),
+  ],
+)
+def test_a_batch_fits_if_its_tokens_and_its_rows_do(lengths, rows, size, fits):
+  masks = jnp.arange(4) < jnp.array(lengths)[..., None]
+  layout = packing.PackedSequences.of(
+    jnp.ones((2, 1), bool), masks, groups=1, size=size, rows=rows, row_size=4
+  )
+  assert layout.fits.tolist() == [fits]
+  np.testing.assert_array_equal(layout.lengths, lengths)
+
+
+def test_rows_of_a_group_know_their_prompt_and_where_completions_start():
+  """Rows 0 and 1 are of prompt 0, row 2 of prompt 1."""
+  masks = jnp.arange(4) < jnp.array([[3, 3], [1, 2]])[..., None]
+  layout = packing.PackedSequences.of(
+    jnp.ones((2, 1), bool), masks, groups=1, size=11, rows=3, row_size=4
+  )
+  np.testing.assert_array_equal(layout.row_prompts, [[0, 0, 1]])
+  np.testing.assert_array_equal(
+    layout.starts[:, 0], [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 2, 0]]
+  )
+  prompts = jnp.array([[10], [20]])
+  completions = 100 * (jnp.arange(4) + 1) + jnp.arange(4).reshape(2, 2, 1)
+  packed = layout.pack(prompts, completions)
+  assert packed[0].tolist() == [
+    *(10, 20),
+    *(100, 200, 300),
+    *(101, 201, 301),
+    102,
+    *(103, 203),
+  ]

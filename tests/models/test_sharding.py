@@ -179,3 +179,26 @@ def test_a_replica_lies_within_a_slice():
     ValueError, match="the 2 slices; the nearest multiple is 2"
   ):
     sharding.make_mesh(replica=1, devices=devices)
+
+
+def test_parameters_are_split_over_fsdp_and_tensor_alone():
+  """The other axes split examples and tokens."""
+  for expression, spec in sharding.RULES:
+    assert set(spec) <= {"fsdp", "tensor", None}, expression
+
+
+def test_a_bias_is_split_like_the_outputs_of_its_kernel():
+  rules = [
+    (re.compile(f"{expression}$"), spec) for expression, spec in sharding.RULES
+  ]
+
+  def spec_of(name):
+    return next(tuple(spec) for rule, spec in rules if rule.match(name))
+
+  for name in ("query", "key", "value"):
+    kernel = spec_of(f"layers.attention.{name}.kernel")
+    # [layers, D, heads, head_dim] and [layers, heads, head_dim]
+    assert spec_of(f"layers.attention.{name}.bias") == kernel[:1] + kernel[2:]
+  for name in ("gate", "up"):
+    kernel = spec_of(f"layers.mlp.{name}.kernel")
+    assert spec_of(f"layers.mlp.{name}.bias") == kernel[:1] + kernel[2:]

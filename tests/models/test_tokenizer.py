@@ -1,6 +1,7 @@
 """Texts become ids and ids texts, whatever special tokens the texts spell."""
 
 import itertools
+import json
 from concurrent import futures
 
 import numpy as np
@@ -217,3 +218,23 @@ def test_the_start_of_a_very_long_word_trains_a_bpe():
   limit = tokenizer._LONGEST_WORD
   shorter = tokenizer.train([word[:limit], "cd cd cd"], 300)
   assert trained.get_vocab() == shorter.get_vocab()
+
+
+@pytest.mark.parametrize(
+  ("generation", "config", "expected"),
+  [
+    ([5, 7], 6, (5, 7)),  # the generation config comes first
+    (5, [6], (5,)),
+    (None, [6, 8, 6], (6, 8)),
+    (None, None, (1,)),  # the tokenizer's EOS
+    ([10**6], 6, (1,)),  # an id that no token has
+    ([10**6, 5], 6, (5,)),
+  ],
+)
+def test_which_file_names_the_end_tokens(
+  chat, tmp_path, generation, config, expected
+):
+  for name, value in (("generation_config", generation), ("config", config)):
+    text = json.dumps({} if value is None else {"eos_token_id": value})
+    (tmp_path / f"{name}.json").write_text(text)
+  assert tokenizer.stop_ids(chat, tmp_path) == expected
