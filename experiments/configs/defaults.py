@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import FieldReference, placeholder
+from ml_collections.config_dict import placeholder
 
 from models.config import ModelConfig
 
@@ -43,7 +43,7 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
   return ConfigDict(values | shape)
 
 
-def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
+def _shared(seed: int, steps: int) -> ConfigDict:
   """Returns the keys that runs of all kinds share."""
   config = ConfigDict()
   # The run. Read by training/build.py and training/loop.py.
@@ -228,7 +228,7 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
   return config
 
 
-def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
+def rl(steps: int = 120, seed: int = 0) -> ConfigDict:
   """Reinforcement learning from the policy's own samples.
 
   Args:
@@ -432,18 +432,15 @@ def trip_wires(rule: str, task: str = "") -> ConfigDict:
   return ConfigDict({"rule": rule, "task": task, "problems": 64, "samples": 4})
 
 
-def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
+def supervised(steps: int = 1000, seed: int = 0) -> ConfigDict:
   """Returns a config of supervised training on demonstrations.
 
   Args:
-    steps: number of training steps; the cosine schedule ends with them.
+    steps: number of training steps; the cosine schedule ends with them, unless
+      `optimizer.decay_steps` is set.
     seed: seed of the run.
   """
-  # Both keys refer to one value, so that `--config.steps` also sets
-  # `decay_steps`.
-  last_step = FieldReference(steps)
   config = _shared(seed, steps)
-  config.steps = last_step
   config.kind = "supervised"
   # File of demonstrations, lines {"prompt": TEXT, "solution": TEXT} that the
   # task's template and tokens encode; "": the task's own demonstrations. Read
@@ -453,24 +450,26 @@ def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
   config.optimizer.learning_rate = 2e-3
   config.optimizer.schedule = "cosine"
   config.optimizer.warmup_steps = 50
-  config.optimizer.decay_steps = last_step
+  # One way: `--config.steps` moves the end of the schedule, but an override of
+  # `decay_steps` does not change the number of steps.
+  config.optimizer.decay_steps = config.get_oneway_ref("steps")
   config.log_every = 20
   return config
 
 
-def preferences(steps: int = 32, seed: int | FieldReference = 0) -> ConfigDict:
+def preferences(steps: int = 32, seed: int = 0) -> ConfigDict:
   """Returns a config of training on pairs of a better and a worse completion.
 
   The defaults are those of Tulu 3, except the learning rate, which is for a
   small decoder: the paper has 5e-7 for 8 billion parameters.
 
   Args:
-    steps: number of training steps; the linear schedule ends with them.
+    steps: number of training steps; the linear schedule ends with them, after
+      a tenth of warm-up, unless `optimizer.decay_steps` and
+      `optimizer.warmup_steps` are set.
     seed: seed of the run.
   """
-  last_step = FieldReference(steps)
   config = _shared(seed, steps)
-  config.steps = last_step
   config.kind = "preferences"
   # File of lines {"prompt": TEXT, "chosen": TEXT, "rejected": TEXT}, which
   # `python -m experiments.preferences` writes. Read by
@@ -482,8 +481,9 @@ def preferences(steps: int = 32, seed: int | FieldReference = 0) -> ConfigDict:
   config.rollout.prompts = 128  # pairs per step
   config.optimizer.learning_rate = 1e-4
   config.optimizer.schedule = "linear"
-  config.optimizer.warmup_steps = last_step // 10
-  config.optimizer.decay_steps = last_step
+  # One way, as in `supervised`.
+  config.optimizer.warmup_steps = config.get_oneway_ref("steps") // 10
+  config.optimizer.decay_steps = config.get_oneway_ref("steps")
   config.optimizer.final_scale = 0.0
   return config
 
@@ -491,16 +491,35 @@ def preferences(steps: int = 32, seed: int | FieldReference = 0) -> ConfigDict:
 def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
   """Returns `config`, changed so that the run first trains a supervised base.
 
-  Both runs refer to the same seed, task, reward of the task, data, model, mesh
-  and CPU devices: overriding one of these keys changes both runs.
+  The run takes the seed, the task, the verifier, the data, the model, the mesh
+  and the CPU devices of its base. From then on these keys of the base follow
+  those of the run: `--config.seed=1` changes both. An override of a key of the
+  base, `--config.base.seed=1`, changes the base alone, in whatever order both
+  are overridden.
 
   Args:
     config: config of the RL run.
     base: config of the supervised run.
   """
   config.base = base
+  for name in ("seed", "task", "verifier", "cpu_devices"):
+    config[name] = base[name]
+    base[name] = config.get_oneway_ref(name)
   for name in ("data", "model", "mesh"):
     config[name] = base[name]
-  for name in ("seed", "task", "verifier", "cpu_devices"):
-    config[name] = base.get_ref(name)
+    base[name] = _follow(config[name])
   return config
+
+
+def _follow(block: ConfigDict) -> ConfigDict:
+  """Returns a block whose values are those of `block` until they are set.
+
+  A None without a type, which no command line can override, stays None.
+  """
+  follower = ConfigDict()
+  for key, value in block.items(preserve_field_references=True):
+    if isinstance(value, ConfigDict):
+      follower[key] = _follow(value)
+    else:
+      follower[key] = value if value is None else block.get_oneway_ref(key)
+  return follower

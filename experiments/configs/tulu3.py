@@ -60,7 +60,7 @@ def sft() -> ConfigDict:
   config = defaults.supervised(steps=1000)
   _share(config)
   config.optimizer.schedule = "linear"
-  config.optimizer.warmup_steps = config.get_ref("steps") * 3 // 100
+  config.optimizer.warmup_steps = config.get_oneway_ref("steps") * 3 // 100
   config.optimizer.final_scale = 0.0
   config.steps_per_dispatch = 20
   return config
@@ -87,7 +87,7 @@ def rlvr() -> ConfigDict:
   config.plan.epochs = 4
   config.optimizer.learning_rate = 2e-4
   config.optimizer.schedule = "linear"
-  config.optimizer.decay_steps = config.get_ref("steps")
+  config.optimizer.decay_steps = config.get_oneway_ref("steps")
   config.optimizer.final_scale = 0.0
   config.steps_per_dispatch = 10
   return config
