@@ -56,7 +56,7 @@ from collections.abc import Sequence
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.answers import final_answer
 from rewards.verifiers.forms import Words, equal, key, letters, readable, tight
-from rewards.verifiers.reading import read
+from rewards.verifiers.reading import read, read_all
 from rewards.verifiers.typography import normalize_latex
 
 # Errors by which sympy reports that it cannot decide or compute something.
@@ -113,7 +113,7 @@ def _judge(item: Item) -> Outcome:
   if not readable(gold):
     return Outcome(0.0, 0, answer, identity)
   try:
-    is_equal = equal(gold, read(text))
+    is_equal = any(equal(gold, form) for form in read_all(text))
   except _SYMPY_ERRORS:
     is_equal = False
   if isinstance(gold, Words) and gold.text == letters(text):
