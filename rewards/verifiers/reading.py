@@ -87,8 +87,9 @@ _QUANTITY = re.compile(
   r"|sq|cu|cc|ha|kB|KB|MB|GB|TB|kJ|kW|Hz|m|g|s|h|L)(?:[ /][A-Za-z /]+)?))"
   r"\s*(?:\^\{?(?P<power>[0-9])\}?)?\s*"
 )
+_CURRENCIES = "$£€₹¥¢"
 _MONEY = re.compile(r"([-+]?)\s*([$£€₹¥])[$\s]*(.+)|(.+?)\s*([$£€₹¥¢])")
-_MONEY_SIGNS = str.maketrans("", "", "$£€₹¥¢")
+_MONEY_SIGNS = str.maketrans("", "", _CURRENCIES)
 # Matches a number and its unit within `5 ft 3 in` and `2 hours ∧ 30 minutes`.
 _TERM = re.compile(
   rf"\s*{AND}?\s*([0-9][0-9.]*)\s*(?:⟦([^⟦⟧0-9]+)⟧|([A-Za-z]+\.?))\s*"
@@ -498,7 +499,7 @@ def _parse_single(text: str) -> Form:
   for sign in "%°":
     if text.endswith(sign):
       return Quantity(_parse_value(text[:-1]), sign)
-  money = _MONEY.fullmatch(text)
+  money = set(text) & set(_CURRENCIES) and _MONEY.fullmatch(text)
   if money:
     sign, currency, amount, amount_before, currency_after = money.groups()
     form = _parse_single((sign or "") + (amount or amount_before))
