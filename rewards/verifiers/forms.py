@@ -28,7 +28,8 @@ class Quantity:
 
   Attributes:
     value: the number or formula, `Fraction(1, 2)` or `sympy.pi`.
-    unit: "%", "°" or a name such as "cm^2"; "" without a unit.
+    unit: "%", "°", "rad", or a name such as "cm^2" or "$ per hour"; "" without
+      a unit.
   """
 
   value: Fraction | sympy.Expr
@@ -241,20 +242,21 @@ def _equal_quantities(gold: Quantity, answer: Quantity) -> bool:
     return _equal_values(gold.value, answer.value * percent) or (
       not is_below_one and _equal_values(gold.value, answer.value)
     )
-  if units_of_both == {"°", ""}:  # 180° equals both 180 and pi
-    radians_per_degree = sympy.pi / 180
+  if units_of_both in ({"°", ""}, {"°", "rad"}):
     radians = [
-      radians_per_degree * form.value if form.unit else form.value
+      sympy.pi / 180 * form.value if form.unit == "°" else form.value
       for form in (gold, answer)
     ]
-    return _equal_values(gold.value, answer.value) or _equal_values(*radians)
-  sizes = [units.size(form.unit) for form in (gold, answer)]
-  if None not in sizes:  # both units are known, such as cm and m
-    (gold_kind, gold_size), (answer_kind, answer_size) = sizes
-    if gold_kind != answer_kind:
-      return False
-    return _equal_values(gold.value * gold_size, answer.value * answer_size)
-  return _equal_values(gold.value, answer.value)
+    # 180° equals 180, pi and pi radians, but not 180 radians.
+    return _equal_values(*radians) or (
+      "" in units_of_both and _equal_values(gold.value, answer.value)
+    )
+  factors = units.conversions(gold.unit, answer.unit)
+  if factors is None:  # a unit is unknown or left out
+    return _equal_values(gold.value, answer.value)
+  return any(
+    _equal_values(gold.value, answer.value * factor) for factor in factors
+  )
 
 
 def _equal_groups(gold: Group, answer: Group) -> bool:

@@ -11,10 +11,17 @@ are exactly the same by these rules:
                  50%, and the answer 50% is right for the reference 50. But
                  the answer 0.5% is wrong for the reference 0.5, as for every
                  number below 1 without a sign
+  1,234          is the number 1234, also inside of a larger answer (x = 1,234,
+                 1,234 cm). (1,234) and {1,234} have two entries. An answer such
+                 as (1,234,5) is right if it equals the reference in one of the
+                 readings (1234, 5) and (1, 234, 5); see `thousands`
   units          may be left out on either side, and so may degree and currency
-                 signs; lengths, masses, times and volumes with a unit on both
-                 sides are compared as quantities (1 m is 100 cm); other units
-                 are ignored; number words multiply: 4 million is 4,000,000
+                 signs. With a unit on both sides, quantities are compared: 1 m
+                 is 100 cm, 5 weeks are 35 days and not 5 days, $1 is 100 cents,
+                 18 km/h are 5 m/s, 5 ft 3 in are 63 inches; see `units`. Other
+                 units are ignored: 3 apples are 3 pears
+  number words   multiply, and may not be left out: 4 million is 4,000,000, 2
+                 dozen is 24, 5 lakh is 500,000, 5 permille is 0.005
   2:30 pm        is a time; 2:30 is a time too, not the ratio 2/30
   name =         is dropped: x = 5 is 5. y = 2x + 1 is 2x + 1 and y - 2x = 1
   x > 3          is the interval (3, oo)
@@ -56,7 +63,7 @@ from collections.abc import Sequence
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.answers import final_answer
 from rewards.verifiers.forms import Words, equal, key, letters, readable, tight
-from rewards.verifiers.reading import read
+from rewards.verifiers.reading import read, read_all
 from rewards.verifiers.typography import normalize_latex
 
 # Errors by which sympy reports that it cannot decide or compute something.
@@ -113,7 +120,7 @@ def _judge(item: Item) -> Outcome:
   if not readable(gold):
     return Outcome(0.0, 0, answer, identity)
   try:
-    is_equal = equal(gold, read(text))
+    is_equal = any(equal(gold, form) for form in read_all(text))
   except _SYMPY_ERRORS:
     is_equal = False
   if isinstance(gold, Words) and gold.text == letters(text):

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import sympy
 
-from rewards.verifiers import numbers, symbolic, units
+from rewards.verifiers import numbers, symbolic, thousands, units
 from rewards.verifiers.forms import (
   Form,
   Group,
@@ -59,9 +59,6 @@ _MIXED = re.compile(
 )
 # Matches a repeating decimal: `0.1\overline{6}` is 0.1666...
 _REPEATING = re.compile(r"([-+]?)([0-9]*)\.([0-9]*)\\overline\{?([0-9]+)\}?")
-_SPACED_THOUSANDS = re.compile(  # `1 000 000.5`
-  r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?"
-)
 _DIGITS_WITH_BASE = re.compile(r"([0-9A-F]+)_\{?([0-9]+)\}?")  # `1F_{16}`
 # Matches `2:30`, `2:30 pm`, `2 p.m.` and `2⟦pm⟧`.
 _TIME = re.compile(
@@ -81,15 +78,30 @@ _WORDS = re.compile(
   r"⟦([^⟦⟧]*)⟧|((?=.{4})[A-Za-z']+(?:[ -][A-Za-z']+)*)"
   r"|([A-Z]{2,}|(?i:yes|no|odd|all|one|two))"
 )
-# Matches a value and its unit: `5⟦cm⟧`, `5 cm`, `12\pi ⟦cm⟧^2`.
+# Matches a value and its unit: `5⟦cm⟧`, `5 cm`, `12\pi ⟦cm⟧^2`, `5 km/h`.
 _QUANTITY = re.compile(
   r"(?P<value>.*[0-9π}!)].*?)\s*"
   r"(?:⟦(?P<text>[^⟦⟧]+)⟧"
-  r"|(?<=\s)(?P<word>[A-Za-z]{3,}[A-Za-z ]*|mm|cm|km|in|ft|yd|mi|mg|kg|hr|ml"
-  r"|m|g|s|h|L))"
+  r"|(?<=\s)(?P<word>[A-Za-z]{3,}[A-Za-z /]*"
+  r"|(?:nm|mm|cm|dm|km|in|ft|yd|mi|mg|kg|lb|oz|hr|yr|ms|mL|ml|cl|dl|qt|pt|fl oz"
+  r"|sq|cu|cc|ha|kB|KB|MB|GB|TB|kJ|kW|Hz|m|g|s|h|L)(?:[ /][A-Za-z /]+)?))"
   r"\s*(?:\^\{?(?P<power>[0-9])\}?)?\s*"
 )
-_SIGN_OF_UNIT = {"percent": "%", "degree": "°", "degrees": "°"}
+_CURRENCIES = "$£€₹¥¢"
+_MONEY = re.compile(r"([-+]?)\s*([$£€₹¥])[$\s]*(.+)|(.+?)\s*([$£€₹¥¢])")
+_MONEY_SIGNS = str.maketrans("", "", _CURRENCIES)
+# Matches a number and its unit within `5 ft 3 in` and `2 hours ∧ 30 minutes`.
+_TERM = re.compile(
+  rf"\s*{AND}?\s*([0-9][0-9.]*)\s*(?:⟦([^⟦⟧0-9]+)⟧|([A-Za-z]+\.?))\s*"
+)
+# {sign: units for which it stands, with any further words}
+_SIGNS = {
+  "%": re.compile(r"(?:percent|per cent|pct)(?: .*)?"),
+  "°C": re.compile(r"(?:degrees? )?(?:celsius|centigrade)|degrees? c"),
+  "°F": re.compile(r"(?:degrees? )?fahrenheit|degrees? f"),
+  "°": re.compile(r"deg(?:ree)?s?(?: .*)?"),
+  "rad": re.compile(r"rad(?:ian)?s?(?: .*)?"),
+}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,16 +112,47 @@ def read(text: str) -> Form:
     text: an answer after `typography.normalize_latex`.
 
   Returns:
-    The form; `Unread` if the text is empty, has more than 1000 characters or
-    cannot be parsed.
+    The form of the first of `thousands.readings` that has one; `Unread` if the
+    text is empty, has more than 1000 characters or cannot be parsed.
   """
   if len(text) > _MAX_CHARACTERS:
     return Unread(text)
+  # The first reading follows the rules, the second has the most separators.
+  for reading in _readings(text)[:2]:
+    form = _parse_reading(reading)
+    if form:
+      return form
+  return Unread(tight(text))
+
+
+def read_all(text: str) -> Iterator[Form]:
+  """Parses an answer in each possible reading of its commas.
+
+  Args:
+    text: an answer after `typography.normalize_latex`.
+
+  Yields:
+    The form that `read` returns, then the forms of further readings:
+    `(1,234,5)` is a triple or the pair (1234, 5).
+  """
+  yield read(text)
+  if len(text) <= _MAX_CHARACTERS:
+    yield from filter(None, map(_parse_reading, _readings(text)[1:]))
+
+
+def _readings(text: str) -> list[str]:
+  """Returns the readings of a text with single spaces."""
+  # Some patterns take cubic time on a long run of spaces.
+  return thousands.readings(" ".join(text.split()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse_reading(text: str) -> Form | None:
+  """Returns the form of a text without thousands separators, if it has one."""
   try:
-    # Some patterns take cubic time on a long run of spaces.
-    return _parse(" ".join(text.split()))
+    return _parse(text)
   except (symbolic.Refused, TypeError, ValueError, RecursionError):
-    return Unread(tight(text))
+    return None
 
 
 def _parse(text: str) -> Form:
@@ -127,6 +170,9 @@ def _parse(text: str) -> Form:
   set_builder = _SET_BUILDER.fullmatch(text)
   if set_builder:
     return _parse(set_builder[1])
+  mixed_quantity = _parse_mixed_units(text)
+  if mixed_quantity:
+    return mixed_quantity
   for separator, join in ((OR, sympy.Union), (AND, sympy.Intersection)):
     pieces = _split(text, separator)
     if len(pieces) > 1:
@@ -145,12 +191,12 @@ def _parse(text: str) -> Form:
   signs = re.findall("[<>≤≥≠]", text)
   if signs:
     return _parse_inequality(re.split("[<>≤≥≠]", text), signs)
+  if text.startswith("\\begin"):
+    return _parse_matrix(text)
   for separator in ";,":
     pieces = _split(text, separator)
     if len(pieces) > 1:
       return _parse_list(pieces)
-  if text.startswith("\\begin"):
-    return _parse_matrix(text)
   sides = _split(text, "=")
   if len(sides) > 1:
     return _parse_equation([side.strip() for side in sides])
@@ -168,13 +214,11 @@ def _parse(text: str) -> Form:
 def _parse_number(text: str) -> Fraction | None:
   """Parses a number without a unit; returns None if the text is anything else.
 
-  It parses `1,000`, `0.5`, `-3/4`, `\\frac{1}{2}`, `2\\frac{1}{3}` and
+  It parses `1000`, `0.5`, `-3/4`, `\\frac{1}{2}`, `2\\frac{1}{3}` and
   `0.\\overline{3}`.
   """
-  if "%" in text or "$" in text:
+  if re.search("[%$,]", text):
     return None
-  if _SPACED_THOUSANDS.fullmatch(text):
-    text = text.replace(" ", "")
   value = numbers.parse(text)
   if value is not None:
     return value
@@ -431,7 +475,7 @@ def _parse_single(text: str) -> Form:
     return Words(choice[1].lower())
   if (
     text.startswith("⟦")
-    and re.match(r"⟦\(?[-+]?[0-9.]", text)
+    and re.match(r"⟦\(?[-+]?[$£€₹¥]?[0-9.]", text)
     and text[-1] == "⟧"
   ):
     return _parse(text[1:-1])
@@ -449,9 +493,20 @@ def _parse_single(text: str) -> Form:
   ratio = _RATIO_WITH_COLON.fullmatch(text)
   if ratio and int(ratio[2]):
     return Quantity(Fraction(int(ratio[1]), int(ratio[2])))
+  temperature = re.fullmatch(r"(.*)°\s*⟦?([CF])⟧?", text)
+  if temperature:
+    return Quantity(_parse_value(temperature[1]), f"°{temperature[2]}")
   for sign in "%°":
     if text.endswith(sign):
       return Quantity(_parse_value(text[:-1]), sign)
+  money = set(text) & set(_CURRENCIES) and _MONEY.fullmatch(text)
+  if money:
+    sign, currency, amount, amount_before, currency_after = money.groups()
+    form = _parse_single((sign or "") + (amount or amount_before))
+    if not isinstance(form, Quantity):
+      raise ValueError(f"{text!r} is not an amount of money")
+    unit = f"{currency or currency_after} {form.unit}"  # `$ per hour`
+    return Quantity(form.value, unit.strip())
   quantity = _QUANTITY.fullmatch(text)
   if quantity:
     word = quantity["word"] or ""  # a unit outside of ⟦⟧: `5 cm`
@@ -460,16 +515,41 @@ def _parse_single(text: str) -> Form:
       raise ValueError(f"{text!r} ends with a word that is not a unit")
     factor, unit = factor_and_unit  # `4 million km` has factor 10^6
     value = _parse_value(quantity["value"]) * factor
-    if unit in _SIGN_OF_UNIT:
-      return Quantity(value, _SIGN_OF_UNIT[unit])
+    for sign, names in _SIGNS.items():
+      if names.fullmatch(unit):
+        return Quantity(value, sign)
     power = f"^{quantity['power']}" if quantity["power"] else ""
     return Quantity(value, unit + power)
   return Quantity(_parse_value(text))
 
 
+def _parse_mixed_units(text: str) -> Quantity | None:
+  """Returns `5 ft 3 in` as 63 in; None for any other text.
+
+  The units are of one kind, and each is smaller than the one before.
+  """
+  position, total, previous_unit = 0, Fraction(0), ""
+  terms = 0
+  while position < len(text):
+    term = _TERM.match(text, position)
+    if not term:
+      return None
+    value, unit = numbers.parse(term[1]), (term[2] or term[3]).strip()
+    if value is None:
+      return None
+    if terms:
+      factors = units.conversions(unit, previous_unit)
+      if not factors or factors[0] <= 1:
+        return None
+      total *= factors[0]
+    total += value
+    previous_unit, position, terms = unit, term.end(), terms + 1
+  return Quantity(total, previous_unit) if terms > 1 else None
+
+
 def _parse_value(text: str) -> Fraction | sympy.Expr:
   """Parses a number or formula without a unit."""
-  text = text.strip()
+  text = text.strip().translate(_MONEY_SIGNS)
   number = _parse_number(text)
   if number is not None:
     return number

@@ -1,11 +1,14 @@
 """Brings LaTeX and unicode mathematics to one spelling, for parsing.
 
-Commands that only affect the layout are removed (spaces, `\\left`, `$`,
-`\\displaystyle`). Different spellings become one: `\\dfrac12`, `½` and
-`\\frac{1}{2}`; `\\le`, `\\leq` and `≤`; `\\{` and `\\lbrace`. Relations, set
-operations and brackets become single characters. A word in `\\text{}`
-becomes `⟦word⟧`, except for names of functions (`\\sin`) and for single letters
-that are variables. The words `or` and `and` become `∨` and `∧` everywhere.
+Commands that only affect the layout are removed (spaces, `\\left`,
+`\\displaystyle`), and so are dollar signs around formulas; `\\$` becomes `$`.
+Different spellings become one: `\\dfrac12`, `½` and `\\frac{1}{2}`; `\\le`,
+`\\leq` and `≤`; `\\{` and `\\lbrace`. Commas that LaTeX marks as thousands
+separators are removed (`1{,}000`, `1,\\!000`). Spaces after other commas are
+kept (`1,\\,000` is a list). Relations, set operations and brackets become single
+characters. A word in `\\text{}` becomes `⟦word⟧`, except for names of functions
+(`\\sin`) and for single letters that are variables. The words `or` and `and`
+become `∨` and `∧` everywhere.
 
 Usage:
   normalize_latex("\\\\left( -\\\\infty, \\\\dfrac12 \\\\right]")
@@ -35,7 +38,7 @@ _CHARACTERS = str.maketrans(
       for fraction, value in _VULGAR.items()
     },
     **dict.fromkeys("\N{MINUS SIGN}\N{EN DASH}\N{HYPHEN}", "-"),
-    **dict.fromkeys("\u2009\u200a\u202f\u200b\u2060$£€", ""),
+    **dict.fromkeys("\u2009\u200a\u202f\u200b\u2060", ""),
     **dict.fromkeys("\u00a0\t\n\r", " "),
     "\N{MULTIPLICATION SIGN}": "\\times ",
     "\N{MIDDLE DOT}": "\\cdot ", "\N{DOT OPERATOR}": "\\cdot ",
@@ -45,6 +48,7 @@ _CHARACTERS = str.maketrans(
     "\N{GREEK SMALL LETTER GAMMA}": "\\gamma ",
     "λ": "\\lambda ", "φ": "\\phi ", "ω": "\\omega ",
     "⩽": "≤", "⩾": "≥", "ø": "∅",
+    "\N{MICRO SIGN}": "\N{GREEK SMALL LETTER MU}",
   }
 )  # fmt: skip
 _SYMBOLS = {
@@ -61,6 +65,12 @@ _COMMANDS = {
   name: symbol for names, symbol in _SYMBOLS.items() for name in names.split()
 }
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
+# Matches a comma in braces, or before a negative space, between digits.
+_THOUSANDS = re.compile(r"(?<=[0-9])(?:\{,\}|,\s*\\!)\s*(?=[0-9]{3}(?![0-9]))")
+_SPACE_AFTER_COMMA = re.compile(r"(?<!\\),\s*(?:\\[,;: ]|~)")
+# Matches `$5` without a second `$`, which would end a formula.
+_DOLLARS = re.compile(r"(?<!\\)\$(?=\s*[-+]?[0-9.][^$]*\Z)")
+_QUOTIENT = re.compile(r"⟧\s*/\s*⟦")  # of units: `⟦m⟧/⟦s⟧`
 # TeX's negative space also removes the space after it.
 _SPACES = re.compile(r"(?<!\\)\\!\s*|(?<!\\)\\[,;:]|(?<!\\)\\ |~|\\[()\[\]]")
 _SIZED_FRACTION = re.compile(r"\\[dtc]frac(?![A-Za-z])")
@@ -93,13 +103,16 @@ def normalize_latex(answer: str) -> str:
   text = _RAISED.sub(
     lambda match: f"^{{{match[0].translate(_SUPERSCRIPTS)}}}", answer
   )
-  text = text.replace("\\$", "").translate(_CHARACTERS).replace("{,}", "")
+  text = _SPACE_AFTER_COMMA.sub(", ", _THOUSANDS.sub("", text))
+  text = _DOLLARS.sub(r"\\$", text)
+  text = text.replace("\\$", "\1").replace("$", "").replace("\1", "$")
+  text = text.translate(_CHARACTERS).replace("{,}", ",")
   text = text.replace("\\\\%", "%").replace("\\%", "%").replace("\\&", "&")
   text = text.replace("\\{", "⦃").replace("\\}", "⦄").replace("\\|", "|")
   text = text.replace("\\\\", "\0")  # protects the line ends of a matrix
   text = _SPACES.sub("", text.replace("\\ ", " "))
   text = _REALS.sub(REALS, _SIZED_FRACTION.sub(r"\\frac", text))
-  text = _TEXT.sub(_word, _DEGREE.sub("°", text))
+  text = _QUOTIENT.sub("/", _TEXT.sub(_word, _DEGREE.sub("°", text)))
   text = _NAMED.sub(lambda match: match[1] or "", text)
   text = _EXPONENTIAL.sub(lambda match: f"e^{{{match[1] or match[2]}}}", text)
   text = _COMMAND.sub(lambda match: _COMMANDS.get(match[1], match[0]), text)

@@ -61,7 +61,11 @@ CASES = [
   (quantity(90, "°"), quantity(PI / 2), True, True),
   (quantity(90, "°"), quantity(PI), False, False),
   (quantity(PI, "°"), quantity(PI**2 / 180), True, True),
-  (quantity(90, "°"), quantity(90, "cm"), True, True),
+  (quantity(90, "°"), quantity(90, "cm"), False, False),
+  (quantity(180, "°"), quantity(PI, "rad"), True, True),
+  (quantity(180, "°"), quantity(180, "rad"), False, False),
+  (quantity(20, "°"), quantity(20, "°C"), True, True),
+  (quantity(20, "°C"), quantity(20, "°F"), False, False),
   # Units.
   (quantity(1, "m"), quantity(100, "cm"), True, True),
   (quantity(1, "m"), quantity(1, "cm"), False, False),
