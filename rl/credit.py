@@ -41,6 +41,8 @@ def min_form_rewards(
     step_scores: `[..., K]`. Those of PURE are p(good) - p(bad), in (-1, 1).
     step_mask: `[..., K]` bool, steps that exist.
     temperature: temperature of the softmax, in units of the score; positive.
+      `math.inf` weighs all steps that exist alike, so that the sum of the
+      rewards is the mean of the scores.
 
   Returns:
     `[..., K]`. The reward of a single step is its score; if no step exists, all
@@ -54,16 +56,18 @@ def min_form_rewards(
       f"temperature = {temperature} must be positive; for the strict minimum "
       "use returns_to_go(..., reduce='min') on steps"
     )
-  scores = jnp.where(step_mask, step_scores, jnp.inf)
+  scores = jnp.where(step_mask, step_scores, 0.0)
+  lowest = jnp.min(scores, -1, keepdims=True, where=step_mask, initial=jnp.inf)
   # Weights relative to that of the lowest score, which is 1: no exp overflows.
-  lowest = jnp.where(
-    step_mask.any(-1, keepdims=True), jnp.min(scores, -1, keepdims=True), 0.0
-  )
-  # exp(-inf) = 0 is the weight of steps that do not exist.
-  weights = jnp.exp((lowest - scores) / temperature)
-  # The sum is at least 1 if a step exists; 1 replaces the sum of no steps.
-  total = jnp.maximum(weights.sum(-1, keepdims=True), 1.0)
-  return jnp.where(step_mask, step_scores, 0.0) * weights / total
+  # The softmax does not depend on this shift, and so has no gradient by it.
+  gaps = jnp.where(step_mask, scores - jax.lax.stop_gradient(lowest), 0.0)
+  # A temperature that float32 rounds to 0 would divide 0 by 0.
+  limits = jnp.finfo(jnp.float32)
+  temperature = min(max(temperature, float(limits.tiny)), float(limits.max))
+  weights = jnp.where(step_mask, jnp.exp(-gaps / temperature), 0.0)
+  total = weights.sum(-1, keepdims=True)
+  total = jnp.where(total > 0, total, 1.0)  # 0 if no step exists
+  return scores * weights / total
 
 
 def _reverse_recurrence(decay: Array, x: Array) -> Array:

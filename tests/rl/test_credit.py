@@ -47,6 +47,46 @@ def test_min_form_lies_between_the_minimum_and_the_mean_and_reaches_both():
   np.testing.assert_allclose(hot, mean, atol=1e-4)
 
 
+@pytest.mark.parametrize("temperature", [np.inf, 1e308, 1e39, 1e38])
+def test_infinite_temperature_shares_the_mean_among_the_steps_that_exist(
+  temperature,
+):
+  scores = np.where(STEP_MASK, STEP_SCORES, np.nan)
+  expected = np.where(STEP_MASK, STEP_SCORES, 0) / [[3], [2], [4]]
+  actual = min_form(scores, STEP_MASK, temperature)
+  np.testing.assert_allclose(actual, expected, rtol=1e-6)
+  hole = np.array([[1, 0, 1, 0]], bool)
+  actual = min_form(scores[:1], hole, temperature)
+  np.testing.assert_allclose(actual, [[0.45, 0, 0.35, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1e-38, 1e-45, 5e-324])
+def test_temperatures_that_float32_rounds_to_0_give_the_minimum(temperature):
+  expected = [[0, 0.2, 0, 0], [0, 0.6, 0, 0], [-0.5, 0, 0, 0]]
+  actual = min_form(STEP_SCORES, STEP_MASK, temperature)
+  np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ("temperature", "expected"),
+  [
+    (np.inf, [0.5, 0.5]),
+    # w_k (1 - (s_k - sum of w s) / temperature), with w_1 / w_0 = exp(-1).
+    (0.4, [0.7310586 * (1 + 0.2689414), 0.2689414 * (1 - 0.7310586)]),
+    (1e-45, [1.0, 0.0]),
+  ],
+)
+def test_gradient_of_the_soft_minimum(temperature, expected):
+  scores = np.full((2, 3), np.nan, np.float32)
+  scores[0, :2] = 0.2, 0.6
+  mask = np.array([[1, 1, 0], [0, 0, 0]], bool)
+  rewards = min_form(scores, mask, temperature)
+  np.testing.assert_array_equal(rewards[:, 2], [0, 0])
+  np.testing.assert_array_equal(rewards[1], [0, 0, 0])
+  slopes = jax.grad(lambda s: min_form(s, mask, temperature).sum())(scores)
+  np.testing.assert_allclose(slopes, [[*expected, 0], [0, 0, 0]], atol=1e-6)
+
+
 def test_min_form_shifts_with_its_scores_and_ignores_masked_ones():
   shifted = min_form(STEP_SCORES + 0.1, STEP_MASK, 0.1)
   unshifted = min_form(STEP_SCORES, STEP_MASK, 0.1)
