@@ -46,6 +46,7 @@ from etils import epath
 from experiments import verify
 from experiments.cli import arguments, errors
 from experiments.logging import json_files
+from experiments.training import judging
 from experiments.training.training_texts import PROMPT, SOLUTION
 from rewards.judged import p_yes
 from rewards.verifiers import Item, judge
@@ -163,11 +164,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     items, data = verify.read(options.data, keys)
     labels = [line.get("label") for line in data]
     if options.judge:
-      complete = judge.Endpoint(
-        options.judge,
-        options.judge_model,
-        key_variable=options.judge_key,
-        temperature=1.0,
+      complete = judging.keep_replies(
+        judge.Endpoint(
+          options.judge,
+          options.judge_model,
+          key_variable=options.judge_key,
+          temperature=1.0,
+        )
       )
       print(f"asking about {len(items)} responses ...", flush=True)
       labels = judge.in_threads(
@@ -183,7 +186,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       "the judge has not voted on any response; check its URL and its model"
     )
   result = lines(labelled, options.openings, options.seed)
-  json_files.write(options.out, result)
+  with errors.output_errors(options.out, judging.KEPT_REPLIES):
+    json_files.write(options.out, result)
   share = np.mean([one.label for one in labelled])
   print(
     f"wrote {options.out}: {len(labelled)} of {len(items)} responses, "
@@ -220,6 +224,7 @@ def _check(options: argparse.Namespace) -> None:
   arguments.check_counts(options, "votes")
   arguments.check_seed("--seed", options.seed)
   arguments.check_writable("--out", options.out)
+  arguments.check_differ("--out", options.out, "--data", options.data)
   if not 0 <= options.openings <= 1:
     raise ValueError(f"--openings {options.openings} must be from 0 to 1")
   if bool(options.judge) != bool(options.judge_model):

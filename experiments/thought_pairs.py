@@ -34,6 +34,7 @@ from experiments import verify
 from experiments.cli import arguments, errors
 from experiments.logging import json_files
 from experiments.prm import step_lines
+from experiments.training import judging
 from rewards.verifiers import judge
 
 # System message of the judge.
@@ -138,8 +139,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = parser.parse_args(argv)
   with errors.usage_errors():
     arguments.check_writable("--out", options.out)
-    complete = judge.Endpoint(
-      options.judge, options.judge_model, key_variable=options.judge_key
+    arguments.check_differ("--out", options.out, "--data", options.data)
+    complete = judging.keep_replies(
+      judge.Endpoint(
+        options.judge, options.judge_model, key_variable=options.judge_key
+      )
     )
     items, _ = verify.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...", flush=True)
@@ -157,7 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise errors.RunError(
       "the judge has rewritten no response; check its URL and its model"
     )
-  json_files.write(options.out, result)
+  with errors.output_errors(options.out, judging.KEPT_REPLIES):
+    json_files.write(options.out, result)
   print(
     f"wrote {options.out}: {len(result) // 2} pairs of {len(items)} responses"
   )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import numbers
+import os
 import tempfile
 from typing import Any
 
@@ -106,6 +107,24 @@ def check_folder(name: str, folder: str) -> None:
   if not folder.strip():
     raise ValueError(
       f"{name} is empty; name a folder, or '.' for the current folder"
+    )
+
+
+def check_differ(
+  name: str, path: epath.PathLike, other_name: str, other: epath.PathLike
+) -> None:
+  """Checks that two flags do not name one file, which would be overwritten.
+
+  Raises:
+    ValueError: they do, also through a link or another spelling.
+  """
+  first, second = (
+    os.path.realpath(os.path.expanduser(each)) for each in (path, other)
+  )
+  if first == second:
+    raise ValueError(
+      f"{name} and {other_name} are the same file {other}, which would be "
+      "overwritten; give another path"
     )
 
 

@@ -126,6 +126,24 @@ def translate_disk_errors(workdir: epath.PathLike) -> Iterator[None]:
     ) from error
 
 
+@contextlib.contextmanager
+def output_errors(file: epath.PathLike, advice: str) -> Iterator[None]:
+  """Re-raises an error of writing the output of a command as a `RunError`.
+
+  Args:
+    file: the output.
+    advice: what is not lost, and what to do; ends the message.
+
+  Raises:
+    RunError: the block raised an `OSError`.
+  """
+  try:
+    yield
+  except OSError as error:
+    reason = error.strerror or error
+    raise RunError(f"{file} cannot be written: {reason}; {advice}") from error
+
+
 def one_line_errors(main: Callable[..., int]) -> Callable[..., int]:
   """Decorates the main function of a command to print its errors in one line.
 

@@ -24,6 +24,7 @@ Shapes: P problems, S samples per problem, T completion tokens, K steps.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +100,12 @@ def check(settings: ml_collections.ConfigDict) -> None:
       )
 
 
+# Advice for a command whose output cannot be written.
+KEPT_REPLIES = (
+  "the judge's replies are kept, so that the same command asks nothing again"
+)
+
+
 def make_endpoint(settings: ml_collections.ConfigDict) -> judge.Endpoint:
   """Returns the server of `config.judge`.
 
@@ -161,15 +168,28 @@ def make_judge(
       build=build,
     )
     identity = [complete.identity, settings.temperature, settings.max_tokens]
-  else:
-    complete = make_endpoint(settings)
-    identity = [
-      getattr(complete, field)
-      for field in ("url", "model", "temperature", "max_tokens")
-    ]
-  name = " ".join(map(str, identity))
-  file = settings.cache or cache_folders.of_judges() / "replies.sqlite"
-  return judge_cache.CachedJudge(complete, name, file)
+    name = " ".join(map(str, identity))
+    file = settings.cache or _default_cache()
+    return judge_cache.CachedJudge(complete, name, file)
+  return keep_replies(make_endpoint(settings), settings.cache)
+
+
+def keep_replies(
+  endpoint: judge.Endpoint, file: str = ""
+) -> judge_cache.CachedJudge:
+  """Returns a server whose replies are kept on disk.
+
+  Args:
+    endpoint: the server.
+    file: the file of replies; "" is the one in the user's cache.
+  """
+  fields = ("url", "model", "temperature", "max_tokens")
+  name = " ".join(str(getattr(endpoint, field)) for field in fields)
+  return judge_cache.CachedJudge(endpoint, name, file or _default_cache())
+
+
+def _default_cache() -> pathlib.Path:
+  return cache_folders.of_judges() / "replies.sqlite"
 
 
 def judged_task(

@@ -1,6 +1,9 @@
 """Lines of a small judge, and the judge that is trained on them."""
 
+import errno
 import json
+import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -75,6 +78,12 @@ def read(path):
   }
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  """A cache of replies for each test."""
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def data(tmp_path):
   path = tmp_path / "data.jsonl"
@@ -136,6 +145,42 @@ def test_mistakes(words, message, data, tmp_path, capsys):
   assert judge_lines.main(["--data", data, "--out", str(out), *words]) == 2
   assert message in capsys.readouterr().err
   assert not out.exists()
+
+
+def test_the_labelled_file_is_not_overwritten(data, tmp_path, capsys):
+  before = pathlib.Path(data).read_bytes()
+  link = tmp_path / "link.jsonl"
+  link.symlink_to(data)
+  for out in (data, f"{tmp_path}/./data.jsonl", str(link)):
+    assert judge_lines.main(["--data", data, "--out", out]) == 2
+    assert "--out and --data are the same file" in capsys.readouterr().err
+  assert pathlib.Path(data).read_bytes() == before
+
+
+def test_replies_outlive_a_full_disk(data, tmp_path, monkeypatch, capsys):
+  monkeypatch.setenv("no_proxy", "127.0.0.1")
+  out = tmp_path / "lines.jsonl"
+  words = ["--data", data, "--out", str(out), "--judge_model", "planted"]
+
+  def fail(path, records):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+  with planted_judge.serving(planted_judge.Faults()) as url:
+    with monkeypatch.context() as full_disk:
+      full_disk.setattr(json_files, "write", fail)
+      assert judge_lines.main([*words, "--judge", url]) == 1
+  message = capsys.readouterr().err
+  assert message.count("\n") == 1
+  assert "lines.jsonl cannot be written: No space left" in message
+  assert "the same command asks nothing again" in message
+  # The server is gone, and its replies are there.
+  assert judge_lines.main([*words, "--judge", url]) == 0
+  assert read(out) == {
+    "+ 3 7 ; ANS 7": "1",
+    "+ 3 8 ; ANS 8": "0",
+    "ANS 1": "0",
+    "7": "1",
+  }
 
 
 def test_a_judge_that_does_not_answer_writes_nothing(data, tmp_path, capsys):

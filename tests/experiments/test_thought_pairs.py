@@ -58,6 +58,7 @@ def test_lines_of_a_text_keep_their_breaks():
 
 
 def test_a_file_of_pairs(tmp_path, monkeypatch, capsys):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
   monkeypatch.setenv("no_proxy", "127.0.0.1")
   data, out = tmp_path / "data.jsonl", tmp_path / "new" / "pairs.jsonl"
   line = {"response": RESPONSE}
@@ -75,6 +76,13 @@ def test_a_file_of_pairs(tmp_path, monkeypatch, capsys):
   steps = wrong["steps"]
   faults = planted_judge.Faults()
   assert planted_judge.wrong_steps(questions[0], steps, faults) == [2]
+  # Without the server its replies are read from the cache.
+  out.unlink()
+  assert thought_pairs.main([*words, "--judge_model", "planted"]) == 0
+  assert json_files.read(out) == [prompt | right, prompt | wrong]
+  same = [*words[:2], "--out", str(data), *words[4:]]
+  assert thought_pairs.main([*same, "--judge_model", "planted"]) == 2
+  assert "--out and --data are the same file" in capsys.readouterr().err
   out.unlink()
   words[-1] = "http://127.0.0.1:9/v1"
   assert thought_pairs.main([*words, "--judge_model", "planted"]) == 1
