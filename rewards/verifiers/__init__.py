@@ -38,6 +38,17 @@ _BY_NAME = (  # kinds of parameters that can be passed by name
 )
 
 
+def after_thoughts(text: str) -> str:
+  """Returns the text after the last `</think>`; "" if the thoughts do not end.
+
+  The thoughts do not end if a `<think>` has no `</think>` after it. A text
+  without these tags is returned unchanged. `<think>` may be missing, because
+  some chat templates put it into the prompt.
+  """
+  text = text.rpartition("</think>")[2]
+  return "" if "<think>" in text else text
+
+
 @dataclasses.dataclass(frozen=True)
 class Item:
   """One completion to judge.

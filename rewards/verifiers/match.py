@@ -1,11 +1,12 @@
 """Compares answers as strings: exact, normalized, by pattern, by letter.
 
 The answer of a completion is the content of its last `<answer>...</answer>`;
-without these tags, the rest of the line after the last `Answer:` or `answer
-is`; without these marks too, the whole text. Text inside of thoughts
-(`<think>...</think>`) does not count. `Item.meta["answers"]` may list further
-references; an answer that matches one of them is right. An answer that names
-the same thing in other words is wrong: `NYC` for `New York City`.
+without these tags, the answer after the last mark such as `Answer:` or `the
+answer is`, or in a later `\\boxed{...}` (`answers` has the rules); without any
+of these, the whole text. Text inside of thoughts (`<think>...</think>`) does
+not count. `Item.meta["answers"]` may list further references; an answer that
+matches one of them is right. An answer that names the same thing in other words
+is wrong: `NYC` for `New York City`.
 
   exact       the strings are equal, without spaces at their ends
   normalized  the strings are equal after SQuAD's normalization: lower case,
@@ -13,7 +14,8 @@ the same thing in other words is wrong: `NYC` for `New York City`.
   pattern     the reference is a regular expression that matches the whole
               answer
   choice      the letters are equal, and the answer has one letter only: `A or
-              B` is no answer
+              B` is no answer, and neither is a letter that the answer denies:
+              `It can't be B`, `I rule out B`, `B is wrong`
 
 The regular expressions of `pattern` come from the data, not from the policy,
 and run without a time limit. An answer of more than 1000 characters matches no
@@ -34,13 +36,18 @@ import re
 import string
 from collections.abc import Callable, Sequence
 
-from rewards.verifiers import Item, Outcome, answer_id, unscored
-from rewards.verifiers.numbers import after_thoughts
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  after_thoughts,
+  answer_id,
+  answers,
+  unscored,
+)
+from rewards.verifiers.denials import is_denied
 
 LETTERS = "ABCDEFGHIJ"  # MMLU-Pro has ten options
 _MAX_CHARACTERS = 1000  # longer answers match no pattern and have no letter
-# Matches the mark before an answer: `Answer:`, `**Answer:** `, `answer is: `.
-_ANSWER = re.compile(r"\banswer\b[\s*_]*(?:is\b\s*:?|:)[\s*_]*", re.I)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # Characters around a letter that do not count: `(B)`, `**B.**`, `$B$`.
@@ -53,28 +60,27 @@ _LETTER = re.compile(r"(?<![\w'\u2019-])[A-Z](?![\w'\u2019-])")
 _ARTICLE_OR_PRONOUN = re.compile(
   r"[AI]\s+(?!(?:is|and|or|not|nor|but|because|since|as)\b)[a-z]"
 )
-# Matches text before a letter that denies it: `not `, `isn't option (`.
-_NEGATION = re.compile(
-  r"(?:\b(?:not|nor|neither|never|but|except)|n['\u2019]t)"
-  r"[\s(\[{*_\"'$]+(?:(?:the|option|choice|answer)[\s(\[{*_\"'$]+){0,3}$",
-  re.I,
-)
 # Matches text before a later letter of a list: `or ` and `, (`, as in `B or A`.
 _LIST_SEPARATOR = re.compile(r"(?:\b(?:or|and|not|nor)|[,/&])[\s(*]*$")
 
 
-def final_answer(text: str) -> str:
-  """Returns the answer of a completion, stripped; "" if there is none."""
+def final_answer(text: str, prompt: str = "") -> str:
+  """Returns the answer of a completion, stripped; "" if there is none.
+
+  Args:
+    text: text of the policy.
+    prompt: the prompt; boxes and marks copied from it are skipped.
+  """
   text = after_thoughts(text)
-  body, end_tag, _ = text.rpartition("</answer>")
-  if end_tag:
-    _, start_tag, content = body.rpartition("<answer>")
-    return content.strip() if start_tag else ""
-  marks = list(_ANSWER.finditer(text))
-  if not marks:
-    return text.strip()
-  after_mark = text[marks[-1].end() :].strip()
-  return after_mark.partition("\n")[0].strip()
+  tagged = answers.tagged_answer(text)
+  if tagged is not None:
+    return tagged
+  marked = answers.marked_answer(text, prompt)
+  box = answers.boxed_answer(text, prompt)
+  # A box within the line of the mark belongs to that answer.
+  if box and (marked is None or box[0] >= marked[0]):
+    return answers.strip_markup(box[1])
+  return marked[1] if marked else text.strip()
 
 
 def normalize(text: str) -> str:
@@ -87,7 +93,7 @@ def letter(text: str, letters: str = LETTERS) -> str:
   """Returns the option that an answer chooses; "" for none or several.
 
   `B`, `b`, `(B)`, `**B.**`, `B) Paris`, `\\boxed{B}` and `option B` choose `B`.
-  `not B`, `all but B` and `neither B` choose none.
+  `not B`, `all but B`, `it cannot be B` and `B is wrong` choose none.
 
   Args:
     text: an answer; with more than 1000 characters it chooses none.
@@ -102,7 +108,7 @@ def letter(text: str, letters: str = LETTERS) -> str:
     return stripped_text.upper() if stripped_text.upper() in letters else ""
   candidates = set()
   for match in _LETTER.finditer(text):
-    if _NEGATION.search(text, 0, match.start()):
+    if is_denied(text, *match.span()):
       return ""
     # In `B or A since ...` the A is an option, in `A dog` an article.
     in_list = match[0] == "A" and _LIST_SEPARATOR.search(text, 0, match.start())
@@ -154,7 +160,7 @@ def pattern(items: Sequence[Item]) -> list[Outcome]:
   """
   outcomes = []
   for item in items:
-    answer = final_answer(str(item.completion))
+    answer = final_answer(str(item.completion), str(item.prompt))
     try:
       patterns = [re.compile(reference) for reference in _references(item)]
     except (re.error, OverflowError, RecursionError):
@@ -190,7 +196,7 @@ def choice(items: Sequence[Item]) -> list[Outcome]:
   for item in items:
     texts = [normalize(str(option)) for option in _meta_list(item, "choices")]
     letters = string.ascii_uppercase[: len(texts)] or LETTERS
-    answer = final_answer(str(item.completion))
+    answer = final_answer(str(item.completion), str(item.prompt))
     chosen_letter = letter(answer, letters)
     text = normalize(answer)
     if text and not chosen_letter and texts[: len(letters)].count(text) == 1:
@@ -235,7 +241,7 @@ def _meta_list(item: Item, name: str) -> Sequence[object]:
 
 def _compare(item: Item, normalizer: Callable[[str], str]) -> Outcome:
   """Compares an answer with the references, both after `normalizer`."""
-  answer = final_answer(str(item.completion))
+  answer = final_answer(str(item.completion), str(item.prompt))
   normalized_answer = normalizer(answer)
   truths = {normalizer(reference) for reference in _references(item)} - {""}
   identity = answer_id(normalized_answer) if normalized_answer else -1

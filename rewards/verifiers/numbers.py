@@ -6,8 +6,11 @@ without the mark has no answer. It is parsed as a fraction, never as a float, so
 Dollar and percent signs are dropped as units: `$20`, `20%` and `20` are equal
 (GSM8K's references have no signs). In a completion, text inside of thoughts
 (`<think>...</think>`) does not count, and the answer is one line: the rest of
-the mark's line or, if that is blank, the next line that is not. The answer may
-have words after the number (`**18 dollars**` is 18), the reference may not.
+the mark's line or, if that is blank or a heading (`#### Final Answer`), the
+next line that is neither. It may be in a box or after `The answer is`, and may
+have words after the number (`**18 dollars**` is 18), the reference may not. A
+number that is denied (`5 is wrong`) or changed (`5 squared`) is no answer. A
+mark before the heading of a step, an explanation or the like does not count.
 
 Usage:
   verify([Item("2 + 2?", "2 + 2 = 4\\n#### 4", "4")])[0].verdict == 1
@@ -22,7 +25,15 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rewards.verifiers import Item, Outcome, answer_id
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  after_thoughts,
+  answer_id,
+  answers,
+  units,
+)
+from rewards.verifiers.denials import is_denied
 
 MARK = "####"  # GSM8K's mark before a final answer
 # Matches `1,234` and `1234`; a comma must be followed by three digits.
@@ -41,28 +52,27 @@ _SUFFIX = re.compile(r"(?:[\s,;:.]|(?<=\s))[^\d=<>+*/\\^_{}]*")
 _WORD = re.compile(r"[^\W\d_]{2,}")  # at least two letters: not `x` in `18 x`
 # Matches a word that changes the number before it: `8 and a half`, `2 dozen`.
 _CHANGES_NUMBER = re.compile(
-  r"\b(?:and|or|x|times|by|plus|minus|half|halves|thirds?|quarters?|fourths?"
-  r"|(?:fif|six|seven|eigh|nin|ten|hundred|thousand)ths?|dozens?|hundreds?"
-  r"|thousands?|[mbtr]illions?)\b",
+  r"\b(?:and|or|x|times|by|plus|minus|over|mod|modulo|factorial|pi|root"
+  rf"|{units.FRACTIONS})\b|(?<!\bper )(?<!\ba )(?<!\beach )(?<!\bevery )"
+  rf"\b(?:{units.SCALES})\b|^\s*(?:squared|cubed|to\s+the\b|maybe|perhaps)\b",
   re.I,
+)
+# Matches the commands of `\boxed{18}` and `18 \text{ dollars}`.
+_COMMAND = re.compile(
+  r"\\(?:boxed|fbox|text|textbf|textit|mathrm|mathbf)\s*\{([^{}]*)\}"
 )
 
 
 def final_answer(text: str) -> str:
-  """Returns the stripped text after the last `####`; "" if it has no mark."""
-  _, mark, answer = text.rpartition(MARK)
-  return answer.strip() if mark else ""
+  """Returns the answer after the last `####`; "" if the text has no mark.
 
-
-def after_thoughts(text: str) -> str:
-  """Returns the text after the last `</think>`; "" if the thoughts do not end.
-
-  The thoughts do not end if a `<think>` has no `</think>` after it. A text
-  without these tags is returned unchanged. `<think>` may be missing, because
-  some chat templates put it into the prompt.
+  It is one line, as described at the top of the file.
   """
-  text = text.rpartition("</think>")[2]
-  return "" if "<think>" in text else text
+  line = answers.hash_line(text)
+  if line is None:
+    return ""
+  marked = answers.marked_answer(line)
+  return marked[1] if marked else line
 
 
 def parse(text: str) -> Fraction | None:
@@ -96,6 +106,8 @@ def read(answer: str) -> Fraction | None:
     The exact value; None if the line is empty or is rejected.
   """
   line = answer.replace("\\$", "$").replace("\\%", "%").replace("**", "")
+  for _ in range(3):  # nested commands
+    line = _COMMAND.sub(r"\1", line)
   line = _with_ascii_minus(line.strip("* \t$"))
   match = _NUMBER.match(line)
   if match is None:
@@ -105,6 +117,7 @@ def read(answer: str) -> Fraction | None:
     not _SUFFIX.fullmatch(line, match.end())
     or not _WORD.search(suffix)
     or _CHANGES_NUMBER.search(suffix)
+    or is_denied(line, 0, len(match[0].rstrip()))
   ):
     return None
   return _value(match)
@@ -144,7 +157,7 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   outcomes = []
   for item in items:
     completion = after_thoughts(str(item.completion))
-    answer = final_answer(completion).partition("\n")[0].strip()
+    answer = final_answer(completion)
     value = read(answer)
     reference = str(item.reference)
     text = final_answer(reference) if MARK in reference else reference

@@ -5,10 +5,10 @@ Commands that only affect the layout are removed (spaces, `\\left`,
 Different spellings become one: `\\dfrac12`, `½` and `\\frac{1}{2}`; `\\le`,
 `\\leq` and `≤`; `\\{` and `\\lbrace`. Commas that LaTeX marks as thousands
 separators are removed (`1{,}000`, `1,\\!000`). Spaces after other commas are
-kept (`1,\\,000` is a list). Relations, set operations and brackets become single
-characters. A word in `\\text{}` becomes `⟦word⟧`, except for names of functions
-(`\\sin`) and for single letters that are variables. The words `or` and `and`
-become `∨` and `∧` everywhere.
+kept (`1,\\,000` is a list). Relations, set operations and brackets become
+single characters. A word in `\\text{}` becomes `⟦word⟧`, except for names of
+functions (`\\sin`) and for single letters that are variables. The words `or`
+and `and` become `∨` and `∧` everywhere.
 
 Usage:
   normalize_latex("\\\\left( -\\\\infty, \\\\dfrac12 \\\\right]")
