@@ -165,10 +165,12 @@ def test_replies_outlive_a_full_disk(data, tmp_path, monkeypatch, capsys):
   def fail(path, records):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-  with planted_judge.serving(planted_judge.Faults()) as url:
-    with monkeypatch.context() as full_disk:
-      full_disk.setattr(json_files, "write", fail)
-      assert judge_lines.main([*words, "--judge", url]) == 1
+  with (
+    planted_judge.serving(planted_judge.Faults()) as url,
+    monkeypatch.context() as full_disk,
+  ):
+    full_disk.setattr(json_files, "write", fail)
+    assert judge_lines.main([*words, "--judge", url]) == 1
   message = capsys.readouterr().err
   assert message.count("\n") == 1
   assert "lines.jsonl cannot be written: No space left" in message
