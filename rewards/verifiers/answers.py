@@ -1,6 +1,6 @@
 """Finds the final answer of a text; answers copied from the prompt are ignored.
 
-The text after the last `</think>` is searched in this order:
+The text is searched in this order:
 
   1. The last complete box, `\\boxed{...}` or `\\fbox{...}`; of nested boxes the
      innermost. An empty box, or a box that is opened and never closed,
@@ -25,8 +25,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rewards.verifiers import numbers
-
 _BRACES = re.compile(
   r"\\(?:boxed|fbox)\s*(?P<box>\{)|\\(?:boxed|fbox)\s+(?P<bare>[^\s$\\{}]+)"
   r"|\\.|(?P<brace>[{}])",
@@ -46,10 +44,9 @@ def final_answer(completion: str, prompt: str = "") -> str:
   """Returns the final answer, stripped; "" if there is none.
 
   Args:
-    completion: text of the policy.
+    completion: text of the policy after its thoughts.
     prompt: the prompt; boxes and marks copied from it are skipped.
   """
-  completion = numbers.after_thoughts(completion)
   boxes = sorted(_boxes(completion))[-_MAX_MARKS:]
   for start, end, content_start, content_end in reversed(boxes):
     if not _is_copied(completion, start, end, prompt):

@@ -4,10 +4,10 @@ The answer of a text is the part after its last mark `####`, as in GSM8K; a text
 without the mark has no answer. It is parsed as a fraction, never as a float, so
 `0.1` equals `1/10`, `1,000.0` equals `1000`, and `0.33` does not equal `1/3`.
 Dollar and percent signs are dropped as units: `$20`, `20%` and `20` are equal
-(GSM8K's references have no signs). In a completion, text inside of thoughts
-(`<think>...</think>`) does not count, and the answer is one line: the rest of
-the mark's line or, if that is blank, the next line that is not. The answer may
-have words after the number (`**18 dollars**` is 18), the reference may not.
+(GSM8K's references have no signs). In a completion the answer is one line: the
+rest of the mark's line or, if that is blank, the next line that is not. The
+answer may have words after the number (`**18 dollars**` is 18), the reference
+may not.
 
 Usage:
   verify([Item("2 + 2?", "2 + 2 = 4\\n#### 4", "4")])[0].verdict == 1
@@ -52,17 +52,6 @@ def final_answer(text: str) -> str:
   """Returns the stripped text after the last `####`; "" if it has no mark."""
   _, mark, answer = text.rpartition(MARK)
   return answer.strip() if mark else ""
-
-
-def after_thoughts(text: str) -> str:
-  """Returns the text after the last `</think>`; "" if the thoughts do not end.
-
-  The thoughts do not end if a `<think>` has no `</think>` after it. A text
-  without these tags is returned unchanged. `<think>` may be missing, because
-  some chat templates put it into the prompt.
-  """
-  text = text.rpartition("</think>")[2]
-  return "" if "<think>" in text else text
 
 
 def parse(text: str) -> Fraction | None:
@@ -143,8 +132,7 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """
   outcomes = []
   for item in items:
-    completion = after_thoughts(str(item.completion))
-    answer = final_answer(completion).partition("\n")[0].strip()
+    answer = final_answer(str(item.completion)).partition("\n")[0].strip()
     value = read(answer)
     reference = str(item.reference)
     text = final_answer(reference) if MARK in reference else reference
