@@ -148,14 +148,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     items, _ = verify.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...", flush=True)
   pairs = judge.in_threads(
-    lambda item: rewrite(item.prompt, item.completion, complete),
+    lambda item: rewrite(item.prompt, item.text, complete),
     *(items, _WORKERS),
   )
   result = [
     line
     for item, pair in zip(items, pairs, strict=True)
     if pair is not None
-    for line in lines(item.prompt, pair, "\n" in item.completion)
+    for line in lines(item.prompt, pair, "\n" in item.text)
   ]
   if not result:
     raise errors.RunError(

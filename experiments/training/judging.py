@@ -249,7 +249,7 @@ def judged_task(
     chosen = [
       i
       for i, group in enumerate(groups)
-      if is_judged[i] and any(item.completion.strip() for item in group)
+      if is_judged[i] and any(item.text.strip() for item in group)
     ]
     groups = [groups[i] for i in chosen]
     scored = judged.scored

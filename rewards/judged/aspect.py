@@ -39,8 +39,9 @@ def aspect(
 
     score = least + (1 - least) (x - low) / (high - low)
 
-  The judge sees neither a reference answer nor the verdict. A completion that
-  says nothing (`judge.says_nothing`) scores `least` without a request.
+  The judge sees the completion with its thoughts, but neither a reference
+  answer nor the verdict. A completion that says nothing (`judge.says_nothing`)
+  scores `least` without a request.
   Sources: From <Answer> to <Think>: Multidimensional Supervision of Reasoning
   Process for LLM Optimization (DRM: `relevance` and `coherence`; the third
   dimension is read from the policy); Efficient Reasoning via Reward Model (CRF:
@@ -77,7 +78,7 @@ def aspect(
 
   def verify(items, complete, workers):
     def decide(item: Item) -> Outcome:
-      answer = str(item.completion)
+      answer = item.text
       if judge.says_nothing(answer):
         return outcome(low)
       fields = {"question": str(item.prompt), "answer": answer}

@@ -100,7 +100,7 @@ def pareto(
     def tree_of(group) -> dict[str, list[str]] | None:
       fields = {
         "question": str(group[0].prompt),
-        "solutions": [str(item.completion) for item in group[:solutions]],
+        "solutions": [item.text for item in group[:solutions]],
       }
       try:
         tree = judge.ask_for_object(complete, GROWING, fields)["tree"]

@@ -52,7 +52,7 @@ def synthesis(form: str = "answer") -> base.Question:
 
   def write(groups, complete, workers) -> list[str]:
     def reference(group) -> str:
-      fields = {"answers": [str(item.completion) for item in group]}
+      fields = {"answers": [item.text for item in group]}
       try:
         reply = judge.ask_for_object(complete, SYNTHESISING, fields)
         return reply["reference"].strip()

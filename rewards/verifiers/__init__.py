@@ -6,12 +6,14 @@ accelerator, and share one interface:
 
   verify(items: Sequence[Item]) -> list[Outcome]
 
-with one outcome per item, in order. A verifier never raises because of the
-content of an item. A completion that it cannot parse is wrong. If it cannot
-parse the reference, the verdict is unknown, except that `maths` and `numbers`
-then accept the same text only. A verifier may have an attribute `note`: a line
-that the tasks that use it add to their notes. `pool.Pool` runs a verifier in
-processes that can be killed.
+with one outcome per item, in order. A verifier judges what follows the thoughts
+(`<think>...</think>`) of a completion: `Item` splits them off, so that no
+verifier reads them by mistake. Thoughts that do not end leave no answer, which
+is wrong. A verifier never raises because of the content of an item. A
+completion that it cannot parse is wrong. If it cannot parse the reference, the
+verdict is unknown, except that `maths` and `numbers` then accept the same text
+only. A verifier may have an attribute `note`: a line that the tasks that use it
+add to their notes. `pool.Pool` runs a verifier in processes that can be killed.
 
 `each` turns a function of one item into a verifier. The function receives the
 reference as `answer`:
@@ -38,6 +40,13 @@ _BY_NAME = (  # kinds of parameters that can be passed by name
 )
 
 
+# The tags around thoughts.
+THOUGHT_START, THOUGHT_END = "<think>", "</think>"
+# Distance from 0 and from 1 up to which a score counts as 0 and as 1: a few
+# units in the last place of float32, in which a verifier may add up a score.
+_ROUNDING = 5e-7
+
+
 def after_thoughts(text: str) -> str:
   """Returns the text after the last `</think>`; "" if the thoughts do not end.
 
@@ -45,26 +54,48 @@ def after_thoughts(text: str) -> str:
   without these tags is returned unchanged. `<think>` may be missing, because
   some chat templates put it into the prompt.
   """
-  text = text.rpartition("</think>")[2]
-  return "" if "<think>" in text else text
+  text = text.rpartition(THOUGHT_END)[2]
+  return "" if THOUGHT_START in text else text
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
   """One completion to judge.
 
+  An item is made of the whole text of the policy, as `completion`, and splits
+  it where its thoughts end; see `after_thoughts`. The text "<think>2?</think>4"
+  has the thoughts "<think>2?</think>" and the completion "4"; "<think>4" has
+  the thoughts "<think>4" and the completion "".
+
   Attributes:
     prompt: the prompt.
-    completion: text of the policy, without special tokens.
+    completion: text of the policy after its thoughts, without special tokens.
     reference: the reference answer; "" if the verifier needs none.
     meta: further inputs, under the names that the verifier reads, such as
       "tests" or "constraints".
+    thoughts: text of the policy up to the end of its thoughts, with the tags;
+      "" if there are none. The thoughts and the completion of which an item is
+      made are one text, so that `dataclasses.replace` keeps the thoughts.
   """
 
   prompt: str
   completion: str
   reference: str
   meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  thoughts: str = ""
+
+  def __post_init__(self):
+    if isinstance(self.completion, str):
+      text = self.text
+      completion = after_thoughts(text)
+      thoughts = text[: len(text) - len(completion)]
+      object.__setattr__(self, "completion", completion)
+      object.__setattr__(self, "thoughts", thoughts)
+
+  @property
+  def text(self) -> str:
+    """The text of the policy with its thoughts."""
+    return f"{self.thoughts}{self.completion}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +103,9 @@ class Outcome:
   """The result of a verifier for one item.
 
   Attributes:
-    score: graded score in [0, 1]; 0 if the verdict is unknown.
+    score: graded score in [0, 1]; 0 if the verdict is unknown. A score that
+      differs from 0 or 1 by rounding error only becomes 0 or 1; see
+      `round_ends`.
     verdict: 1 is right, 0 is wrong, -1 is unknown (fits int8).
     answer: the answer as found in the completion; "" if there is none.
     answer_id: a number by which answers are compared, as in a majority vote;
@@ -87,6 +120,22 @@ class Outcome:
   answer_id: int
   parts: Mapping[str, float] = dataclasses.field(default_factory=dict)
   reason: str = ""
+
+  def __post_init__(self):
+    object.__setattr__(self, "score", round_ends(self.score))
+
+
+def round_ends(score: float) -> float:
+  """Returns 0 or 1 for a score that differs from it by rounding error only.
+
+  The sum 0.7 + 0.2 + 0.1 is 1 less 1e-16, and twenty times 1/20 are more than
+  1. Both are 1 here, as are all scores at most 5e-7 from 1; the same holds for
+  0. Other scores are returned unchanged.
+  """
+  for end in (0.0, 1.0):
+    if score != end and abs(score - end) <= _ROUNDING:
+      return end
+  return score
 
 
 def unscored(reason: str, answer: str = "", identity: int = -1) -> Outcome:
@@ -156,11 +205,15 @@ class Each:
     return Each, (self._function,)
 
   def _judge(self, item: Item) -> Outcome:
-    arguments = {  # keys of `meta` do not replace the three of the item
+    answer = str(item.completion).strip()
+    if not answer:
+      return Outcome(0.0, 0, "", -1)
+    arguments = {  # keys of `meta` do not replace the fields of the item
       **item.meta,
       "prompt": item.prompt,
       "completion": item.completion,
       "answer": item.reference,
+      "thoughts": item.thoughts,
     }
     if not self._takes_all:
       arguments = {
@@ -171,7 +224,7 @@ class Each:
     except Exception as error:
       return unscored(f"{type(error).__name__}: {error}"[:200])
     try:  # NaN stands for anything but a number
-      score = float("nan" if isinstance(value, str) else value)
+      score = round_ends(float("nan" if isinstance(value, str) else value))
     except (TypeError, ValueError, OverflowError):
       score = float("nan")
     if not 0 <= score <= 1:
@@ -179,21 +232,21 @@ class Each:
       return unscored(
         f"the verifier returned {value_text}, not a number from 0 to 1"
       )
-    answer = str(item.completion).strip()
-    identity = answer_id(answer) if answer else -1
-    return Outcome(score, int(score == 1), answer, identity)
+    return Outcome(score, int(score == 1), answer, answer_id(answer))
 
 
 def each(function: Callable[..., float]) -> Each:
   """Decorator that turns a function of one item into a verifier.
 
   The function receives by name the arguments that it has parameters for:
-  `prompt`, `completion`, `answer` (the reference) and the keys of `Item.meta`;
-  with a parameter `**meta` it receives all of them. If it raises, or returns
+  `prompt`, `completion` (what follows the thoughts), `thoughts` (what precedes
+  it), `answer` (the reference) and the keys of `Item.meta`; with a parameter
+  `**meta` it receives all of them. A blank completion, also one whose thoughts
+  do not end, is wrong without a call. If the function raises, or returns
   anything but a number in [0, 1], the verdict is unknown, and training leaves
   the completion out. So return 0 for a completion that cannot be parsed. Else
-  the verdict is 1 if the score is 1, and 0 if it is lower. The answer for
-  majority votes is the whole completion.
+  the verdict is 1 if the score is 1 up to rounding (`round_ends`), and 0 if it
+  is lower. The answer for majority votes is the whole completion.
 
   Args:
     function: `(completion, answer, ...) -> score in [0, 1]`.

@@ -41,7 +41,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from rewards.verifiers import after_thoughts
 from rewards.verifiers.denials import is_denied
 
 _BRACES = re.compile(
@@ -108,12 +107,13 @@ _HEADING = re.compile(
   r"[\s*_:]{0,8}",
   re.I,
 )
-# Matches a full stop at the end of a sentence, and not one after an initial or
-# a title: `J. K. Rowling`, `U.S.`, `St. Louis`.
+# Matches a full stop at the end of a sentence, and not one after an initial, a
+# title or `No` before a number: `J. K. Rowling`, `U.S.`, `St. Louis`, `No. 5`.
 _SENTENCE_END = re.compile(
   r"(?<=[^\s.])(?<!\.[A-Z])(?<!\b(?:Dr|Mr|Ms|St|Mt|Jr|Sr|vs))"
   r"(?<!\b(?:Mrs|Inc|Ltd))(?<!\bProf)"
   r"(?!(?<=\b[A-Z])\.\s(?:[A-Z]\.\s?){0,3}[A-Z][\w'-]{2,}\.?\s*$)"
+  r"(?!(?<=\b[Nn]o)\.\s\d)"
   r"\.(?=\s|$|[*_$]{1,3}(?:\s|$))"
 )
 _COMMAND = re.compile(r"\\(?:boxed|fbox|text|textbf|textit|mathrm|mathbf)\s*\{")
@@ -127,10 +127,9 @@ def final_answer(completion: str, prompt: str = "") -> str:
   """Returns the final answer, stripped; "" if there is none.
 
   Args:
-    completion: text of the policy.
+    completion: text of the policy after its thoughts.
     prompt: the prompt; boxes and marks copied from it are skipped.
   """
-  completion = after_thoughts(completion)
   box = boxed_answer(completion, prompt)
   if box is not None:
     return box[1]

@@ -1,8 +1,8 @@
 """Judges programs by their tests: HumanEval, MBPP and input/output pairs.
 
-The program is the last block of a completion that is fenced as Python, else its
-last fenced block, else the whole text. `meta` holds the tests, in exactly one
-of three forms:
+The program is the last fenced block of a completion that defines what the tests
+call, with earlier blocks that it needs, or the whole text if it has no block;
+see `extract`. `meta` holds the tests, in exactly one of three forms:
 
   "test", "entry_point"  Source of `check(candidate)`, as in HumanEval, and the
                          name of the function to check. Code that does not
@@ -49,46 +49,134 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, sandbox, unscored
-from rewards.verifiers.numbers import after_thoughts
 
-_FENCE = re.compile(r"^[ \t]*```", re.M)
-_LANGUAGE = re.compile(r"[\w+.-]*")
+# Matches a line that opens or closes a block, also one with a list's bullet.
+_FENCE = re.compile(
+  r"^(?P<indent>[ \t]*(?P<bullet>(?:[-*+]|\d{1,9}[.)])[ \t]+)?)"
+  r"(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+.-]*)[^`\n]*$",
+  re.M,
+)
+_MAX_BLOCKS = 32  # blocks that are searched from the end of the text
+# Matches what a block defines at its top level: the name, or an import's words.
+_DEFINITION = re.compile(
+  r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]*)?=(?!=)"
+  r"|^(?:import|from)[ \t]+([^#\n]*)",
+  re.M,
+)
+# Matches comments and docstrings.
+_NO_CODE = re.compile(r"#[^\n]*|(\"\"\"|\'\'\')[\s\S]*?\1")
+_WORD = re.compile(r"[^\W\d]\w*")
+_CALL = re.compile(r"\w\(")
 _PYTHON = {"python", "py", "python3", "python2", "ipython"}
 _FORMS = ("test", "tests", "cases")
 
 
-def extract(completion: str) -> str:
-  """Returns the code of a text: its last Python block, last block, or all.
+def extract(completion: str, names: Collection[str] = ()) -> str:
+  """Returns the program of a text: one block or several, or the whole text.
 
-  A block that is not closed reaches to the end of the text. Text without a
-  fence keeps its leading blanks, since it may continue an indented line. Text
-  inside of thoughts is removed first.
+  The program is the last block that defines one of `names`, after earlier
+  blocks that define the other names, or functions, imports and values that it
+  uses. A block that only uses the function, such as an example, is thus left
+  out. If no block defines one of the names, it is the last block that calls
+  something, or else the last one, after the earlier blocks that it needs.
+  Blocks that are not fenced as Python count only if none is, or if only they
+  define one of the names.
+
+  A block is fenced by three backticks or tildes or more, also inside of a list;
+  the indentation of its fence is removed from its lines. A block that is not
+  closed reaches to the next fence with a language, or to the end of the text.
+  Text without a block keeps its leading blanks, since it may continue an
+  indented line.
+
+  Args:
+    completion: text of the policy after its thoughts.
+    names: names that the tests use. Only the last 32 blocks are searched.
   """
-  completion = after_thoughts(completion)
-  blocks = _blocks(completion)
+  blocks = _blocks(completion)[-_MAX_BLOCKS:]
+  if not blocks:
+    return completion
+  tested = set(names)
+  codes = [code for _, code in blocks]
   python = [code for language, code in blocks if language.lower() in _PYTHON]
-  if python:
-    return python[-1]
-  return blocks[-1][1] if blocks else completion
+  if python and (_define(python, tested) or not _define(codes, tested)):
+    codes = python
+  program: list[str] = []
+  needed, defined = tested, set()  # names that the program uses, and defines
+  if not _define(codes, tested):
+    calls = [i for i, code in enumerate(codes) if _CALL.search(code)]
+    last = calls[-1] if calls else len(codes) - 1
+    program = [codes[last]]
+    needed, defined = _words(codes[last]), _definitions(codes[last], tested)
+    codes = codes[:last]
+  for code in reversed(codes):
+    names_of_code = _definitions(code, tested)
+    is_needed = bool(names_of_code & needed - defined)
+    is_example = bool((_words(code) - names_of_code) & defined)
+    if is_needed and not is_example:
+      program.insert(0, code)
+      needed, defined = needed | _words(code), defined | names_of_code
+  return "\n".join(program)
+
+
+def _define(codes: Sequence[str], tested: Collection[str]) -> bool:
+  """Returns whether one of the blocks defines a tested name."""
+  return any(not _definitions(c, tested).isdisjoint(tested) for c in codes)
+
+
+def _definitions(code: str, tested: Collection[str]) -> set[str]:
+  """Returns the names that a block defines at its top level.
+
+  An import does not define a tested name: an example of use may import it.
+  """
+  defined, imported = set(), set()
+  for name, variable, imports in _DEFINITION.findall(code):
+    defined.update({name, variable} - {""})
+    imported.update(_WORD.findall(imports))
+  return defined | (imported - {"import", "as", *tested})
+
+
+def _words(code: str) -> set[str]:
+  """Returns the names that a block uses, with those in its strings."""
+  return set(_WORD.findall(_NO_CODE.sub("", code)))
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
   """Returns (language, code) of each fenced block, in linear time."""
-  blocks = []
-  fences = list(_FENCE.finditer(text))
-  ends = [fence.start() for fence in fences[1:]] + [len(text)]
-  for fence, end in list(zip(fences, ends, strict=False))[::2]:
-    line_end = text.find("\n", fence.end())
-    if line_end < 0:  # a fence on the last line starts no block
-      break
-    info = text[fence.end() : line_end].lstrip(" \t")
-    blocks.append((_LANGUAGE.match(info)[0], text[line_end + 1 : end]))
+  blocks: list[tuple[str, str]] = []
+  opening: re.Match[str] | None = None  # of the block that is not closed yet
+  for fence in _FENCE.finditer(text):
+    if opening is not None:
+      if (
+        fence["fence"][0] != opening["fence"][0]
+        or len(fence["fence"]) < len(opening["fence"])
+        or len(fence["indent"]) > len(opening["indent"]) + 3
+      ):
+        continue  # a line of the block, as in a docstring with an example
+      blocks.append(_block(opening, text, fence.start()))
+      if not fence["language"] and not fence["bullet"]:
+        opening = None
+        continue
+    opening = fence
+  # A fence on the last line opens no block.
+  if opening is not None and opening.end() < len(text):
+    blocks.append(_block(opening, text, len(text)))
   return blocks
+
+
+def _block(opening: re.Match[str], text: str, end: int) -> tuple[str, str]:
+  """Returns language and code of the block from a fence to a position."""
+  code = text[opening.end() + 1 : end]
+  lines = [line for line in code.split("\n") if line.strip()]
+  indents = [len(line) - len(line.lstrip(" \t")) for line in lines]
+  width = min([len(opening["indent"]), *indents])
+  if width:
+    code = re.sub(rf"^[ \t]{{1,{width}}}", "", code, flags=re.M)
+  return opening["language"], code
 
 
 def verify(
@@ -132,7 +220,7 @@ def _judge(
   item: Item, limits: sandbox.Limits, allow_unprotected: bool
 ) -> Outcome:
   """Runs the tests of one item."""
-  code = extract(str(item.completion))
+  code = extract(str(item.completion), _tested_names(item.meta))
   answer = code.strip()
   identity = answer_id(answer) if answer else -1
   try:
@@ -147,6 +235,17 @@ def _judge(
   score = report.num_passed / report.num_tests
   parts = {"timeout": 1.0} if report.timeout else {}
   return Outcome(score, report.verdict, answer, identity, parts)
+
+
+def _tested_names(meta: Any) -> set[str]:
+  """Returns the entry point, or else all names in the list of assertions."""
+  if not isinstance(meta, Mapping):
+    return set()
+  if meta.get("entry_point"):
+    return {str(meta["entry_point"])}
+  tests = meta.get("tests")
+  texts = map(str, tests) if isinstance(tests, list | tuple) else ()
+  return set(_WORD.findall(" ".join(texts)))
 
 
 def _job(item: Item, code: str) -> dict[str, Any]:

@@ -4,8 +4,9 @@
 The names are keys of `CHECKERS`, which contains the 25 instructions of IFEval
 (`rewards.verifiers.ifeval`) and those of `rewards.verifiers.ifbench`. A checker
 is a function `(text, **arguments) -> bool`. Arguments that are None count as
-missing, because the benchmarks' files list all arguments for each constraint. A
-text without a letter or a digit obeys no constraint.
+missing, because the benchmarks' files list all arguments for each constraint,
+and a number such as 2.0 is the integer 2. A text without a letter or a digit
+obeys no constraint.
 
   score = number of obeyed constraints / number of constraints
   verdict = 1 if all constraints are obeyed, else 0
@@ -31,7 +32,7 @@ Instruction Following".
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rewards.verifiers import (
@@ -47,6 +48,28 @@ from rl import registry
 
 CHECKERS = ifeval.CHECKERS | ifbench.CHECKERS
 Constraint = Mapping[str, Any]
+_RELATION_KEYS = ("relation", "let_relation", "capital_relation")
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list_of_texts(value: Any) -> bool:
+  is_list = isinstance(value, list | tuple)
+  return is_list and all(isinstance(each, str) for each in value)
+
+
+# Types of the checkers' parameters, with the tests of a value.
+_TYPES: dict[str, Callable[[Any], bool]] = {
+  "int": lambda value: _is_number(value) and isinstance(value, int),
+  "float": _is_number,
+  "str": lambda value: isinstance(value, str),
+  "Sequence[str]": _is_list_of_texts,
+  "str | Sequence[str]": lambda value: (
+    isinstance(value, str) or _is_list_of_texts(value)
+  ),
+}
 
 
 def validate(constraints: Sequence[Constraint]) -> None:
@@ -56,7 +79,8 @@ def validate(constraints: Sequence[Constraint]) -> None:
     constraints: constraints of a prompt; see the top of the file.
 
   Raises:
-    ValueError: a name or an argument is unknown, or an argument is missing.
+    ValueError: a name or an argument is unknown, an argument is missing, or its
+      value has another type than the checker's parameter.
   """
   for constraint in constraints:
     checker, arguments = _parse(constraint)
@@ -80,7 +104,8 @@ def obeys(text: str, constraint: Constraint) -> bool:
     constraint: `{"name": ..., argument: value, ...}`.
 
   Raises:
-    ValueError: the constraint has an unknown name.
+    ValueError: the constraint has an unknown name, or a value has another type
+      than the checker's parameter.
     TypeError: the checker lacks one of the arguments, or needs another.
   """
   checker, arguments = _parse(constraint)
@@ -100,8 +125,7 @@ def obeys_loosely(text: str, constraint: Constraint) -> bool:
     constraint: `{"name": ..., argument: value, ...}`.
 
   Raises:
-    ValueError: the constraint has an unknown name.
-    TypeError: the checker lacks one of the arguments, or needs another.
+    ValueError, TypeError: same as in `obeys`.
   """
   lines = text.split("\n")
   line_ranges = (lines, lines[1:], lines[:-1], lines[1:-1])
@@ -185,9 +209,38 @@ def _parse(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
   name = constraint.get("name")
   if name not in CHECKERS:
     raise ValueError(registry.describe_unknown("constraint", name, CHECKERS))
+  checker = CHECKERS[name]
+  types = checker.__annotations__  # texts, as all annotations of the two files
   arguments = {
-    key: value
+    key: _value(name, key, value, types.get(key, ""))
     for key, value in constraint.items()
     if key != "name" and value is not None
   }
-  return CHECKERS[name], arguments
+  return checker, arguments
+
+
+def _value(name: str, key: str, value: Any, annotation: str) -> Any:
+  """Returns the value of an argument, an integral float as an integer.
+
+  Args:
+    name: name of the constraint.
+    key: name of the argument.
+    value: its value.
+    annotation: type of the checker's parameter, as written in its signature; ""
+      if the checker has no such parameter.
+
+  Raises:
+    ValueError: the value has another type.
+  """
+  if annotation == "int" and isinstance(value, float) and value.is_integer():
+    value = int(value)
+  if annotation and not _TYPES[annotation](value):
+    raise ValueError(
+      f"{name}: the argument {key!r} must be of the type {annotation}, not "
+      f"{value!r:.80}"
+    )
+  if key in _RELATION_KEYS and value not in text_units.RELATIONS:
+    raise ValueError(
+      registry.describe_unknown("relation", value, text_units.RELATIONS)
+    )
+  return value

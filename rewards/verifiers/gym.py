@@ -3,10 +3,10 @@
 A dataset of the library generates entries (dictionaries with "question" and
 "answer") from a seed, and its scorer is the method `score_answer(answer, entry)
 -> score in [0, 1]`. The answer of a completion is the content of its last
-`<answer>...</answer>` after the thoughts; without these tags, the text after
-the last `####`. The verdict is 1 if the score is 1, else 0. Most scorers return
-a small score for an answer of the right form or an answer that contains the
-reference. An answer for which a scorer raises an error has score 0.
+`<answer>...</answer>`; without these tags, the text after the last `####`. The
+verdict is 1 if the score is 1, else 0. Most scorers return a small score for an
+answer of the right form or an answer that contains the reference. An answer for
+which a scorer raises an error has score 0.
 
 `ALLOWED` lists 77 of the 106 datasets of version 0.1.25. They have these
 properties: entry i depends on the number `seed + i` alone, in every process;
@@ -47,7 +47,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rewards.verifiers import Item, Outcome, answer_id, numbers, unscored
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  answer_id,
+  numbers,
+  round_ends,
+  unscored,
+)
 from rl import registry
 
 # Datasets that training may use; the top of the file has the conditions.
@@ -173,7 +180,6 @@ def make(
 
 def extract(completion: str) -> str:
   """Returns the answer of a completion, stripped; "" if there is none."""
-  completion = numbers.after_thoughts(completion)
   body, end_tag, _ = completion.rpartition("</answer>")
   _, start_tag, content = body.rpartition("<answer>")
   if end_tag and start_tag:
@@ -229,6 +235,6 @@ class Scorer:
         score = float(self._library.score_answer(answer, item.meta["entry"]))
     except Exception:  # a scorer may raise any error
       score = 0.0
-    score = 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
+    score = 0.0 if math.isnan(score) else min(max(round_ends(score), 0.0), 1.0)
     identity = answer_id(" ".join(answer.split()))
     return Outcome(score, int(score == 1), answer, identity)

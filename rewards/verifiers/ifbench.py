@@ -7,7 +7,8 @@ empty text the result may be True or False; `constraints.obeys` calls no checker
 for such a text.
 
 The checkers were written from the benchmark's descriptions and use the words
-and sentences of `rewards.verifiers.text_units`. They differ from its code in
+and sentences of `rewards.verifiers.text_units`. Each takes time linear in the
+text, so that no text is slow to judge. They differ from the benchmark's code in
 some decisions: punctuation is never part of a word, `1,000.5` is one number,
 and in `alphabet` the first word may start with any letter, but each later word
 must start with the next letter.
@@ -271,7 +272,9 @@ def emoji_after_sentences(text: str) -> bool:
 
   The emoji may stand before or after the mark that ends the sentence.
   """
-  starts = [0, *(end.end() for end in re.finditer(r"[.!?]+(?=\s|$)", text))]
+  # The first lookbehind makes the search linear in a run of marks.
+  ends = re.finditer(r"(?<![.!?])[.!?]+(?=\s|$)", text)
+  starts = [0, *(end.end() for end in ends)]
   pieces = [text[a:b] for a, b in itertools.pairwise([*starts, len(text)])]
   # An emoji after the mark of a sentence starts the next piece.
   emoji_after = [_is_emoji(piece.lstrip()[:1]) for piece in pieces[1:]]
@@ -301,9 +304,9 @@ def japanese_words(text: str, N: int) -> bool:
   """Returns True if every N-th word has a Japanese character or is a number.
 
   A word is a run of characters without spaces. A text with less than N words
-  returns False.
+  returns False, and so does N < 1.
   """
-  nth_words = text.split()[N - 1 :: N]
+  nth_words = text.split()[N - 1 :: N] if N >= 1 else []
   # Hiragana, katakana and Chinese characters.
   japanese = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
   return bool(nth_words) and all(

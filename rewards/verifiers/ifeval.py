@@ -12,6 +12,7 @@ the benchmark's descriptions and differ from its code in some decisions:
 keywords are whole words (`cat` is not in `category`), words and sentences are
 those of `rewards.verifiers.text_units`, and a language is recognized by its
 script alone. A language that shares its script with others raises a ValueError.
+Each checker takes time linear in the text, so that no text is slow to judge.
 
 Usage:
   CHECKERS["keywords:existence"]("A red fox.", keywords=["fox"]) is True
@@ -174,7 +175,7 @@ def postscript(text: str, postscript_marker: str) -> bool:
   """
   # "P.S." becomes an expression that matches `P.S. x`, `PS: x` and `p. s. x`.
   letters = [re.escape(c) for c in postscript_marker if c.isalpha()]
-  marker_pattern = r"\.?\s?".join(letters) + r"(?![A-Za-z])[.:]*"
+  marker_pattern = r"\.?\s?".join(letters) + r"(?![A-Za-z])"
   pattern = rf"^[^\S\n]*{marker_pattern}[^\w\n]*\w"
   return bool(re.search(pattern, text, re.I | re.M))
 
@@ -215,7 +216,8 @@ def multiple_sections(
       line that starts with `Section 1` or `# Section 1` is a heading.
     num_sections: smallest number of headings.
   """
-  pattern = rf"^[^\S\n#*]*[#*]*[^\S\n]*{re.escape(section_spliter)}\s?[0-9]+"
+  mark = r"^[^\S\n]*(?:[#*]+[^\S\n]*)?"
+  pattern = rf"{mark}{re.escape(section_spliter)}\s?[0-9]+"
   return len(re.findall(pattern, text, re.M)) >= num_sections
 
 

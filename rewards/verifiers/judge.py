@@ -48,8 +48,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from rewards.verifiers import Item, Outcome, answer_id, unscored
-from rewards.verifiers.numbers import after_thoughts
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  after_thoughts,
+  answer_id,
+  unscored,
+)
 
 T, R = TypeVar("T"), TypeVar("R")
 Message = dict[str, str]

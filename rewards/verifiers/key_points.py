@@ -31,7 +31,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rewards.verifiers import Item, Outcome, answer_id, constraints, unscored
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  answer_id,
+  constraints,
+  round_ends,
+  unscored,
+)
 
 
 def verify(items: Sequence[Item]) -> list[Outcome]:
@@ -57,7 +64,7 @@ def _outcome(item: Item) -> Outcome:
   except Exception as error:  # such as a line of another form
     return unscored(f"the key points or constraints cannot be read: {error}")
   style = sum(obeyed) / len(obeyed) if obeyed else content
-  score = (content + style) / 2
+  score = round_ends((content + style) / 2)
   answer = text.strip()
   return Outcome(
     score,

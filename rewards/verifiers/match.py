@@ -3,14 +3,14 @@
 The answer of a completion is the content of its last `<answer>...</answer>`;
 without these tags, the answer after the last mark such as `Answer:` or `the
 answer is`, or in a later `\\boxed{...}` (`answers` has the rules); without any
-of these, the whole text. Text inside of thoughts (`<think>...</think>`) does
-not count. `Item.meta["answers"]` may list further references; an answer that
-matches one of them is right. An answer that names the same thing in other words
-is wrong: `NYC` for `New York City`.
+of these, the whole text. A blank answer is wrong. `Item.meta["answers"]` may
+list further references; an answer that matches one of them is right. An answer
+that names the same thing in other words is wrong: `NYC` for `New York City`.
 
   exact       the strings are equal, without spaces at their ends
-  normalized  the strings are equal after SQuAD's normalization: lower case,
-              without punctuation, without `a`, `an`, `the`, with single spaces
+  normalized  the strings have the same words, numbers and symbols in the same
+              order; case, articles and punctuation do not count, and numbers
+              are compared by value (`normalize` has the rules)
   pattern     the reference is a regular expression that matches the whole
               answer
   choice      the letters are equal, and the answer has one letter only: `A or
@@ -27,29 +27,71 @@ Usage:
   choice([Item("?", "The answer is (B).", "B")])[0].verdict == 1
 
 Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine
-Comprehension of Text" (normalization).
+Comprehension of Text" (normalization). Deviation: SQuAD's script deletes all
+ASCII punctuation, so that 1.5 and -15 equal 15 there, and C++ equals C.
 """
 
 from __future__ import annotations
 
+import decimal
+import itertools
 import re
 import string
+import unicodedata
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from rewards.verifiers import (
-  Item,
-  Outcome,
-  after_thoughts,
-  answer_id,
-  answers,
-  unscored,
-)
+from rewards.verifiers import Item, Outcome, answer_id, answers, unscored
 from rewards.verifiers.denials import is_denied
 
 LETTERS = "ABCDEFGHIJ"  # MMLU-Pro has ten options
 _MAX_CHARACTERS = 1000  # longer answers match no pattern and have no letter
-_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# Matches no-break and thin spaces between thousands: `12 345`.
+_THOUSANDS_SPACE = re.compile(r"(?<=\d)[\xa0\u2009\u202f](?=\d{3}(?!\d))")
+# Matches text that NFKC may change. It would turn superscripts, subscripts and
+# fractions into digits (a square into 2), and U+00B4 into two characters.
+_COMPATIBLE = re.compile(
+  "[^\xb2-\xb4\xb9\xbc-\xbe\u2070-\u209f\u2150-\u215f\u2189]+"
+)
+_VARIANTS = str.maketrans(
+  {
+    **dict.fromkeys("`\xb4\u2018\u2019\u201b\u02bc", "'"),
+    **dict.fromkeys("\u2010\u2012\u2013\u2212", "-"),  # en dash, minus sign
+    **dict.fromkeys("\u2014\u2015", " - "),  # em dash
+    **dict.fromkeys("\u2044\u2215", "/"),
+    "%": " percent ",
+    "&": " and ",
+  }
+)
+_LONG_DASH = re.compile(r"-{2,}")
+_RELATIONS = (("<=", "\u2264"), (">=", "\u2265"), ("!=", "\u2260"))
+# Matches the start of a list item or a heading: `* Paris`, `## Paris`.
+_BULLET = re.compile(r"^\s*(?:\*|#{1,6})\s+")
+# Match `**Paris**` and `$x$`, but neither `2*3*4` nor `$5 and $6`.
+_PAIRED_MARKS = [
+  re.compile(
+    rf"(?<![\w{mark}])[{mark}]{{1,3}}(?=[^\s{mark}])([^{mark}]*)"
+    rf"(?<=[^\s{mark}])[{mark}]{{1,3}}(?![\w{mark}])"
+  )
+  for mark in "*$"
+]
+_CURRENCIES = "$\xa2\xa3\xa5\u20ac"
+# Matches an article and the spaces between it and a word, number or currency,
+# but no letter of a list such as `A and B`.
+_ARTICLE = re.compile(
+  r"(?<![\w./'-])(?:a|an|the)\s+(?!(?:and|or)\b)"
+  rf"(?=[\"'\u201c(\[]*[^\W_]|[{_CURRENCIES}])"
+)
+_TOKEN = re.compile(
+  r"(?P<dotted>\d+(?:\.\d+){2,})"  # a date, an address or a version
+  r"|(?P<number>(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+  r"|(?<![\w.])\.\d+)(?:e[-+]?\d{1,9}(?!\w))?)"
+  r"|(?P<word>[^\W\d_]+(?:['.][^\W\d_]+)*)"
+  r"|(?P<symbol>[)\]}](?=\s*[*/^]))|(?P<mark>\S)"
+)
+_EXACT = decimal.Context(
+  prec=decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX
+)
 # Characters around a letter that do not count: `(B)`, `**B.**`, `$B$`.
 _OUTER_CHARACTERS = string.whitespace + "()[]{}*_`'\"$.,:;"
 # Matches the command of `\boxed{B}` and `\text{B}`, without the braces.
@@ -68,10 +110,9 @@ def final_answer(text: str, prompt: str = "") -> str:
   """Returns the answer of a completion, stripped; "" if there is none.
 
   Args:
-    text: text of the policy.
+    text: text of the policy after its thoughts.
     prompt: the prompt; boxes and marks copied from it are skipped.
   """
-  text = after_thoughts(text)
   tagged = answers.tagged_answer(text)
   if tagged is not None:
     return tagged
@@ -84,9 +125,127 @@ def final_answer(text: str, prompt: str = "") -> str:
 
 
 def normalize(text: str) -> str:
-  """Returns a text after SQuAD's normalization: `The U.S.` -> `us`."""
-  text = text.lower().translate(_PUNCTUATION)
-  return " ".join(_ARTICLE.sub(" ", text).split())
+  r"""Returns the tokens of a text, by which `normalized` compares answers.
+
+  The tokens are numbers, words and symbols. Spaces between them do not count:
+  `5 km` is `5km`, `x > 3` is `x>3`, and `1914 - 18` is `1914-18`.
+
+    numbers   are compared by value: `72.0` is `72`, `1,234` is `1234`, `.5` is
+              `0.5`, `007` is `7`, and `5e3` is `5000`. With two full stops or
+              more it is a version or a date: `3.10.0` is not `3.1.0`. A `+`
+              before a number does not count at the start of the text.
+    words     are compared without case, and without the apostrophes and full
+              stops inside of them: `cat's` is `cats`, and `U.S.` is `US`.
+    symbols   count: `C++` is not `C`, `$5` is not `5`, and `x > 3` is not `x <
+              3`. They are `#`, `*`, `@`, `\`, the permille sign and Unicode's
+              symbols, such as `+ = < > ^ ~ | $` and the degree sign. A currency
+              sign may stand before or after its number. `%` is the word
+              percent, and `&` is the word and.
+    -         counts next to a number or a symbol, and where it touches only
+              one of its neighbors: `-5`, `-x`, `A-`, and `10-20`. Else it is a
+              space: `well-known` is `well known`, but not `wellknown`.
+    /         counts next to a number or a symbol: `1/2`. Else it is a space.
+    :         counts between two numbers: `10:30`. Else it is a space.
+    brackets  count after `- * / ^` and before `* / ^`, where they may change a
+              value: `2(x)` is `2 x`, but `(1+2)*3` is not `1+2*3`. Else they
+              are spaces.
+    articles  `a`, `an` and `the` do not count before a space and a word (except
+              and, or), a number or a currency sign. `A`, `A+`, `vitamin A` and
+              `A or B` keep theirs.
+
+  All other punctuation is a space, such as `, ; ! ? . _` and quotation marks,
+  and so are the marks of bold, italic and code type, of a bullet and of a
+  heading in Markdown, and the two `$` of LaTeX's `$x$`. Typographic variants
+  are equal: quotation marks, dashes, spaces, ligatures, and `<=` for the sign
+  of one character. Accents count. A text of punctuation alone is its own token:
+  `?`.
+
+  Args:
+    text: an answer.
+
+  Returns:
+    The tokens, separated by spaces, such as `eiffel tower` or `- 1 / 2`; "" for
+    a blank text. Numbers are written in the shortest form of `decimal`.
+  """
+  text = _THOUSANDS_SPACE.sub(",", text)
+  if not text.isascii():
+    text = _COMPATIBLE.sub(
+      lambda match: unicodedata.normalize("NFKC", match[0]), text
+    )
+  text = _LONG_DASH.sub(" - ", text.casefold().translate(_VARIANTS))
+  for ascii_form, symbol in _RELATIONS:
+    text = text.replace(ascii_form, symbol)
+  body = _BULLET.sub("", text)
+  for paired_marks in _PAIRED_MARKS:
+    body = paired_marks.sub(r"\1", body)
+  tokens = _tokens(_ARTICLE.sub("", body))
+  tokens = [t for i, t in enumerate(tokens) if _counts(tokens, i)]
+  for i, (first, second) in enumerate(itertools.pairwise(tokens)):
+    if first.text in _CURRENCIES and second.kind == "number":
+      tokens[i : i + 2] = second, first
+  has_plus = [token.text for token in tokens[:1]] == ["+"]
+  if has_plus and tokens[1:] and tokens[1].kind == "number":
+    del tokens[0]
+  return " ".join(token.text for token in tokens) or " ".join(text.split())
+
+
+class _Token(NamedTuple):
+  """A token of `normalize`, or a `-`, `/` or `:` that may be one.
+
+  Attributes:
+    text: the text that is compared.
+    kind: "number", "word", "symbol" or "mark", which is one of `- / :`.
+    is_apart: whether a space or other punctuation precedes it.
+  """
+
+  text: str
+  kind: str
+  is_apart: bool
+
+
+def _tokens(text: str) -> list[_Token]:
+  """Splits a text into tokens, without the punctuation that never counts."""
+  tokens: list[_Token] = []
+  end = 0  # of the previous token
+  for match in _TOKEN.finditer(text):
+    kind, token = match.lastgroup, match[0]
+    if kind == "dotted":
+      kind = "number"
+      token = ".".join(part.lstrip("0") or "0" for part in token.split("."))
+    elif kind == "number":
+      token = str(
+        _EXACT.create_decimal(token.replace(",", "")).normalize(_EXACT)
+      )
+    elif kind == "word":
+      token = token.replace("'", "").replace(".", "")
+    elif kind == "mark" and token not in "-/:":
+      is_grouping = token in "([{" and tokens and tokens[-1].text in "-*/^"
+      is_symbol = (
+        token in "#*@\\\u2030" or unicodedata.category(token)[0] in "SM"
+      )
+      if not is_grouping and not is_symbol:
+        continue
+      kind = "symbol"
+    tokens.append(_Token(token, kind, match.start() > end))
+    end = match.end()
+  return tokens
+
+
+def _counts(tokens: Sequence[_Token], index: int) -> bool:
+  """Returns whether a token counts: False for some of the marks `- / :`."""
+  token = tokens[index]
+  if token.kind != "mark":
+    return True
+  before, after = tokens[max(index - 1, 0) : index], tokens[index + 1 :][:1]
+  kinds = [neighbor.kind for neighbor in (*before, *after)]
+  if token.text == ":":
+    return kinds == ["number", "number"]
+  touches_before = bool(before) and not token.is_apart
+  touches_after = bool(after) and not after[0].is_apart
+  touches_one = touches_before != touches_after
+  return (token.text == "-" and touches_one) or any(
+    kind in ("number", "symbol") for kind in kinds
+  )
 
 
 def letter(text: str, letters: str = LETTERS) -> str:
@@ -135,7 +294,9 @@ def exact(items: Sequence[Item]) -> list[Outcome]:
 
 
 def normalized(items: Sequence[Item]) -> list[Outcome]:
-  """Compares each completion's answer after SQuAD's normalization.
+  """Compares each completion's answer by its words, numbers and symbols.
+
+  `normalize` returns what is compared.
 
   Args:
     items: completions with references; see the top of the file.
@@ -172,8 +333,8 @@ def pattern(items: Sequence[Item]) -> list[Outcome]:
       )
       outcomes.append(unscored(reason, answer))
       continue
-    is_short = len(answer) <= _MAX_CHARACTERS
-    matches = is_short and any(each.fullmatch(answer) for each in patterns)
+    has_length = 0 < len(answer) <= _MAX_CHARACTERS
+    matches = has_length and any(each.fullmatch(answer) for each in patterns)
     identity = answer_id(answer) if answer else -1
     outcomes.append(Outcome(float(matches), int(matches), answer, identity))
   return outcomes
@@ -185,8 +346,8 @@ def choice(items: Sequence[Item]) -> list[Outcome]:
   Args:
     items: completions whose references are letters. `Item.meta["choices"]` may
       list the texts of the options; without it the options are A to J. An
-      answer that equals one of these texts after SQuAD's normalization chooses
-      its letter.
+      answer that `normalize` makes equal to one of these texts chooses its
+      letter.
 
   Returns:
     Outcomes in order. The verdict is 1 if the letters are equal, 0 if not, and

@@ -4,12 +4,11 @@ The answer of a text is the part after its last mark `####`, as in GSM8K; a text
 without the mark has no answer. It is parsed as a fraction, never as a float, so
 `0.1` equals `1/10`, `1,000.0` equals `1000`, and `0.33` does not equal `1/3`.
 Dollar and percent signs are dropped as units: `$20`, `20%` and `20` are equal
-(GSM8K's references have no signs). In a completion, text inside of thoughts
-(`<think>...</think>`) does not count, and the answer is one line: the rest of
-the mark's line or, if that is blank or a heading (`#### Final Answer`), the
-next line that is neither. It may be in a box or after `The answer is`, and may
-have words after the number (`**18 dollars**` is 18), the reference may not. A
-number that is denied (`5 is wrong`) or changed (`5 squared`) is no answer. A
+(GSM8K's references have no signs). In a completion the answer is one line: the
+rest of the mark's line or, if that is blank or a heading (`#### Final Answer`),
+the next line that is neither. It may be in a box or after `The answer is`, and
+may have words after the number (`**18 dollars**` is 18); the reference may not.
+A number that is denied (`5 is wrong`) or changed (`5 squared`) is no answer. A
 mark before the heading of a step, an explanation or the like does not count.
 
 Usage:
@@ -28,7 +27,6 @@ from fractions import Fraction
 from rewards.verifiers import (
   Item,
   Outcome,
-  after_thoughts,
   answer_id,
   answers,
   units,
@@ -156,8 +154,7 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """
   outcomes = []
   for item in items:
-    completion = after_thoughts(str(item.completion))
-    answer = final_answer(completion)
+    answer = final_answer(str(item.completion))
     value = read(answer)
     reference = str(item.reference)
     text = final_answer(reference) if MARK in reference else reference

@@ -7,17 +7,18 @@ interpreter in its own session, judge items one by one and report each outcome.
 If an outcome is late, its worker is killed together with all processes that it
 started, and a new worker takes over:
 
-  time-out or CPU limit      the item is unscored (see `wrong_if_slow`)
+  time-out while computing   the item is wrong
+  time-out while waiting     the item is unscored
   death (signal, memory)     the item is tried once more, then unscored
   an exception               the item is unscored
   item cannot be pickled     the item is unscored
 
-An unscored item has verdict -1 with the reason; it is logged and counted, and
-is never silently 0. After a time-out it also has the part "timeout". With
-`wrong_if_slow`, an item that used at least half of its time limit as processor
-time is wrong instead (verdict 0), so that a policy cannot avoid punishment by
-answers that are slow to judge. An item that only waited, on a busy machine,
-stays unscored.
+A late item counts as computing if it used at least half of its time limit as
+processor time, or all that it may use. It is wrong (verdict 0), so that a
+policy cannot avoid punishment by answers that are slow to judge. An item that
+only waited, for a server or on a busy machine, is unscored. Both have the part
+"timeout". An unscored item has verdict -1 with the reason. Wrong items of this
+kind and unscored items are logged and counted.
 
 Workers start at the first call, so an unused pool costs nothing. They have no
 standard input. They end with the pool and with this process, however it ends:
@@ -59,6 +60,7 @@ _START = (
 )
 _READY = "ready"
 _MAX_FAILED_STARTS = 4  # failed starts in a row after which a pool gives up
+_TOO_SLOW = Outcome(0.0, 0, "", -1, parts={"timeout": 1.0})
 _LOG = logging.getLogger(__name__)
 
 
@@ -83,7 +85,6 @@ class Pool:
     memory: int = 2 << 30,
     batch: int = 32,
     start_timeout: float = 120.0,
-    wrong_if_slow: bool = False,
   ):
     """Creates the pool without starting a worker.
 
@@ -92,13 +93,11 @@ class Pool:
         of one; a lambda cannot be pickled.
       workers: number of processes.
       timeout: wall-clock seconds per item; the CPU time limit is one second
-        more.
+        more. It must be several times what a right answer takes, since an item
+        that computes for so long is wrong.
       memory: address space of one worker in bytes.
       batch: largest number of items to send at once.
       start_timeout: seconds for a worker to load the verifier.
-      wrong_if_slow: whether an item is wrong rather than unscored if the
-        verifier computes until the time-out. Use it for verifiers that only a
-        bad answer can slow down.
 
     Raises:
       ValueError: a limit is not positive and finite, or the verifier cannot be
@@ -130,7 +129,7 @@ class Pool:
       ) from error
     self._limits = (memory, timeout + 1)
     self._timeout, self._start_timeout = timeout, start_timeout
-    self._batch, self._wrong_if_slow = batch, wrong_if_slow
+    self._batch = batch
     self._turn = threading.Lock()
     self.statistics = collections.Counter(
       items=0, timeouts=0, restarts=0, unscored=0
@@ -205,8 +204,9 @@ class Pool:
       raise
 
   def _count(self, outcomes: Sequence[Outcome]) -> None:
-    """Updates the statistics and logs unscored items in one line."""
+    """Updates the statistics; logs unscored items and slow ones in a line."""
     unknown = [i for i, o in enumerate(outcomes) if o.verdict == -1]
+    slow = [i for i, o in enumerate(outcomes) if o is _TOO_SLOW]
     self.statistics["items"] += len(outcomes)
     self.statistics["unscored"] += len(unknown)
     if unknown:
@@ -217,6 +217,16 @@ class Pool:
         len(outcomes),
         unknown[0],
         outcomes[unknown[0]].reason or "no reason given",
+      )
+    if slow:
+      _LOG.warning(
+        "%s: %d of %d items wrong, because judging them did not end within "
+        "%g s; the first is item %d",
+        self.name,
+        len(slow),
+        len(outcomes),
+        self._timeout,
+        slow[0],
       )
 
   def _start(self) -> _Worker:
@@ -288,15 +298,8 @@ class Pool:
       is_out_of_processor_time = status == -signal.SIGXCPU
       late = late or is_out_of_processor_time
       self.statistics["timeouts"] += late
-      is_slow = is_out_of_processor_time or computed >= 0.5 * self._timeout
-      if late and is_slow and self._wrong_if_slow:
-        outcomes[i] = Outcome(
-          score=0.0,
-          verdict=0,
-          answer="",
-          answer_id=-1,
-          parts={"timeout": 1.0},
-        )
+      if is_out_of_processor_time or (late and computed >= 0.5 * self._timeout):
+        outcomes[i] = _TOO_SLOW
       elif late:
         outcomes[i] = dataclasses.replace(
           unscored(f"no verdict within {self._timeout:g} s"),

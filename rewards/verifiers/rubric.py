@@ -37,8 +37,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewards.verifiers import Item, Outcome, answer_id, judge, unscored
-from rewards.verifiers.numbers import after_thoughts
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  after_thoughts,
+  answer_id,
+  judge,
+  unscored,
+)
 from rl import registry
 
 WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": 0.9}

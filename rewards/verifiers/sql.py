@@ -37,7 +37,7 @@ views are copied into a statement. A query that used too much processor time is
 wrong even if it ended. Queries run in this process: sorting and grouping can
 use gigabytes within these limits. So run queries of a policy in the workers of
 `rewards.verifiers.pool`, whose memory is limited (temporary tables are kept in
-memory for this reason), with `wrong_if_slow`.
+memory for this reason).
 
 An order is compared up to ties. Fractions are compared to ten digits, integers
 exactly; `1` equals `1.0`. Text is compared without normalization, valid UTF-8
@@ -68,7 +68,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
-from rewards.verifiers.numbers import after_thoughts
 from rl import registry
 
 WEIGHTS = {
@@ -154,9 +153,8 @@ def extract(completion: str) -> tuple[str, bool]:
   """Returns the completion's query and whether its format is right.
 
   The format is right with one `<answer>`, or with no `<answer>` and one code
-  fence. Text inside of thoughts does not count.
+  fence.
   """
-  completion = after_thoughts(completion)
   body, tag, _ = completion.rpartition("</answer>")
   if tag and "<answer>" in body:
     inside = body.rpartition("<answer>")[2]

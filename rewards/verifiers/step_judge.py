@@ -16,8 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rewards.verifiers import judge
-from rewards.verifiers.numbers import after_thoughts
+from rewards.verifiers import after_thoughts, judge
 
 # Default system message of `first_errors`.
 CHECKING = (

@@ -42,13 +42,15 @@ def words(text: str) -> list[str]:
 def sentences(text: str) -> list[str]:
   """Returns the stripped sentences of a text that contain a word."""
   results, start = [], 0
-  for end in _END.finditer(text):
-    piece = text[start : end.end()]
-    # 8 characters hold the longest abbreviation with its neighbors.
-    if text[end.start()] != "\n" and _ABBREVIATION.search(piece[-8:]):
-      continue
-    results.append(piece.strip())
-    start = end.end()
+  for match in _END.finditer(text):
+    end = match.end()
+    if text[match.start()] != "\n":
+      # 8 characters hold the longest abbreviation with its neighbors.
+      first = end - 8 if end - 8 > start else start
+      if _ABBREVIATION.search(text[first:end]):
+        continue
+    results.append(text[start:end].strip())
+    start = end
   results.append(text[start:].strip())
   return [piece for piece in results if _WORD.search(piece)]
 

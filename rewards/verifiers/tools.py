@@ -1,14 +1,15 @@
 """Scores tool calls in JSON by their similarity to the reference's calls.
 
-Calls are inside of `<tool_call>...</tool_call>` blocks, with JSON objects in
-each block; text outside of the blocks is ignored. In a text without this tag,
-the calls are the whole text after its thoughts, or its only code fence: one
-object, several, or a list. If it does not begin like JSON, it has no calls. A
-call has a "name" and "parameters" (or "arguments", an object or its JSON text;
-OpenAI's `{"function": {...}}` is parsed as well). If one call cannot be parsed,
-all calls of the text count as malformed, as in the authors' code. `1` and `1.0`
-are the same value, `1` and `true` are different values, and the order of
-parameters does not count.
+Calls follow the thoughts, inside of `<tool_call>...</tool_call>` blocks, with
+JSON objects in each block; text outside of the blocks is ignored. In a text
+without this tag, the calls are the whole text after its thoughts, or its only
+code fence: one object, several, or a list. If it does not begin like JSON, it
+has no calls. A blank text, as after thoughts that do not end, is no answer and
+scores 0, also where no tool is to be called. A call has a "name" and
+"parameters" (or "arguments", an object or its JSON text; OpenAI's `{"function":
+{...}}` is parsed as well). If one call cannot be parsed, all calls of the text
+count as malformed, as in the authors' code. `1` and `1.0` are the same value,
+`1` and `true` are different values, and the order of parameters does not count.
 
   R = format + correctness,   format in {0, 1},   correctness in [-3, 3]
 
@@ -46,8 +47,13 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from rewards.verifiers import Item, Outcome, answer_id, unscored
-from rewards.verifiers.numbers import after_thoughts
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  after_thoughts,
+  answer_id,
+  unscored,
+)
 
 BOUND = 3.0  # correctness lies in [-BOUND, BOUND]
 MAX_CALLS = 256  # per text, which bounds the assignment; more are malformed
@@ -78,12 +84,13 @@ def parse(text: str) -> list[Call] | None:
   """Parses the calls of a text.
 
   Args:
-    text: a completion or a reference.
+    text: a completion or a reference, with or without thoughts.
 
   Returns:
     The calls in order; `[]` for a text without calls, None if a call or tag is
     malformed.
   """
+  text = after_thoughts(text)
   if "<tool_call>" in text or "</tool_call>" in text:
     preamble, *blocks = text.split("<tool_call>")
     closed = [block.split("</tool_call>") for block in blocks]
@@ -172,7 +179,7 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     answer is the calls as JSON, the parts are the two terms of R. The
     verdict is -1 if the reference cannot be parsed.
   """
-  return [_outcome(str(i.completion), str(i.reference)) for i in items]
+  return [_outcome(item) for item in items]
 
 
 def completeness_reward(
@@ -216,12 +223,14 @@ def jaccard(a: Iterable[str], b: Iterable[str]) -> float:
   return (left & right).total() / union if union else 1.0
 
 
-def _outcome(completion: str, reference: str) -> Outcome:
+def _outcome(item: Item) -> Outcome:
+  completion, reference = str(item.completion), str(item.reference)
   truth = parse(reference)
   if truth is None:
     return unscored("the reference's calls cannot be read")
-  calls = parse(completion)
-  format_term = format_score(completion, reference)
+  is_blank = not completion.strip()
+  calls = None if is_blank else parse(completion)
+  format_term = 0.0 if is_blank else format_score(item.text, reference)
   parts = {"format": format_term, "correctness": correctness(calls, truth)}
   score = format_term
   if truth:
@@ -242,8 +251,8 @@ def _match(call: Call, truth: Call) -> float:
 
 
 def _untagged(text: str) -> str:
-  """Returns the text after its thoughts, or its only code fence's content."""
-  text = after_thoughts(text).strip()
+  """Returns the text, or its only code fence's content."""
+  text = text.strip()
   fences = _FENCE.findall(text)
   return fences[0].strip() if len(fences) == 1 else text
 

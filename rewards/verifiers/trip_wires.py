@@ -16,7 +16,9 @@ import re
 from rewards.verifiers import each
 
 # Matches a placeholder such as "[name]" or "<text>", and a bullet or a number.
-_PLACEHOLDER = re.compile(r"\[[^\]\n]*\]|<[^>\n]*>|^\s*(?:[-*]|\d+[.)])", re.M)
+_PLACEHOLDER = re.compile(
+  r"\[[^\[\]\n]*\]|<[^<>\n]*>|^[^\S\n]*(?:[-*]|\d+[.)])", re.M
+)
 _WORD = re.compile(r"[^\W\d_]+")
 # A text with fewer new words than this, or with a smaller share of distinct
 # words, is hollow.

@@ -57,7 +57,7 @@ def gym(
     held_out: number of held-out seeds.
     workers: number of processes that judge completions.
     timeout: seconds to judge one completion. A completion that takes longer is
-      unscored.
+      wrong if the worker process computed for half of that time, else unscored.
 
   Raises:
     ValueError: if reasoning-gym is not installed, the dataset is not allowed or

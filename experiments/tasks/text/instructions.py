@@ -66,7 +66,7 @@ def instructions(
       is enough for evaluation with a tokenizer from a folder.
     workers: number of processes that judge completions.
     timeout: seconds to judge one completion. A completion that takes longer is
-      unscored.
+      wrong if the worker process computed for half of that time, else unscored.
 
   Returns:
     The task. Its `gold` and `demonstrate` raise a ValueError if a problem has

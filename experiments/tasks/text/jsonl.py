@@ -11,8 +11,9 @@ values the verifier can read (`least` in the example).
 The verifier is named as `module:function`; Python must find the module from the
 current directory. The function is a verifier: it has the interface of
 `rewards.verifiers`. The decorator `each` makes a verifier from a function that
-scores a single completion. Its parameters are `completion`, `prompt`, `answer`,
-or keys of the line, and it is called with those that it has:
+scores a single completion. Its parameters are `completion`, `thoughts` (what
+precedes it, up to `</think>`), `prompt`, `answer`, or keys of the line, and it
+is called with those that it has:
 
   # my_verifier.py
   from rewards.verifiers import each
@@ -24,14 +25,16 @@ or keys of the line, and it is called with those that it has:
     return float(len(numbers) == len(words) and min(numbers) >= least)
 
 The verifier runs in worker processes with a time limit, so it may hang or
-crash.
-A completion for which it raises an error is unscored: it is left out of
-training, counted, and the reason is logged. For a completion that it cannot
-read, the verifier should return 0 instead, since leaving it out lowers no
-probability. A completion without an end token, or with a blank text, scores 0
-without a call of the reward. `rewards.verifiers.maths:verify` cannot read some
-references (no mathematics), nor can `rewards.verifiers.numbers:verify` (no
-number). Then only the same text is right, and the notes of the task say so.
+crash. A completion for which it computes for too long is wrong. A completion
+for which it raises an error is unscored: it is left out of training, counted,
+and the reason is logged. For a completion that it cannot read, the verifier
+should return 0 instead, since leaving it out lowers no probability. A
+completion without an end token, with a blank text, or whose thoughts do not end
+scores 0 without a call of the verifier.
+
+`rewards.verifiers.maths:verify` cannot read some references (no mathematics),
+nor can `rewards.verifiers.numbers:verify` (no number). Then only the same text
+is right, and the notes of the task say so.
 
 By default a tenth of the problems is held out: those whose prompt has a hash
 below 0.1, in [0, 1). Lines that are appended to the file therefore move no
@@ -95,8 +98,8 @@ def jsonl(
     file: file of the problems to train on. "" makes a task for evaluation
       alone.
     verifier: "module:function". "" is `rewards.verifiers.match:normalized`: a
-      completion is right if it has the words of the reference, in any letter
-      case and with any punctuation.
+      completion is right if its answer has the words, numbers and symbols of
+      the reference, in any letter case and with any punctuation.
     test_file: file of the held-out problems. "" holds out a part of `file`.
     test_fraction: share of the prompts of `file` that is held out; unused with
       `test_file`.
@@ -105,7 +108,7 @@ def jsonl(
       is built, to check that the verifier has these parts.
     workers: number of processes that judge completions.
     timeout: seconds to judge one completion. A completion that takes longer is
-      unscored.
+      wrong if the worker process computed for half of that time, else unscored.
     memory: bytes of address space of one process, including the modules that
       the verifier imports.
     start_timeout: seconds for a process to import the verifier.
@@ -223,7 +226,7 @@ def _check_verifier(
       pass
     return
   for location, example in examples:
-    names = ["prompt", "completion", "row"]
+    names = ["prompt", "completion", "thoughts", "row"]
     if example.answer:
       names.append("answer")
     names += example.meta

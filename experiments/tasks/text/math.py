@@ -65,7 +65,7 @@ def math(
       for rewards by the likelihood of the reference answer.
     workers: number of processes that judge completions.
     timeout: seconds to judge one completion. A completion that takes longer is
-      unscored.
+      wrong if the worker process computed for half of that time, else unscored.
 
   Raises:
     ValueError: if data is missing, a line has another form, a limit is not

@@ -107,7 +107,7 @@ def sql(
     dataset,
     splits,
     options,
-    Pool(queries.verify, workers=workers, timeout=timeout, wrong_if_slow=True),
+    Pool(queries.verify, workers=workers, timeout=timeout),
     instruction=INSTRUCTION,
     write_answer=_fence,
     parts=PARTS,

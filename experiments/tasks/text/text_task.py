@@ -539,9 +539,9 @@ class TextTask:
   ) -> Judged:
     """Judges completions with the verifier.
 
-    A completion that has no end token, or a blank text, is wrong and has no
-    answer; the verifier does not judge it. Without an end token it may be cut
-    inside a number.
+    A completion that has no end token, a blank text, or thoughts that do not
+    end, is wrong and has no answer; the verifier does not judge it. Without an
+    end token it may be cut inside a number.
 
     `Judged.extras["timeout"]` is 1 where the verifier, or a program that it
     ran, ran out of time, and else 0.
@@ -628,7 +628,11 @@ class TextTask:
       example = self.examples[index]
       meta = {**example.meta, "row": int(index)}
       items.append(Item(example.question, text, example.answer, meta))
-    judged = [i for i, text in enumerate(texts) if finished[i] and text.strip()]
+    judged = [
+      i
+      for i, item in enumerate(items)
+      if finished[i] and item.completion.strip()
+    ]
     outcomes = [NO_ANSWER] * len(items)
     # `rollouts.abstract_rollout` scores blank completions to learn the shapes
     # of a rollout. Such a call must not start a pool of worker processes.

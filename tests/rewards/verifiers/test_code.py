@@ -745,11 +745,97 @@ def test_what_ran_out_of_time_is_wrong_and_counted(form, body, late):
     ("```\na\n```\n```\nb\n```", "b\n"),
     ("```python\na", "a"),
     ("a ``` b", "a ``` b"),
+    ("```x``` b", "```x``` b"),
     ("", ""),
+    # A fence with a language opens a block, also before the last one is closed.
+    ("```\na\n``` python\nb\n```\nc", "b\n"),
+    ("```py\na\n```python\nb", "b"),
+    # Other fences, and fences inside of a block.
+    ("~~~python\na\n```\n~~~\nb", "a\n```\n"),
+    ("````python\na\n```\nb\n````\nc", "a\n```\nb\n"),
+    ("```python\na\n    ```\nb\n   ```\nc", "a\n    ```\nb\n"),
+    # The indentation of the fence is removed, but not more than the lines have.
+    ("  ```python\n  a\n    b\n\n  ```", "a\n  b\n\n"),
+    ("1. So:\n\n   ```python\n   a\n     b\n   ```", "a\n  b\n"),
+    ("- ```python\n  a\n  ```\n- b", "a\n"),
+    ("10) ```python\n    a\n    ```", "a\n"),
+    ("\t```\n\ta\n\t  b\n\t```", "a\n  b\n"),
+    ("   ```\na\n  b\n   ```", "a\n  b\n"),
+    ("   ```\n    a\n   ```", " a\n"),
+    ("```\n    a\n```", "    a\n"),
+    # The last block that calls something: an output is no program.
+    ("```\nprint(2)\n```\nOutput:\n```\n2\n```", "print(2)\n"),
+    ("```\nprint(1)\n```\n```\nprint(2)\n```", "print(2)\n"),
   ],
 )
 def test_the_code_of_a_text(text, expected):
   assert code.extract(text) == expected
+
+
+F = "def f(x):\n  return 2 * x\n"
+G = "def g(x):\n  return 2 * x\n"
+F_OF_G = "def f(x):\n  return g(x)\n"
+
+
+@pytest.mark.parametrize(
+  ("blocks", "expected"),
+  [
+    # An example of use follows or precedes the function.
+    ([F, "print(f(2))\n"], F),
+    ([F, "from solution import f\nprint(f(2))\n"], F),
+    ([F, "x = f(2)\nassert x == 4\n"], F),
+    (["y = f(2)\n", "def f(x):\n  y = 2 * x\n  return y\n"],
+     "def f(x):\n  y = 2 * x\n  return y\n"),
+    # Of two attempts the last one counts.
+    (["def f(x):\n  return x\n", "No:\n", F], F),
+    ([F, "f = lambda x: 2\n"], "f = lambda x: 2\n"),
+    ([F, "class f: pass\n"], "class f: pass\n"),
+    ([F, "async def f(): pass\n"], "async def f(): pass\n"),
+    # What the function needs stands in earlier blocks.
+    ([G, F_OF_G], G + "\n" + F_OF_G),
+    ([G, F_OF_G, "print(f(2))\n"], G + "\n" + F_OF_G),
+    (["# helper of f\n" + G, F_OF_G], "# helper of f\n" + G + "\n" + F_OF_G),
+    (["from math import pi as g\n", F_OF_G],
+     "from math import pi as g\n\n" + F_OF_G),
+    (["g: int = abs\n", F_OF_G], "g: int = abs\n\n" + F_OF_G),
+    (["def h(x): pass\n", F], F),
+    # Nothing defines the function.
+    (["  return 2 * x\n"], "  return 2 * x\n"),
+    ([G, "print(g(2))\n"], G + "\nprint(g(2))\n"),
+  ],
+)  # fmt: skip
+def test_the_program_is_the_block_that_defines_what_is_tested(blocks, expected):
+  fenced = "Then:\n".join(f"```python\n{block}```\n" for block in blocks)
+  assert code.extract(fenced, ["f"]) == expected
+  assert code.extract(fenced + "```\n4\n```", {"f"}) == expected
+  assert code.extract(fenced.replace("```python", "```"), ["f"]) == expected
+
+
+def test_only_python_counts_unless_only_another_block_defines_the_function():
+  other = f"```\n{F}```\n"
+  assert code.extract(f"```python\n{G}```\n{other}", ["f"]) == F
+  assert code.extract(f"```python\n{G}```\n{other}", ["h"]) == G
+  assert code.extract(f"```python\n{F}```\n```js\n{F}//\n```", ["f"]) == F
+
+
+def test_the_last_32_blocks_are_searched():
+  blocks = "```\nx(1)\n```\n"
+  assert code.extract(f"```\n{F}```\n" + blocks * 31, ["f"]) == F
+  assert code.extract(f"```\n{F}```\n" + blocks * 32, ["f"]) == "x(1)\n"
+
+
+def test_the_tested_names_are_the_entry_point_or_those_of_the_assertions(
+  monkeypatch,
+):
+  jobs = recorded(monkeypatch)
+  text = f"```python\n{F}```\n```python\n{G}```\n```python\nprint(f(2))\n```"
+  judged(text, tests=["assert f(2) == 4"])
+  judged(text, tests=["assert f(2) == 4", "assert g(2) == 4"])
+  judged(text, tests=["assert f(2) == 4"], entry_point="g")
+  judged(text, "def f(x):\n", test="check", entry_point="f")
+  judged(text, cases=[("", "4")])
+  programs = [job["program"] for job, _, _ in jobs]
+  assert programs == [F, F + "\n" + G, G, F, F + "\nprint(f(2))\n"]
 
 
 def test_the_code_of_a_long_text_is_found_in_linear_time():
@@ -760,11 +846,15 @@ def test_the_code_of_a_long_text_is_found_in_linear_time():
     "```\n" * 50_000,
     " " * 200_000 + "```",
     "``` \t" * 50_000,
+    "- " * 100_000 + "```",
+    "```\n~~~\n" * 25_000,
+    "```python\nf = 1\n```\n" * 10_000,
+    "```python\n" + "x = (1\n" * 30_000,
+    "```python\n" + "'''" * 60_000,
   ):
     start = time.process_time()
-    code.extract(text)
+    code.extract(text, ["f"])
     assert time.process_time() - start < 0.5
-  assert code.extract("```\na\n``` python\nb\n```\nc") == "c"
   assert code.extract("```\na\n```\n```") == "a\n"
 
 

@@ -1,6 +1,7 @@
 """Constraints: cases from the instructions' words, audits, the cards' rules."""
 
 import gc
+import inspect
 import random
 import time
 
@@ -367,6 +368,63 @@ def test_the_instruction_means_what_it_says(name, arguments, yes, no):
     assert not constraints.obeys(text, rule(name, arguments)), text
 
 
+@pytest.mark.parametrize(
+  ("name", "arguments", "yes", "no"),
+  [case for case in CASES if any(type(v) is int for v in case[1].values())],
+)
+def test_an_integer_may_be_written_as_a_float(name, arguments, yes, no):
+  floats = {
+    key: float(value) if type(value) is int else value
+    for key, value in arguments.items()
+  }
+  constraints.validate([rule(name, floats)])
+  for texts, verdict in ((yes, 1), (no, 0)):
+    outcomes = constraints.verify([item(t, rule(name, floats)) for t in texts])
+    assert [outcome.verdict for outcome in outcomes] == [verdict] * len(texts)
+
+
+@pytest.mark.parametrize(
+  ("name", "arguments", "message"),
+  [
+    (
+      "length_constraints:number_paragraphs",
+      {"num_paragraphs": 2.5},
+      "'num_paragraphs' must be of the type int, not 2.5",
+    ),
+    ("count:numbers", {"N": "2"}, "'N' must be of the type int, not '2'"),
+    ("count:numbers", {"N": True}, "'N' must be of the type int, not True"),
+    ("count:numbers", {"N": float("nan")}, "the type int, not nan"),
+    ("ratio:stop_words", {"percentage": "5"}, "the type float, not '5'"),
+    ("keywords:word_once", {"keyword": 3}, "the type str, not 3"),
+    ("keywords:existence", {"keywords": "fox"}, "Sequence.* not 'fox'"),
+    ("format:options", {"options": [1, 2]}, r"Sequence.* not \[1, 2\]"),
+    (
+      "length_constraints:number_words",
+      {"num_words": 2, "relation": "at leest"},
+      "unknown relation 'at leest'; did you mean 'at least'?",
+    ),
+  ],
+)
+def test_a_value_of_another_type_is_refused(name, arguments, message):
+  inputs = rule(name, arguments)
+  with pytest.raises(ValueError, match=message):
+    constraints.validate([inputs])
+  assert constraints.verify([item("A fox.", inputs)])[0].verdict == -1
+
+
+def test_every_parameter_of_a_checker_has_a_type_that_is_checked():
+  for checker in constraints.CHECKERS.values():
+    types = dict(checker.__annotations__)
+    assert (types.pop("text"), types.pop("return")) == ("str", "bool")
+    assert types.keys() == set(list(inspect.signature(checker).parameters)[1:])
+    assert set(types.values()) <= set(constraints._TYPES)
+
+
+def test_every_zeroth_word_is_none():
+  inputs = rule("count:words_japanese", {"N": 0})
+  assert constraints.verify([item("\u65e5 \u672c", inputs)])[0].verdict == 0
+
+
 def test_every_checker_has_a_case():
   assert {case[0] for case in CASES} == set(constraints.CHECKERS)
   assert len(constraints.CHECKERS) >= 40
@@ -520,6 +578,9 @@ LONG = {
   "spaces": "a" + " " * LENGTH + "b",
   "dots": "a" + "." * LENGTH,
   "nulls": "a\x00\ud800" * (LENGTH // 3),
+  "marks": "?!" * (LENGTH // 2) + "a",
+  "indent": " " * LENGTH,
+  "postscript": "P.S" + "." * LENGTH,
 }
 
 

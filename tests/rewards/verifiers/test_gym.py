@@ -105,8 +105,6 @@ def test_no_allowed_scorer_runs_the_answer(tmp_path):
     ("<answer>1</answer> no, <answer> 2\n</answer>.", "2"),
     ("so\n#### 4", "4"),
     ("#### 4 <answer>5</answer>", "5"),
-    ("<think><answer>1</answer></think>none", ""),
-    ("<think><answer>1</answer>", ""),
     ("<answer>1", ""),
     ("1</answer>", ""),
     ("7", ""),

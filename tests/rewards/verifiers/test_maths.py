@@ -377,7 +377,7 @@ def test_thoughts_hold_no_answer():
   assert maths.verify([Item("?", thought, "7")])[0].verdict == 0
   assert maths.verify([Item("?", thought + "It is 7.", "8")])[0].verdict == 0
   assert final_answer(thought + " So \\boxed{8}.") == "8"
-  assert final_answer("<think>So \\boxed{8}") == ""
+  assert maths.verify([Item("?", "<think>So \\boxed{8}", "8")])[0].verdict == 0
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,6 @@ def test_the_documented_defaults():
     "memory": 2**31,
     "batch": 32,
     "start_timeout": 120.0,
-    "wrong_if_slow": False,
   }
   assert Pool(act).statistics == dict.fromkeys(
     ("items", "timeouts", "restarts", "unscored"), 0
@@ -183,22 +182,16 @@ WRONG = Outcome(0.0, 0, "", -1, **LATE)
 
 
 @pytest.mark.parametrize(
-  ("seconds", "wrong_if_slow", "outcome"),
+  ("seconds", "outcome"),
   [
-    (2.0, True, WRONG),  # half of the time limit
-    (1.9, True, NO_VERDICT),
-    (4.0, False, NO_VERDICT),
+    (2.0, WRONG),  # half of the time limit
+    (1.9, NO_VERDICT),
+    (0.0, NO_VERDICT),
   ],
 )
-def test_an_item_without_an_answer_in_time(
-  simulated, seconds, wrong_if_slow, outcome
-):
+def test_an_item_without_an_answer_in_time(simulated, seconds, outcome):
   pool = simulated(
-    *("ready", None),
-    processor_seconds=seconds,
-    workers=1,
-    timeout=4.0,
-    wrong_if_slow=wrong_if_slow,
+    *("ready", None), processor_seconds=seconds, workers=1, timeout=4.0
   )
   assert pool(of("a", "b"))[0] == outcome
   assert Worker.clock == 104.0
@@ -208,22 +201,15 @@ def test_an_item_without_an_answer_in_time(
 
 
 @pytest.mark.parametrize(
-  ("status", "wrong_if_slow", "outcome"),
+  ("status", "outcome"),
   [
-    # The limit of processor time ended it.
-    (-signal.SIGXCPU, True, WRONG),
-    (-signal.SIGXCPU, False, NO_VERDICT),
-    # The second try succeeds.
-    (-signal.SIGKILL, True, Outcome(1.0, 1, "a", 0)),
+    (-signal.SIGXCPU, WRONG),  # the limit of processor time ended it
+    (-signal.SIGKILL, Outcome(1.0, 1, "a", 0)),  # the second try succeeds
   ],
 )
-def test_an_item_whose_worker_dies(simulated, status, wrong_if_slow, outcome):
+def test_an_item_whose_worker_dies(simulated, status, outcome):
   pool = simulated(
-    *("ready", EOFError()),
-    status=status,
-    workers=1,
-    timeout=4.0,
-    wrong_if_slow=wrong_if_slow,
+    *("ready", EOFError()), status=status, workers=1, timeout=4.0
   )
   assert pool(of("a")) == [outcome]
   is_late = status == -signal.SIGXCPU
@@ -405,21 +391,38 @@ def test_outcomes_are_those_of_the_verifier_itself():
     assert verify.statistics["unscored"] == 0
 
 
-@pytest.mark.parametrize("what", ["hang", "spin"])
-def test_a_hanging_item_is_unscored_and_the_others_are_not(pool, what, caplog):
+@pytest.mark.parametrize(
+  ("what", "verdict", "reason", "message"),
+  [
+    # A busy machine looks like an item that sleeps: it uses no processor time.
+    (
+      *("hang", -1, "no verdict within 1 s"),
+      "1 of 6 items unscored; item 2: no verdict within 1 s",
+    ),
+    (
+      *("spin", 0, ""),
+      "1 of 6 items wrong, because judging them did not end within 1 s; the "
+      "first is item 2",
+    ),
+  ],
+)
+def test_an_item_is_wrong_if_it_computes_and_unscored_if_it_waits(
+  pool, what, verdict, reason, message, caplog
+):
   before = pool.statistics.copy()
   start = time.monotonic()
   with caplog.at_level(logging.WARNING):
     outcomes = pool(of("a", "b", what, "c", "d", "e"))
   assert time.monotonic() - start < 10
-  assert [o.verdict for o in outcomes] == [1, 1, -1, 1, 1, 1]
-  assert outcomes[2].score == 0
-  assert "within 1 s" in outcomes[2].reason
-  assert outcomes[2].parts == {"timeout": 1.0}
+  assert [o.verdict for o in outcomes] == [1, 1, verdict, 1, 1, 1]
+  assert outcomes[2] == Outcome(
+    0.0, verdict, "", -1, parts={"timeout": 1.0}, reason=reason
+  )
   counts = pool.statistics - before
-  assert counts["timeouts"] == counts["unscored"] == counts["restarts"] == 1
+  assert counts["timeouts"] == counts["restarts"] == 1
+  assert counts["unscored"] == int(verdict == -1)
   (line,) = caplog.messages
-  assert "1 of 6 items unscored; item 2: no verdict within 1 s" in line
+  assert message in line
 
 
 @pytest.mark.parametrize("what", ["kill", "segfault", "exit"])
@@ -633,16 +636,6 @@ def test_a_process_that_never_closes_its_pool_ends_cleanly(what):
   workers = [int(pid) for pid in done.stdout.split()]
   assert len(workers) == (0 if what == "unused" else 2)
   assert gone(workers)
-
-
-def test_an_item_that_computes_until_the_time_out_can_be_wrong():
-  items = of("a", "spin", "hang")
-  with Pool(act, workers=2, timeout=1.0, wrong_if_slow=True) as verify:
-    outcomes = verify(items)
-  # The item that sleeps uses no processor time: a busy machine looks like this.
-  assert [o.verdict for o in outcomes] == [1, 0, -1]
-  assert [o.parts.get("timeout") for o in outcomes] == [None, 1.0, 1.0]
-  assert outcomes[1].score == 0
 
 
 def test_says_what_it_cannot_do():

@@ -156,7 +156,7 @@ def test_where_the_query_stands():
     ("a\n```sql\nSELECT 1\n```\nb", "SELECT 1", True),
     ("```\nSELECT 1\n```", "SELECT 1", True),
     ("```sql\nSELECT 2\n```\n```sql\nSELECT 1\n```", "SELECT 1", False),
-    ("<think>a</think><answer>SELECT 1</answer>", "SELECT 1", True),
+    ("So: <answer>SELECT 1</answer>", "SELECT 1", True),
     ("<answer>\n```sql\nSELECT 1\n```\n</answer>", "SELECT 1", True),
     ("<answer>SELECT 2</answer><answer>SELECT 1</answer>", "SELECT 1", False),
     (

@@ -1,5 +1,7 @@
 """Rules that recognise answers that say nothing."""
 
+import time
+
 import pytest
 
 from rewards.verifiers import Item
@@ -17,6 +19,7 @@ def verdicts(rule, prompt, *texts):
     ("Write about rain", 1),  # an echo
     ("Rain [placeholder] [text] <more words here>", 1),
     ("- \n- \n1. \n2. ", 1),
+    ("[two [new] words] <a <b>", 0),  # a placeholder has no bracket inside it
     ("Rain falls softly today", 0),
     ("Rain falls softly", 1),  # two new words
     ("so it goes " * 4, 1),  # 3 of 12 words are distinct
@@ -28,6 +31,13 @@ def verdicts(rule, prompt, *texts):
 )
 def test_hollow_texts(text, is_hack):
   assert verdicts(rules.hollow, "Write about rain", text) == [is_hack]
+
+
+@pytest.mark.parametrize("text", ["\n", "[", "<", "- ", " "])
+def test_long_texts_take_a_short_time(text):
+  start = time.process_time()
+  verdicts(rules.hollow, "Write about rain", text * 50_000 + "a")
+  assert time.process_time() - start < 0.5
 
 
 def test_steps_of_chained_arithmetic():
