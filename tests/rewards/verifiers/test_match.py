@@ -407,3 +407,53 @@ def test_a_letter_that_is_denied_is_no_answer(text):
   for letter in "ABCD":
     assert verdict(match.choice, text, letter) == 0
   assert match.choice([Item("?", text, "B")])[0].answer_id == -1
+
+
+@pytest.mark.parametrize(
+  ("verify", "completion", "reference", "is_right"),
+  [
+    (match.choice, "It can't be B", "B", False),
+    (match.choice, "I rule out B", "B", False),
+    (match.choice, "**Final Answer:**\nB", "B", True),
+    (match.choice, "The answer is B.\nI hope this answer is helpful.",
+     "B", True),
+    (match.choice, "B is wrong", "B", False),
+    (match.choice, "The final answer is:\n\n**B**", "B", True),
+    (match.choice, "#### B", "B", True),
+    (match.choice, "### Answer\n(B) Paris", "B", True),
+    (match.choice, "A and C look good. So \\boxed{B}.", "B", True),
+    (match.choice, "x = \\boxed{4}. The answer is B.", "B", True),
+    (match.choice, "The answer is B because the others melt.", "B", True),
+    (match.choice, "The answer is B. The answer is not C.", "B", True),
+    (match.choice, "The answer is not B.", "B", False),
+    (match.choice, "The correct option is B.", "B", True),
+    (match.choice, "I think it is B", "B", True),
+    (match.choice, "The answer to the question is (B).", "B", True),
+    (match.choice, "Answer: B\n\nExplanation: A is wrong.", "B", True),
+    (match.choice, "The answer cannot be B.", "B", False),
+    (match.choice, "B. I hope this answer is helpful.", "B", True),
+    (match.choice, "Final Answer: **B**", "B", True),
+    (match.choice, "Eliminate B", "B", False),
+    (match.choice, "The best option is B", "B", True),
+    (match.exact, "The answer is Paris.", "Paris", True),
+    (match.exact, "**Answer: Paris**", "Paris", True),
+    (match.exact, "**Answer**: *Paris*", "Paris", True),
+    (match.exact, "The answer is \\boxed{Paris}.", "Paris", True),
+    (match.exact, "The answer is Paris. It is in France.", "Paris", True),
+    (match.exact, "Answer: J. K. Rowling", "J. K. Rowling", True),
+    (match.exact, "Answer: St. Louis", "St. Louis", True),
+    (match.exact, "The answer is U.S.", "U.S.", True),
+    (match.exact, "Final answer:\nParis", "Paris", True),
+    (match.exact, "Answer: Paris\nI hope this answer is helpful.",
+     "Paris", True),
+    (match.exact, "#### Paris", "Paris", True),
+    (match.exact, "So \\boxed{\\text{Paris}}", "Paris", True),
+    (match.exact, "The answer is not Paris.", "Paris", False),
+    (match.normalized, "The answer is Paris. I hope this helps!",
+     "Paris", True),
+    (match.normalized, "**Final Answer:**\n\nThe Eiffel Tower",
+     "Eiffel Tower", True),
+  ],
+)  # fmt: skip
+def test_the_answer_of_a_completion(verify, completion, reference, is_right):
+  assert verdict(verify, completion, reference) == is_right

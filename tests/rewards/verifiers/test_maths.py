@@ -587,3 +587,48 @@ def test_units_are_compared_and_number_words_multiply(
   reference, answer, is_right
 ):
   assert judge(answer, reference).verdict == is_right
+
+
+@pytest.mark.parametrize(
+  ("completion", "reference", "is_right"),
+  [
+    ("**Final Answer:**\n73", "73", True),
+    ("**Final Answer**\n\n$73$", "73", True),
+    ("### Final Answer\n73", "73", True),
+    ("The final answer is:\n\n$$73$$", "73", True),
+    ("The final answer is:\n\\[\n73\n\\]", "73", True),
+    ("**Final Answer**: 73", "73", True),
+    ("*Answer*: 73", "73", True),
+    ("__Answer:__ 73", "73", True),
+    ("Final answer\n73", "73", True),
+    ("The answer is **73**.", "73", True),
+    ("So x = 73.\nThe answer is 73.\nI hope this answer is helpful.",
+     "73", True),
+    ("The answer is 73. I hope this answer is helpful.", "73", True),
+    ("#### \\boxed{18}", "18", True),
+    ("Answer: 7\nI am sure that the answer is correct.", "7", True),
+    ("The answer is 5.\nWait, that answer is wrong.", "5", False),
+    ("It is not \\boxed{7}.", "7", False),
+    ("\\boxed{7} is wrong.", "7", False),
+    ("It is \\boxed{7}, not \\boxed{8}.", "7", True),
+    ("\\boxed{7}? No, it is not \\boxed{7}.", "7", False),
+    ("The answer to the question is 7.", "7", True),
+    ("The answer must therefore be 7.", "7", True),
+    ("Answer: 7\n\n#### Explanation\nBecause 3 + 4 = 7.", "7", True),
+    ("I do not know what the answer is.\n7", "7", False),
+    ("<answer>7</answer>", "7", True),
+    ("Answer: 6\nAnswer: 7", "7", True),
+    ("The answer is not 7.", "7", False),
+    ("**Answer** 73", "73", True),
+    ("Answer:\n```\n73\n```", "73", True),
+    ("The answer is 3.5. Done.", "3.5", True),
+    ("Answer (in cm): 7", "7", True),
+    ("The answer is C. Hence it follows.", "C", True),
+    ("The answer, then, is 7.", "7", True),
+    ("Answer: x = 5", "5", True),
+    ("The answer is .5", "0.5", True),
+    ("The answer is -5.", "-5", True),
+  ],
+)  # fmt: skip
+def test_the_answer_of_a_completion(completion, reference, is_right):
+  assert maths.verify([Item("?", completion, reference)])[0].verdict == is_right

@@ -216,3 +216,40 @@ def test_order_and_number_of_outcomes():
   items = [Item("", f"#### {i % 3}", "1") for i in range(7)]
   verdicts = [o.verdict for o in numbers.verify(items)]
   assert verdicts == [0, 1, 0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+  ("completion", "reference", "is_right"),
+  [
+    ("#### \\boxed{18}", "18", True),
+    ("#### $\\boxed{18}$", "18", True),
+    ("#### **18**", "18", True),
+    ("####\n18", "18", True),
+    ("#### Final Answer\n18", "18", True),
+    ("#### Answer: 18", "18", True),
+    ("#### The answer is 18.", "18", True),
+    ("#### 5 is wrong", "5", False),
+    ("#### 5 squared", "5", False),
+    ("#### 5 cubed", "5", False),
+    ("#### 5 apples is not correct", "5", False),
+    ("#### 5 lakh", "5", False),
+    ("#### 5 gross", "5", False),
+    ("#### 5 factorial", "5", False),
+    ("#### 5 is the answer", "5", True),
+    ("#### 18 \\text{ dollars}", "18", True),
+    ("#### not 5", "5", False),
+    ("#### 5 cannot be right", "5", False),
+    ("#### 18\n\n#### Explanation\nso", "18", True),
+    ("#### 5, which is wrong", "5", False),
+    ("#### 5 maybe", "5", False),
+    ("#### 18 dollars per dozen", "18", True),
+    ("#### 5 is too low", "5", False),
+    ("#### \\boxed{18 \\text{ cm}}", "18", True),
+    ("#### \\boxed{18} or \\boxed{20}", "18", False),
+    ("#### 5 twelfths", "5", False),
+    ("#### -18", "-18", True),
+    ("#### 5 to the power of two", "5", False),
+  ],
+)  # fmt: skip
+def test_the_number_of_a_marked_line(completion, reference, is_right):
+  assert outcome(completion, reference).verdict == is_right
