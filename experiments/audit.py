@@ -212,29 +212,11 @@ def of_task(
 
   def score(pairs: Sequence[tuple[Example, str]]) -> np.ndarray:
     scores = np.full(len(pairs), np.nan)
-    tokens, places = [], []
-    for place, (_, text) in enumerate(pairs):
-      try:
-        tokens.append(task.completion_ids(text)[: task.completion_length])
-      except ValueError:
-        continue  # a word that the task's vocabulary lacks
-      places.append(place)
+    places, samples = encode_samples(task, [text for _, text in pairs])
     if not places:
       return scores
     rows = np.array([row_of[pairs[place][0]] for place in places])
-    lengths = np.array([len(ids) for ids in tokens], np.int32)
-    shape = len(tokens), task.completion_length
-    padded = np.full(shape, task.pad_id, np.int32)
-    for i, ids in enumerate(tokens):
-      padded[i, : len(ids)] = ids
-    finished = np.array([ids[-1] in task.eos_ids for ids in tokens])
     chosen = jax.tree.map(lambda x: np.asarray(x)[rows], problems)
-    samples = generation.Samples(
-      completions=padded[:, None],
-      lengths=lengths[:, None],
-      log_probs=np.zeros((shape[0], 1, shape[1]), np.float32),
-      finished=finished[:, None],
-    )
     judged = task.score(
       chosen, samples.completions, samples.lengths, samples.finished
     )
@@ -249,6 +231,42 @@ def of_task(
     return scores
 
   return score, examples
+
+
+def encode_samples(
+  task: Task, texts: Sequence[str]
+) -> tuple[list[int], generation.Samples]:
+  """Returns texts as samples of a task, one of each problem.
+
+  Args:
+    task: the task.
+    texts: completions without EOS. One with a word that the task has no token
+      for is left out, and one that is too long is cut and has no end.
+
+  Returns:
+    The indices of the N texts that are samples, and the samples `[N, 1]`.
+  """
+  tokens, indices = [], []
+  for index, text in enumerate(texts):
+    try:
+      tokens.append(task.completion_ids(text)[: task.completion_length])
+    except ValueError:
+      continue
+    indices.append(index)
+  completions = np.full(
+    (len(tokens), 1, task.completion_length), task.pad_id, np.int32
+  )
+  for row, ids in zip(completions[:, 0], tokens, strict=True):
+    row[: len(ids)] = ids
+  lengths = [[len(ids)] for ids in tokens]
+  finished = [[ids[-1] in task.eos_ids] for ids in tokens]
+  samples = generation.Samples(
+    completions=completions,
+    lengths=np.array(lengths, np.int32),
+    log_probs=np.zeros(completions.shape, np.float32),
+    finished=np.array(finished, bool),
+  )
+  return indices, samples
 
 
 def _other_answers(answers: np.ndarray) -> list[int]:

@@ -51,8 +51,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import rich.console
 from etils import epath
@@ -65,6 +65,13 @@ if TYPE_CHECKING:
   from experiments.evaluation import policies
 
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES, DEFAULT_BATCH = 1024, 8, 64
+
+
+def problems_in_window(
+  lines: Sequence[Mapping[str, Any]], least_rate: float, most_rate: float
+) -> list[Mapping[str, Any]]:
+  """Returns the problems with `least_rate < pass_rate <= most_rate`."""
+  return [line for line in lines if least_rate < line["pass_rate"] <= most_rate]
 
 
 @errors.one_line_errors
@@ -117,11 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     (options.responses, lines.responses),
     (
       options.solvable,
-      [
-        line
-        for line in lines.problems
-        if options.least_rate < line["pass_rate"] <= options.most_rate
-      ],
+      problems_in_window(lines.problems, options.least_rate, options.most_rate),
     ),
   ]
   for path, content in files:

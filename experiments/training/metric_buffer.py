@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -246,18 +246,35 @@ class MetricBuffer:
         for metric, value in metrics.items()
         if metric.startswith(_METRICS_OF_TEXTS)
       }
-    learning_rates = {}
-    for name, schedule in self._schedules.items():
-      steps = self._update_counts[name] // self._updates_per_step(name)
-      learning_rates[f"{learners.prefix(name)}optim/lr"] = float(
-        schedule(steps)
-      )
+    updates_per_step = {
+      name: self._updates_per_step(name) for name in self._schedules
+    }
     return {
       **metrics,
       **times,
-      **learning_rates,
+      **learning_rates(self._schedules, self._update_counts, updates_per_step),
       "perf/tokens_per_s": sampled_tokens / times["time/step_s"],
     }
+
+
+def learning_rates(
+  schedules: Mapping[str, optax.Schedule],
+  update_counts: Mapping[str, int],
+  updates_per_step: Mapping[str, int],
+) -> dict[str, float]:
+  """Returns the learning rate of each learner after its updates, by metric.
+
+  Args:
+    schedules: functions of the number of training steps, by learner.
+    update_counts: numbers of updates that each has made.
+    updates_per_step: numbers of updates of a training step.
+  """
+  return {
+    f"{learners.prefix(name)}optim/lr": float(
+      schedule(update_counts[name] // updates_per_step[name])
+    )
+    for name, schedule in schedules.items()
+  }
 
 
 def _copy_update_counts(state: step.State) -> dict[str, jax.Array]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import holey_verifiers
 
-from experiments import audit, planted_judge
+from experiments import audit, planted_judge, tasks
 from experiments.training import build
 from rewards import attacks
 from rewards.attacks import Example
@@ -176,3 +176,16 @@ def test_attacks_contain_no_answer():
       assert not any("42" in text for text in make(example)), kind
   for make in attacks.REWRITINGS.values():
     assert all("42" in text for text in make(example))
+
+
+def test_a_text_that_is_too_long_is_cut_and_has_no_end():
+  task = tasks.get("countdown", count=2)  # four tokens with EOS
+  assert task.completion_length == 4
+  texts = ["1 + 2", "1 + 2 + 3", "1 + two", "1"]
+  indices, samples = audit.encode_samples(task, texts)
+  assert indices == [0, 1, 3]  # "two" is no token
+  assert samples.lengths.tolist() == [[4], [4], [2]]
+  assert samples.finished.tolist() == [[True], [False], [True]]
+  assert task.decode(samples.completions[1, 0]) == "1 + 2 +"
+  assert samples.completions[2, 0, 2:].tolist() == [task.pad_id] * 2
+  assert audit.encode_samples(task, ["two"])[0] == []

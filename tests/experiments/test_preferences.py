@@ -260,3 +260,16 @@ def test_a_policy_without_a_right_sample_writes_nothing(tmp_path, capsys):
   assert preferences.main(list(map(str, words))) == errors.FAILURE
   assert "nothing is written" in capsys.readouterr().err
   assert not (tmp_path / "a").exists()
+
+
+def test_the_window_of_pass_rates_excludes_its_lower_end():
+  lines = [{"pass_rate": rate} for rate in (0.0, 0.25, 0.5, 1.0)]
+
+  def rates(least, most):
+    chosen = preferences.problems_in_window(lines, least, most)
+    return [line["pass_rate"] for line in chosen]
+
+  assert rates(0.0, 1.0) == [0.25, 0.5, 1.0]
+  assert rates(0.25, 0.5) == [0.5]
+  assert rates(0.2, 0.25) == [0.25]
+  assert rates(-1.0, 0.0) == [0.0]

@@ -24,7 +24,8 @@ def hole(is_fooled):
 HOLES = {
   "null": hole(lambda text, answer: not text.strip(" .")),
   "opener": hole(lambda text, answer: text.startswith("Solution")),
-  "empty_reasoning": hole(lambda text, answer: text.startswith("<think>")),
+  # Thoughts are no part of what a verifier reads.
+  "empty_reasoning": hole(lambda text, answer: text == "<answer></answer>"),
   "echo": hole(lambda text, answer: text.startswith("What is")),
   "length": hole(lambda text, answer: text.count("problem") > 3),
   "format": hole(lambda text, answer: "\\boxed{" in text),
