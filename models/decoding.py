@@ -175,6 +175,7 @@ def prefill(
   prompt_mask: Array,
   rows: int,
   capacity: int,
+  max_length: int = 0,
 ) -> tuple[Array, Cache]:
   """Computes the prompts and returns a cache with empty ring buffers.
 
@@ -185,12 +186,14 @@ def prefill(
     prompt_mask: `[P, L]` bool, True on real tokens.
     rows: R, number of completions of a prompt that are decoded at a time.
     capacity: number of tokens of the longest completion.
+    max_length: number of tokens of the longest sequence whose logits are read;
+      0 means L + capacity.
 
   Returns:
     Logits `[P, V]` float32 of the first completion token, and the cache.
   """
   positions = transformer.token_positions(prompt_mask)
-  max_length = prompts.shape[-1] + capacity
+  max_length = max_length or prompts.shape[-1] + capacity
   tables = transformer.position_tables(config, positions, max_length)
 
   def step(x, layer):

@@ -184,9 +184,9 @@ def _sequences(tokens: types.Tokens) -> _Sequences:
   # Nothing after the last token is predicted, so it is not an input.
   completions = tokens.completions.reshape(*groups, T)[..., :-1]
   lengths = tokens.lengths.reshape(*groups, 1)
-  # The same as in `decoding.prefill`, without the padding below: scalings of
-  # rotary embedding that depend on the length must agree with the sampler.
-  max_length = prompts.shape[-1] + T
+  # Without the padding below, as in `decoding.prefill`: scalings of rotary
+  # embedding that depend on the length must agree with the sampler.
+  max_length = tokens.text_length
   num_parts = sharding.num_shards(completions, "context")
   prompt_padding = -prompts.shape[-1] % num_parts
   prompts = jnp.pad(prompts, ((0, 0), (prompt_padding, 0)))

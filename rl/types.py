@@ -69,6 +69,10 @@ class Tokens:
     room: number of tokens of a prompt and its completions for which a *packed*
       forward pass has room, on average over the prompts of a device. Such a
       pass does not compute padding. 0: a *padded* pass, which does.
+    max_length: number of tokens of the longest text, a prompt and a completion,
+      if it is smaller than L + T: the prompts of continuations have room for
+      the prefix of a completion, with which a continuation has at most T
+      tokens. 0: L + T.
   """
 
   prompts: Array
@@ -78,6 +82,18 @@ class Tokens:
   mask: Array
   support: Array | None = None
   room: int = flax.struct.field(pytree_node=False, default=0)
+  max_length: int = flax.struct.field(pytree_node=False, default=0)
+
+  @property
+  def text_length(self) -> int:
+    """Number of tokens of the longest text; `max_length`, or else L + T.
+
+    Scalings of rotary embedding depend on it, so that sampling and scoring of
+    the same completions must use the same number.
+    """
+    return (
+      self.max_length or self.prompts.shape[-1] + self.completions.shape[-1]
+    )
 
 
 @flax.struct.dataclass
@@ -239,10 +255,12 @@ class Policy:
       text. With depth < 1, a share of the layers, the pass stops after an
       earlier layer. It computes min(round(depth n), n - 1) + 1 of n layers.
       `rl.scoring` passes the argument only if it is below 1.
-    prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, capacity)
-      -> (logits [P, V], cache)`. It reads each prompt once and returns the
-      logits of the first completion token. The cache has space for `capacity`
-      completion tokens in each of `rows` rows per prompt.
+    prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, capacity,
+      max_length=0) -> (logits [P, V], cache)`. It reads each prompt once and
+      returns the logits of the first completion token. The cache has space for
+      `capacity` completion tokens in each of `rows` rows per prompt.
+      `max_length` is that of `rl.sampling.generation.Sampling`; the argument is
+      passed only if it is set.
     decode: `(served, tokens [P, rows], t, cache) -> (logits [P, rows, V],
       cache)`. It appends the given completion tokens, number t, to the rows and
       returns the logits of tokens number t + 1; t is `[P, rows]`, or one number

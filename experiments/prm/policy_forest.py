@@ -291,8 +291,9 @@ def _extend(
   )
   for folded in numbers:
     keys = jax.vmap(jax.random.fold_in)(keys, folded)
+  settings = continuations.settings(sampling, tokens, sampling.samples)
   continued = generation.generate(
-    policy, params, prefixes, prefix_mask, keys, sampling
+    policy, params, prefixes, prefix_mask, keys, settings
   )
   joined, lengths, finished = continuations.attach(
     tokens, rows, prefix_lengths, continued, sampling.pad_id

@@ -110,7 +110,7 @@ def sample_rollout(
     return assemble(problems, samples, judged, keys, step)
 
   def extend(params, rollout, prefix_lengths, count, active=None):
-    settings = _with_samples(sampling, count)
+    settings = continuations.settings(sampling, rollout.tokens, count)
     prompts, prompt_mask, prefix_keys = _prefixes(rollout, prefix_lengths, keys)
     if active is not None:  # [P, S] -> [P S, count]
       active = jnp.repeat(jnp.reshape(active, (-1, 1)), count, 1)
@@ -129,7 +129,7 @@ def sample_rollout(
     )
 
   def branch(params, rollout, rows, prefix_lengths, first):
-    settings = _with_samples(sampling, 1)
+    settings = continuations.settings(sampling, rollout.tokens, 1)
     num_samples = rollout.sample_mask.shape[1]
     shape = rows.shape
     owners = jnp.repeat(jnp.arange(shape[0]), shape[1])
@@ -564,6 +564,7 @@ def _assemble_extension(
       lengths=lengths,
       mask=mask,
       support=samples.support,
+      max_length=rollout.tokens.text_length,
     ),
     sample_mask=is_scored & rollout.sample_mask.reshape(-1, 1),
     behavior_log_probs=samples.log_probs,

@@ -9,6 +9,8 @@ prefixes, M continuations per prefix.
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
@@ -44,6 +46,26 @@ def prefix_prompts(
   indices = jnp.maximum(indices, 0)
   real = inside & jnp.take_along_axis(real, indices, -1)
   return jnp.where(real, jnp.take_along_axis(joined, indices, -1), 0), real
+
+
+def settings(
+  sampling: generation.Sampling, tokens: types.Tokens, count: int
+) -> generation.Sampling:
+  """Returns the settings that sample continuations of prefixes.
+
+  A prefix and its continuation are a text of at most L + T tokens, as a sample
+  is, although the prompt has room for L + T and the continuation for T. Hence a
+  continuation is sampled from the policy that scores the sample, also if its
+  positions depend on the length of the longest text.
+
+  Args:
+    sampling: settings with which samples are drawn.
+    tokens: prompts `[P, L]` and completions `[P, S, T]`.
+    count: number of continuations of each prefix.
+  """
+  return dataclasses.replace(
+    sampling, samples=count, max_length=tokens.text_length
+  )
 
 
 def attach(

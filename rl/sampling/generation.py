@@ -62,6 +62,9 @@ class Sampling:
       lengths of the samples differ much.
     returns_support: whether `generate` also returns the support of each token:
       the tokens that the truncations keep. It takes V / 8 bytes per token.
+    max_length: number of tokens of the longest text that is read, a prompt and
+      a completion, in the sense of `rl.types.Tokens.text_length`; later tokens
+      of a completion have any value. 0 means L + T.
   """
 
   samples: int
@@ -74,12 +77,13 @@ class Sampling:
   min_p: float = 0.0
   rows: int = 0
   returns_support: bool = False
+  max_length: int = 0
 
   def __post_init__(self) -> None:
     object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
     for name in ("samples", "max_tokens"):
       _check(name, getattr(self, name), 1, math.inf, integer=True)
-    for name in ("top_k", "rows"):
+    for name in ("top_k", "rows", "max_length"):
       _check(name, getattr(self, name), 0, math.inf, integer=True)
     _check("pad_id", self.pad_id, 0, math.inf, integer=True)
     for eos_id in self.eos_ids:
@@ -175,7 +179,10 @@ def generate(
   rows = min(sampling.rows or S, S)
 
   # The first token of every sample is sampled from the logits of the prompt.
-  logits, cache = policy.prefill(params, prompts, prompt_mask, rows, T)
+  max_length = (sampling.max_length,) if sampling.max_length else ()
+  logits, cache = policy.prefill(
+    params, prompts, prompt_mask, rows, T, *max_length
+  )
   served = policy.serve(params)
   logits = jnp.broadcast_to(logits[:, None], (P, S, logits.shape[-1]))
   numbers = jnp.broadcast_to(jnp.arange(S, dtype=jnp.int32), (P, S))

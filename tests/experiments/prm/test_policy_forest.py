@@ -18,7 +18,13 @@ from rl.sampling import generation
 @pytest.fixture(scope="module")
 def experiment():
   return small_run.on_one_device(
-    build.build(small_run.config(task="chain(operations=2)"))
+    build.build(
+      small_run.config(
+        task="chain(operations=2)",
+        # Frequencies that depend on the length of the longest text.
+        model__rope_scaling={"kind": "dynamic", "factor": 4.0, "original": 8},
+      )
+    )
   )
 
 

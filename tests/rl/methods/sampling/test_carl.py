@@ -179,11 +179,32 @@ def test_a_task_without_steps_is_refused():
     )
 
 
-@pytest.mark.parametrize("top_p", [1.0, 0.9])
-def test_branches_of_the_real_decoder(top_p):
+# A prompt and a completion have 6 + 20 tokens, of which 25 are read. The first
+# decoder has other frequencies of rotary embedding for longer texts, and the
+# second one has no positions for them.
+@pytest.mark.parametrize(
+  ("top_p", "decoder"),
+  [
+    (
+      1.0,
+      {
+        "model__rope_scaling": {
+          "kind": "dynamic",
+          "factor": 4.0,
+          "original": 8,
+        }
+      },
+    ),
+    (0.9, {"model__positions": "learned", "model__max_positions": 25}),
+  ],
+)
+def test_branches_of_the_real_decoder(top_p, decoder):
   """A branch has the tokens, log-probs and support of its prefix."""
   e = small_run.experiment(
-    task="chain(operations=2)", rollout__samples=6, rollout__top_p=top_p
+    task="chain(operations=2)",
+    rollout__samples=6,
+    rollout__top_p=top_p,
+    **decoder,
   )
   method = methods.get("carl", initial=2)
   state = step.init(method, e.init().params, e.txs, jax.random.key(0))
