@@ -83,7 +83,8 @@ def reasoning_patterns(
   """
   return reasoning_pattern_scores(
     rollout.completions,
-    rollout.scored_lengths,
+    # Of all tokens: a copied prefix is part of the text, and is not scored.
+    rollout.tokens.lengths,
     spelled(phrases),
     spelled(speakers) if speakers else None,
     base.answered(rollout),

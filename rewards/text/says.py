@@ -68,7 +68,8 @@ def says(
   """
   return phrase_scores(
     rollout.completions,
-    rollout.scored_lengths,
+    # Of all tokens: a copied prefix is part of the text, and is not scored.
+    rollout.tokens.lengths,
     spelled(phrases),
     spelled(fences) if fences else None,
   )

@@ -188,6 +188,13 @@ def test_a_rollout_without_samples_has_lengths_of_0():
   assert jnp.isnan(values["group/solve_count_hist"]).all()
 
 
+def test_tokens_of_a_tool_are_not_sampled():
+  rollout = _rollout()
+  mask = rollout.mask.at[0, 2, 1].set(False)  # the second of 4 tokens
+  rollout = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
+  assert metrics.sampled_tokens(rollout) == 13
+
+
 def test_a_sampler_may_report_the_tokens_that_it_has_drawn():
   rollout = _rollout()
   assert metrics.sampled_tokens(rollout) == 14

@@ -106,7 +106,9 @@ def fork(initial: int, max_actions: int) -> Sampler:
       )
       before = actions[each, rows]  # [P, T], of the sample that is copied
       copied = (before >= 0) & (before < action[:, None])
-      prefix_lengths = copied.sum(-1)
+      # Tokens of a tool within the prefix belong to no action.
+      t = jnp.arange(copied.shape[-1])
+      prefix_lengths = jnp.max(jnp.where(copied, t + 1, 0), -1)
       new = batch.branch(
         batch.params, rollout, rows[:, None], prefix_lengths[:, None], number
       )

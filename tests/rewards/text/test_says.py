@@ -47,3 +47,16 @@ def test_phrases_outside_of_code():
     "says", rollout, phrases=words, fences=(((6,), (8,), (9, 9)),)
   )
   np.testing.assert_array_equal(value, [[1, 0, 1, 1, 0, 0]])
+
+
+def test_a_prefix_that_is_not_scored_is_part_of_the_text():
+  """Of [1, 2, 5] the tokens 1 and 2 are copied; of [5, 2, 1] 5 and 2."""
+  rollout = worked_example.rollout(np.zeros(2), [3, 3])
+  mask = jnp.array([[[False, False, True], [False, False, True]]])
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(
+      completions=jnp.array([[[1, 2, 5], [5, 2, 1]]]), mask=mask
+    )
+  )
+  value = worked_example.reward("says", rollout, phrases=(((5,),),))
+  np.testing.assert_array_equal(value, [[1, 1]])
