@@ -37,7 +37,8 @@ def encode(value: Any) -> Any:
   if value is None or type(value) in (str, int, float, bool):
     return value
   if type(value).__name__ == "Item":
-    fields = (value.prompt, value.completion, value.reference, dict(value.meta))
+    completion = value.text if value.thoughts else value.completion
+    fields = (value.prompt, completion, value.reference, dict(value.meta))
     return {"item": [encode(field) for field in fields]}
   if type(value) is tuple:
     return {"tuple": [encode(part) for part in value]}

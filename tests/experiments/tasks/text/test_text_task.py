@@ -579,6 +579,11 @@ def test_blank_and_unfinished_texts_are_wrong_and_not_verified(bare):
   judged = score_texts(verify, bare, ["4", "so 4"], finished=False)
   assert verified == []
   assert judged.correct.tolist() == [[0, 0]]
+  # Thoughts that do not end, and thoughts that end.
+  judged = score_texts(verify, bare, ["<think>4", "a</think> ", "a</think>4"])
+  assert verified == ["4"]
+  assert judged.correct.tolist() == [[0, 0, 1]]
+  assert judged.answer_ids.tolist() == [[-1, -1, 7]]
 
 
 def test_thoughts_in_special_tokens_are_part_of_the_text(tmp_path):
