@@ -192,12 +192,12 @@ def sampled_tokens(rollout: types.Rollout) -> Array:
   """Returns the number of tokens that were sampled for a rollout, `[]` int32.
 
   A sampler that draws more than the samples of the rollout reports the number
-  as the extra "sampler/tokens". Otherwise it is the number of completion tokens
-  (`Tokens.lengths`) of all samples that exist.
+  as the extra "sampler/tokens". Otherwise it is the number of scored tokens of
+  all samples that exist, which leaves out those of a tool or user.
   """
   if "sampler/tokens" in rollout.extras:
     return jnp.asarray(rollout.extras["sampler/tokens"], jnp.int32)
-  return jnp.where(rollout.sample_mask, rollout.tokens.lengths, 0).sum()
+  return jnp.where(rollout.sample_mask, rollout.scored_lengths, 0).sum()
 
 
 def pass_metrics(

@@ -73,7 +73,9 @@ def reasoning_patterns(
   enough: int = 20,
   repeated: int = 20,
 ) -> Array:
-  """Returns `reasoning_pattern_scores`; 0 for samples without an answer.
+  """Returns `reasoning_pattern_scores` of what the policy wrote.
+
+  A sample without an answer has 0.
 
   Args:
     phrases: nested tuples of token ids, as in `phrases.spelled`.
@@ -82,8 +84,7 @@ def reasoning_patterns(
     repeated: n of the n-grams whose repetition lowers the score, in tokens.
   """
   return reasoning_pattern_scores(
-    rollout.completions,
-    rollout.scored_lengths,
+    *base.policy_text(rollout),
     spelled(phrases),
     spelled(speakers) if speakers else None,
     base.answered(rollout),
