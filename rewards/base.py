@@ -107,6 +107,20 @@ def parse_need(text: str) -> Need:
 # Parts of a rollout.
 
 
+def policy_text(rollout: types.Rollout) -> tuple[Array, Array]:
+  """Returns the text that the policy wrote, without that of other authors.
+
+  Tokens that are not scored, such as those of a tool between two turns, are -1,
+  so that a phrase or an n-gram neither has them nor reaches over them.
+
+  Returns:
+    Token ids `[P, S, T]`, and their numbers `[P, S]`, in which the tokens that
+    are -1 count.
+  """
+  ids = jnp.where(rollout.mask, rollout.completions, -1)
+  return ids, rollout.tokens.lengths
+
+
 def answered(rollout: types.Rollout) -> Array:
   """Returns the mask of samples with an answer, `[P, S]`; reads `ANSWERS`."""
   return rollout.extras[ANSWERS] >= 0

@@ -193,7 +193,7 @@ def sampled_tokens(rollout: types.Rollout) -> Array:
 
   A sampler that draws more than the samples of the rollout reports the number
   as the extra "sampler/tokens". Otherwise it is the number of scored tokens of
-  all samples that exist: the policy does not write those of a tool.
+  all samples that exist, which leaves out those of a tool or user.
   """
   if "sampler/tokens" in rollout.extras:
     return jnp.asarray(rollout.extras["sampler/tokens"], jnp.int32)

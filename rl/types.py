@@ -59,8 +59,9 @@ class Tokens:
       tokens of a tool or user are counted, because the policy attends to them,
       although it is not trained on them.
     mask: `[P, S, T]` bool, True for the *scored* tokens: those that the policy
-      chose, and that it is trained on. EOS is scored; padding and the tokens of
-      a tool or user are not.
+      chose. EOS is scored; padding and the tokens of a tool or user, which may
+      stand between two scored tokens, are not. The loss is over scored tokens,
+      or over some of them (`Method.loss_filter`).
     support: `[P, S, T, W]` uint32, the tokens that could have been sampled at
       each position, for samples of a truncated distribution (top-k, top-p or
       min-p): a mask over the vocabulary, packed into W = V / 32 integers by

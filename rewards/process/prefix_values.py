@@ -86,7 +86,7 @@ def prefix_values(
         source, prefix = _append_cue(rollout, prefix, batch.answer_cue)
       return batch.extend(params, source, prefix, continuations, active)
 
-    tokens = rollout.tokens.lengths.sum()
+    tokens = rollout.scored_lengths.sum()
     if forced:
       first = jnp.arange(rollout.scores.shape[1]) == 0  # [S]
       active = jnp.broadcast_to(first, rollout.scores.shape)

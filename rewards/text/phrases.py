@@ -55,7 +55,7 @@ def spelling_starts(tokens: Array, lengths: Array, phrase: Array) -> Array:
   """Marks the positions where a spelling starts; O(T L).
 
   Args:
-    tokens: `[..., T]` int token ids.
+    tokens: `[..., T]` int token ids. No spelling has an id below 0.
     lengths: `[...]` number of tokens of each text.
     phrase: `[L]` int, one spelling, padded with -1. A spelling of padding only
       occurs nowhere.

@@ -73,7 +73,9 @@ def reasoning_patterns(
   enough: int = 20,
   repeated: int = 20,
 ) -> Array:
-  """Returns `reasoning_pattern_scores`; 0 for samples without an answer.
+  """Returns `reasoning_pattern_scores` of what the policy wrote.
+
+  A sample without an answer has 0.
 
   Args:
     phrases: nested tuples of token ids, as in `phrases.spelled`.
@@ -82,9 +84,7 @@ def reasoning_patterns(
     repeated: n of the n-grams whose repetition lowers the score, in tokens.
   """
   return reasoning_pattern_scores(
-    rollout.completions,
-    # Of all tokens: a copied prefix is part of the text, and is not scored.
-    rollout.tokens.lengths,
+    *base.policy_text(rollout),
     spelled(phrases),
     spelled(speakers) if speakers else None,
     base.answered(rollout),

@@ -84,7 +84,8 @@ def regularized_relevance(
 ) -> Array:
   """Returns `open_relevance` for open questions, else `closed_relevance`.
 
-  The length is counted in tokens. The components are answers of the questions
+  The length is the number of tokens that the policy wrote; trigrams are those
+  of its text. The components are answers of the questions
   `relevance` and `open_ended` of `rewards.judged`.
 
   Args:
@@ -97,9 +98,9 @@ def regularized_relevance(
     base.read_component(rollout, name)
     for name in (to_question, to_reference, is_open)
   )
-  tokens, lengths = rollout.tokens.completions, rollout.tokens.lengths
+  text = base.policy_text(rollout)
   return jnp.where(
     flags > 0.5,
-    open_relevance(by_question, lengths, tokens, lengths),
-    closed_relevance(by_reference, tokens, lengths, slope, offset),
+    open_relevance(by_question, rollout.scored_lengths, *text),
+    closed_relevance(by_reference, *text, slope, offset),
   )

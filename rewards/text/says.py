@@ -13,6 +13,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rewards import base
 from rewards.text.phrases import spelled, spelling_starts
 from rl import types
 from rl.transforms import transform
@@ -59,7 +60,7 @@ def phrase_scores(
 def says(
   _, rollout: types.Rollout, *, phrases: tuple, fences: tuple = ()
 ) -> Array:
-  """Returns `phrase_scores` of the completions.
+  """Returns `phrase_scores` of what the policy wrote.
 
   Args:
     phrases: nested tuples of token ids, as in `phrases.spelled`.
@@ -67,9 +68,7 @@ def says(
       empty, all of the text counts.
   """
   return phrase_scores(
-    rollout.completions,
-    # Of all tokens: a copied prefix is part of the text, and is not scored.
-    rollout.tokens.lengths,
+    *base.policy_text(rollout),
     spelled(phrases),
     spelled(fences) if fences else None,
   )

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from helpers import worked_example
-from rl import types
+from rl import method, types
 
 
 class ScriptedBatch:
@@ -43,6 +43,10 @@ class ScriptedBatch:
       np.arange(len(steps)), steps=steps, **settings
     )
 
+  def replace(self, **fields) -> None:
+    """Replaces fields of the rollout of all samples."""
+    self._all = self._all.replace(**fields)
+
   def _take(self, first: int, count: int) -> types.Rollout:
     def cut(x):
       is_of_samples = x.ndim > 1 and x.shape[:2] == (1, self.samples)
@@ -60,3 +64,9 @@ class ScriptedBatch:
     assert rows.shape == prefix_lengths.shape
     self.calls.append((rows[0].tolist(), prefix_lengths[0].tolist(), first))
     return self._take(first, rows.shape[1])
+
+
+def in_loss(m: method.Method, rollout: types.Rollout) -> np.ndarray:
+  """Returns the tokens `[P, S, T]` that a method trains on."""
+  loss_filter = worked_example.apply(m.loss_filter, rollout.replace(memory=()))
+  return np.asarray(rollout.mask) & loss_filter

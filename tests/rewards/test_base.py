@@ -39,6 +39,19 @@ def test_a_need_is_named_by_its_source_and_its_array():
       base.parse_need(text)
 
 
+def test_the_policy_s_text_has_no_token_of_others():
+  """A reply of two tokens after the first, and padding after the fourth."""
+  rollout = worked_example.rollout(np.zeros(2), [4, 5])
+  mask = np.array([[[1, 0, 0, 1, 0], [1, 1, 1, 1, 1]]], bool)
+  ids = np.arange(10).reshape(1, 2, 5)
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=ids, mask=mask)
+  )
+  text, lengths = base.policy_text(rollout)
+  np.testing.assert_array_equal(text[0], [[0, -1, -1, 3, -1], [5, 6, 7, 8, 9]])
+  np.testing.assert_array_equal(lengths[0], [4, 5])
+
+
 def test_every_id_from_0_on_is_an_answer():
   rollout = worked_example.rollout(
     np.zeros((2, 2)), extras={"task/answer_ids": [[0, -1], [7, 1]]}

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import worked_example
 
 from experiments.evaluation import intervals
 from rl import metrics, scoring, types
@@ -188,19 +189,24 @@ def test_a_rollout_without_samples_has_lengths_of_0():
   assert jnp.isnan(values["group/solve_count_hist"]).all()
 
 
-def test_tokens_of_a_tool_are_not_sampled():
-  rollout = _rollout()
-  mask = rollout.mask.at[0, 2, 1].set(False)  # the second of 4 tokens
-  rollout = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
-  assert metrics.sampled_tokens(rollout) == 13
-
-
 def test_a_sampler_may_report_the_tokens_that_it_has_drawn():
   rollout = _rollout()
   assert metrics.sampled_tokens(rollout) == 14
   extras = rollout.extras.update({"sampler/tokens": 99.0})
   drawn = metrics.sampled_tokens(rollout.replace(extras=extras))
   assert (int(drawn), drawn.dtype) == (99, jnp.int32)
+
+
+def test_tokens_of_a_tool_are_not_sampled():
+  """Two samples of 5 tokens, of which a tool wrote 2; one does not exist."""
+  rollout = worked_example.rollout(np.zeros(3), [5, 5, 4])
+  is_reply = np.isin(np.arange(5), [1, 2])
+  rollout = rollout.replace(
+    sample_mask=jnp.array([[True, True, False]]),
+    tokens=rollout.tokens.replace(mask=rollout.mask & ~is_reply),
+  )
+  assert metrics.sampled_tokens(rollout) == 6
+  assert metrics.rollout_metrics(rollout)["cost/sampled_tokens"] == 6
 
 
 @pytest.mark.parametrize("shape", [(9,), (3, 3)])

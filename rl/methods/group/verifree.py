@@ -26,7 +26,10 @@ def at_thoughts(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   mean over samples.
   """
   view = scoring.view_tokens(rollout, VIEW)
-  lengths = view.lengths - view.mask.sum(-1)  # [P, S]
+  # [P, S], number of tokens before the reference; all if it has no token.
+  lengths = jnp.where(
+    view.mask.any(-1), jnp.argmax(view.mask, -1), view.lengths
+  )
   positions = jnp.arange(rollout.mask.shape[-1])
   inside = rollout.mask & (positions < lengths[..., None])
   return jnp.where(inside, signal[..., None], 0.0)

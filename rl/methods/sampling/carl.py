@@ -1,7 +1,8 @@
 """CARL: branches at states of high action entropy, and trains on branches.
 
-A state is a prefix of a sample that ends with an action, or the prompt. An
-action is the text of one reasoning step.
+A state is the prompt, or a prefix of a sample that ends with an action and with
+the reply of a tool or user to it, if there is one. An action is the text of one
+reasoning step.
 
 Axes: P prompts, S samples per prompt (a group), T completion tokens, K actions.
 """
@@ -83,7 +84,6 @@ def fork(initial: int, max_actions: int) -> Sampler:
     step_ids [P, S, T]   `action_ids`
     step_mask [P, S, K]  actions that were drawn for this sample, in a state in
                          which another one was drawn too
-    tokens.mask          the tokens of these actions
     extra "sampler/creators" [P, S, K]; see `trees.siblings`
     extra "sampler/tokens" []: number of tokens drawn, copies not counted
   """
@@ -98,17 +98,16 @@ def fork(initial: int, max_actions: int) -> Sampler:
     )
     num_tokens = rollout.mask.sum()
     each = jnp.arange(num_prompts)
-    k = jnp.arange(max_actions)
+    k, t = jnp.arange(max_actions), jnp.arange(rollout.mask.shape[-1])
     for number in range(num_samples, batch.samples):
       entropies = _entropies(rollout.behavior_log_probs, actions, max_actions)
       rows, action = select_state(
         entropies, creators, actions.max(-1) + 1, rollout.sample_mask
       )
       before = actions[each, rows]  # [P, T], of the sample that is copied
-      copied = (before >= 0) & (before < action[:, None])
-      # Tokens of a tool within the prefix belong to no action.
-      t = jnp.arange(copied.shape[-1])
-      prefix_lengths = jnp.max(jnp.where(copied, t + 1, 0), -1)
+      # The position of the first token of the action.
+      prefix_lengths = jnp.argmax(before >= action[:, None], -1)
+      copied = t < prefix_lengths[:, None]
       new = batch.branch(
         batch.params, rollout, rows[:, None], prefix_lengths[:, None], number
       )
@@ -130,9 +129,7 @@ def fork(initial: int, max_actions: int) -> Sampler:
     counts = actions.max(-1) + 1  # [P, S]
     tree = creators, counts, rollout.sample_mask
     trained = trees.drawn_actions(*tree) & (trees.siblings(*tree).sum(2) > 1)
-    in_trained = jnp.take_along_axis(trained, jnp.maximum(actions, 0), -1)
     rollout = rollout.replace(
-      tokens=rollout.tokens.replace(mask=rollout.mask & in_trained),
       step_ids=actions,
       step_scores=None,
       step_mask=trained,
@@ -204,5 +201,6 @@ def carl(initial: int = 1, max_actions: int = 32, clip: float = 0.2) -> Method:
   return Method(
     advantage=chain(scores(), branch_advantages(), broadcast_steps()),
     loss=policy_gradient(ppo_clip(clip, clip)),
+    loss_filter=trees.in_step_mask(),
     sampler=fork(initial, max_actions),
   )

@@ -39,7 +39,6 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
     sample_mask [P, S]   samples that exist
     step_ids [P, S, T]   segment of each token
     step_mask [P, S, K]  segments that were drawn for this sample
-    tokens.mask          the tokens of these segments
     extra "sampler/creators" [P, S, K]; see `trees.siblings`
     extra "sampler/tokens" []: number of tokens drawn, copies not counted
   """
@@ -85,8 +84,8 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
       creators.astype(np.int32), (len(rollout.scores), *creators.shape)
     )
     drawn = trees.drawn_actions(creators, ids.max(-1) + 1, rollout.sample_mask)
-    in_drawn = jnp.take_along_axis(drawn, jnp.maximum(ids, 0), -1)
-    mask = rollout.mask & in_drawn
+    # Samples that do not exist have no tokens.
+    mask = rollout.mask & in_sample
     rollout = rollout.replace(
       tokens=rollout.tokens.replace(mask=mask),
       step_ids=ids.astype(jnp.int32),
@@ -94,7 +93,8 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
       step_mask=drawn,
       memory=memory,
     )
-    num_tokens = (mask & rollout.sample_mask[..., None]).sum()
+    is_drawn, _ = trees.in_step_mask().apply(None, rollout, ())
+    num_tokens = (mask & is_drawn).sum()
     return samplers.add_extras(rollout, creators=creators, tokens=num_tokens)
 
   name = f"grow(width={width}, depth={depth}, segment={segment})"
@@ -166,5 +166,6 @@ def treerpo(
   return Method(
     advantage=chain(scores(), sibling_advantages(), broadcast_steps()),
     loss=policy_gradient(ppo_clip(clip, clip)),
+    loss_filter=trees.in_step_mask(),
     sampler=grow(width, depth, segment),
   )

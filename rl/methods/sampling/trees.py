@@ -12,7 +12,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, scoring
+from rl import masked, scoring, types
+from rl.transforms import transform
 
 Array = jax.Array
 
@@ -36,6 +37,19 @@ def drawn_actions(creators: Array, counts: Array, sample_mask: Array) -> Array:
   is_drawn = creators == jnp.arange(num_samples)[:, None]
   exists = jnp.arange(num_actions) < counts[..., None]
   return is_drawn & exists & sample_mask[..., None]
+
+
+@transform(takes="none", gives="token")
+def in_step_mask(_, rollout: types.Rollout) -> Array:
+  """Returns which tokens are in a step of `Rollout.step_mask`, `[P, S, T]`.
+
+  The steps of a tree that are in the mask were drawn for their own sample. As a
+  loss filter, it leaves out the copies, which the scored tokens include: a
+  reward, such as one for length, reads the text of a whole sample.
+  """
+  step = jnp.maximum(rollout.step_ids, 0)
+  in_mask = jnp.take_along_axis(rollout.step_mask, step, -1)
+  return in_mask & (rollout.step_ids >= 0)
 
 
 def siblings(creators: Array, counts: Array, sample_mask: Array) -> Array:

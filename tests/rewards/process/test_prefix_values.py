@@ -265,6 +265,19 @@ def test_values_of_two_prompts_with_unknown_verdicts():
   assert int(result.extras["sampler/tokens"]) == 30 + 5 * 4 * 6
 
 
+def test_tokens_of_a_tool_are_not_counted():
+  """A sample of 6 tokens, of which a tool wrote 2."""
+  rollout = steps_of([[[0, 0, -1, -1, 1, 1]]], correct=[[1]])
+  is_reply = np.isin(np.arange(6), [2, 3])
+  tokens = rollout.tokens.replace(mask=rollout.mask & ~is_reply)
+  batch, _ = fake_batch(
+    rollout.replace(tokens=tokens), [([[1] * 4], [[True] * 4])] * 2
+  )
+  result = prefix_values.prefix_values().run(batch, ())
+  # 4 tokens of the sample, and 5 of each of 4 continuations.
+  assert int(result.extras["sampler/tokens"]) == 4 + 5 * 4
+
+
 def test_the_first_eight_of_ten_steps_are_continued():
   """k of 4 continuations are right after step k, for k up to 4."""
   rollout = steps_of([[list(range(10))]], correct=[[1]])

@@ -54,6 +54,22 @@ def test_trigrams_and_bigrams_by_hand():
   np.testing.assert_allclose(value, 2 / 3, rtol=1e-6)
 
 
+def test_no_ngram_reaches_over_a_token_of_others():
+  """Without the reply, 1, 2 occurs twice and 3, 1 once; the reply repeats."""
+  ids = [[1, 2, 7, 7, 3, 1, 2], [1, 7, 7, 7, 2, 7, 3]]
+  mask = [[1, 1, 0, 0, 1, 1, 1], [1, 0, 0, 0, 1, 0, 1]]
+  rollout = worked_example.rollout(np.zeros(2), [7, 7])
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(
+      completions=jnp.array([ids]), mask=jnp.array([mask], bool)
+    )
+  )
+  value = worked_example.reward("distinct_ngrams", rollout, n=2)
+  np.testing.assert_allclose(value, [[2 / 3, 1]], rtol=1e-6)
+  value = worked_example.reward("distinct_ngrams", rollout, n=1)
+  np.testing.assert_allclose(value, [[3 / 5, 1]], rtol=1e-6)
+
+
 def test_texts_with_room_for_two_one_and_no_ngrams():
   tokens, lengths = jnp.ones((3, 5), int), jnp.array([5, 4, 0])
   for n, expected in ((4, [0.5, 1, 1]), (5, [1, 1, 1]), (6, [1, 1, 1])):

@@ -73,6 +73,28 @@ def test_the_weakness_of_patterns_is_a_list_of_them():
   assert raised[0] > raised[1]  # of a model's scores it does not
 
 
+def test_patterns_of_others_do_not_count():
+  """7 is in the reply of a tool, and 8, 9 after it; 3, 4 lie around one."""
+  ids = [[1, 7, 7, 8, 9], [7, 3, 1, 4, 1], [7, 3, 4, 1, 1]]
+  mask = [[1, 0, 0, 1, 1], [1, 1, 0, 1, 1], [1, 0, 0, 1, 1]]
+  rollout = worked_example.rollout(
+    np.zeros(3), [5] * 3, extras={"task/answer_ids": np.array([[0, 1, 2]])}
+  )
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(
+      completions=jnp.array([ids]), mask=jnp.array([mask], bool)
+    )
+  )
+  value = worked_example.reward(
+    "reasoning_patterns",
+    rollout,
+    phrases=(((7,), (17,)), ((8, 9),)),
+    speakers=(((3, 4),),),
+    enough=2,
+  )
+  np.testing.assert_allclose(value, [[0.5, 0.5, 0.5]])
+
+
 @pytest.mark.worked_example(
   "reward:reasoning_patterns",
   "function:reasoning_patterns.reasoning_pattern_scores",

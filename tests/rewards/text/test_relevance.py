@@ -79,3 +79,26 @@ def test_open_and_closed_questions():
   )
   value = worked_example.reward("regularized_relevance", rollout, **settings)
   np.testing.assert_allclose(value[0, 2:], [0.7, -0.2], rtol=1e-5)
+
+
+def test_the_length_and_the_trigrams_are_those_of_the_policy():
+  """Four of six tokens, and of them one trigram; the reply repeats itself."""
+  rollout = worked_example.rollout(
+    [0, 0],
+    [6, 6],
+    components={"near": [0.5, 0.5], "right": [0.8, 0.8], "open": [1, 0]},
+  )
+  texts = jnp.array([[[1, 7, 7, 2, 1, 2], [1, 1, 1, 1, 7, 7]]])
+  mask = jnp.array([[[1, 0, 0, 1, 1, 1], [1, 1, 1, 1, 0, 0]]], bool)
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(completions=texts, mask=mask)
+  )
+  value = worked_example.reward(
+    "regularized_relevance",
+    rollout,
+    to_question="near",
+    to_reference="right",
+    is_open="open",
+  )
+  # r * 4 / 100, and r * d with one of two trigrams.
+  np.testing.assert_allclose(value, [[0.5 * 0.04, 0.8 / 2]], rtol=1e-5)

@@ -32,6 +32,42 @@ def test_formats_and_talk_of_code():
     assert says.phrase_scores(*text(*tokens), word) == (5 in tokens)
 
 
+def with_replies(rows, mask):
+  """Returns a rollout of texts of 5 tokens, some of which others wrote."""
+  rollout = worked_example.rollout(np.zeros(len(rows)), [5] * len(rows))
+  tokens = rollout.tokens.replace(
+    completions=jnp.array([rows]), mask=jnp.array([mask], bool)
+  )
+  return rollout.replace(tokens=tokens)
+
+
+def test_only_the_policy_says_phrases():
+  """After the reply of a tool, in it, around it, and before its fence 6."""
+  rollout = with_replies(
+    [
+      [1, 1, 1, 2, 3],
+      [1, 2, 3, 1, 1],
+      [2, 1, 1, 3, 1],
+      [1, 1, 6, 2, 3],
+      [6, 1, 1, 2, 3],
+    ],
+    [
+      [1, 0, 0, 1, 1],
+      [1, 0, 0, 1, 1],
+      [1, 0, 0, 1, 1],
+      [1, 0, 0, 1, 1],
+      [1, 0, 0, 1, 1],
+    ],
+  )
+  phrase = (((2, 3),),)
+  value = worked_example.reward("says", rollout, phrases=phrase)
+  np.testing.assert_array_equal(value, [[1, 0, 0, 1, 1]])
+  value = worked_example.reward(
+    "says", rollout, phrases=phrase, fences=(((6,),),)
+  )
+  np.testing.assert_array_equal(value, [[1, 0, 0, 1, 0]])
+
+
 @pytest.mark.worked_example("reward:says", "function:says.phrase_scores")
 def test_phrases_outside_of_code():
   """5 or 2, 3 outside of the fences 6; the padding 5 does not count."""
@@ -47,16 +83,3 @@ def test_phrases_outside_of_code():
     "says", rollout, phrases=words, fences=(((6,), (8,), (9, 9)),)
   )
   np.testing.assert_array_equal(value, [[1, 0, 1, 1, 0, 0]])
-
-
-def test_a_prefix_that_is_not_scored_is_part_of_the_text():
-  """Of [1, 2, 5] the tokens 1 and 2 are copied; of [5, 2, 1] 5 and 2."""
-  rollout = worked_example.rollout(np.zeros(2), [3, 3])
-  mask = jnp.array([[[False, False, True], [False, False, True]]])
-  rollout = rollout.replace(
-    tokens=rollout.tokens.replace(
-      completions=jnp.array([[[1, 2, 5], [5, 2, 1]]]), mask=mask
-    )
-  )
-  value = worked_example.reward("says", rollout, phrases=(((5,),),))
-  np.testing.assert_array_equal(value, [[1, 1]])

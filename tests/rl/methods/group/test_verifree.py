@@ -54,6 +54,18 @@ def test_loss_of_thoughts_and_references():
   assert is_thought[0].tolist() == [True, True, False]
 
 
+def test_a_thought_ends_where_the_reference_begins():
+  """The view has a token after the reference that is not scored, as an EOS."""
+  example, _ = rollout()
+  view = example.views["reference"]
+  longer = example.replace(
+    views={"reference": view.replace(lengths=view.lengths + 1)}
+  )
+  m = methods.get("verifree")
+  expected = worked_example.advantages(m, example)
+  np.testing.assert_array_equal(worked_example.advantages(m, longer), expected)
+
+
 def test_it_is_the_exact_gradient():
   """E_z[p grad log pi(z) + p grad log p(a|z)] is grad E_z[p], enumerated.
 

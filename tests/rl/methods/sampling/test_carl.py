@@ -1,9 +1,10 @@
 """CARL by hand: where it branches, what a branch is worth, what is trained."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small_run, worked_example
+from helpers import scripted_batch, small_run, worked_example
 from helpers.scripted_batch import ScriptedBatch
 
 from experiments.training import rollouts
@@ -121,8 +122,10 @@ def test_it_branches_where_entropy_over_the_number_of_actions_is_largest():
       [0, 0, 1, 2, 2],
     ],
   )
+  np.testing.assert_array_equal(rollout.scored_lengths[0], [5, 4, 3, 5])
+  m = methods.get("carl")
   np.testing.assert_array_equal(
-    rollout.mask[0],
+    scripted_batch.in_loss(m, rollout)[0],
     [
       [1, 1, 1, 0, 0],
       [0, 0, 1, 1, 0],
@@ -134,6 +137,32 @@ def test_it_branches_where_entropy_over_the_number_of_actions_is_largest():
   assert rollout.step_scores is None
   # 5 tokens, then 2, 3 and 2 that are not copies.
   assert rollout.extras["sampler/tokens"] == 12
+
+
+def test_a_branch_starts_after_the_reply_of_a_tool():
+  """Sample 0: an action of two tokens, a reply of two, and an action of one.
+
+  Sample 1 copies the first four tokens, and goes on with an action of its own.
+  """
+  batch = ScriptedBatch([[2, 2, 1], [2, 2, 2]], [[-1, -1, 0, 0, -5], [-2] * 6])
+  rollout = batch.sample("policy", 2)
+  is_reply = np.isin(np.arange(6), [2, 3])
+  batch.replace(
+    step_ids=jnp.where(is_reply, -1, rollout.step_ids),
+    tokens=rollout.tokens.replace(mask=rollout.mask & ~is_reply),
+  )
+  m = methods.get("carl", max_actions=3)
+  rollout = m.sampler.run(batch, ())
+  assert batch.calls == [([0], [4], 1)]
+  np.testing.assert_array_equal(
+    rollout.step_ids[0], [[0, 0, -1, -1, 1, -1], [0, 0, -1, -1, 1, 1]]
+  )
+  trained = scripted_batch.in_loss(m, rollout)
+  np.testing.assert_array_equal(
+    trained[0], [[0, 0, 0, 0, 1, 0], [0, 0, 0, 0, 1, 1]]
+  )
+  # 3 tokens of sample 0, and 2 of sample 1 that are not copies.
+  assert rollout.extras["sampler/tokens"] == 5
 
 
 def test_initial_samples_share_the_prompt_and_late_steps_the_last_action():
@@ -244,6 +273,8 @@ def test_branches_of_the_real_decoder(top_p, decoder):
   total = np.where(exists, rollout.completions, 0).sum(-1)
   size = e.task.completion_length * e.task.vocab_size
   np.testing.assert_allclose(rollout.scores, total / size, rtol=1e-5)
-  p, s, t = np.nonzero(rollout.mask)
+  np.testing.assert_array_equal(rollout.mask, exists)
+  trained = scripted_batch.in_loss(method, rollout)
+  p, s, t = np.nonzero(trained)
   assert (creators[p, s, actions[p, s, t]] == s).all()
   assert rollout.extras["sampler/tokens"] == exists.sum() - num_copied

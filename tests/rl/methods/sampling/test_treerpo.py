@@ -5,7 +5,7 @@ import inspect
 import jax
 import numpy as np
 import pytest
-from helpers import small_run, worked_example
+from helpers import scripted_batch, small_run, worked_example
 from helpers.scripted_batch import ScriptedBatch
 
 from experiments.training import rollouts
@@ -116,8 +116,11 @@ def test_every_node_gets_further_children():
   np.testing.assert_array_equal(
     rollout.step_ids[0, 2:4], [[0, 0, 1, 1, 2, -1, -1], [0, 0, 1, 1, 2, 2, 2]]
   )
+  # Samples of 5 to 7 tokens, of which these were drawn for them.
+  trained = scripted_batch.in_loss(m, rollout)
+  np.testing.assert_array_equal(trained[0].sum(-1), [6, 6, 3, 5, 2, 2, 2, 2])
   np.testing.assert_array_equal(
-    rollout.mask[0].sum(-1), [6, 6, 3, 5, 2, 2, 2, 2]
+    rollout.scored_lengths[0], [6, 6, 5, 7, 6, 6, 6, 6]
   )
   assert rollout.extras["sampler/tokens"] == 28
   assert rollout.memory == "memory"
@@ -142,8 +145,27 @@ def test_nothing_branches_from_a_sample_that_has_ended():
   # What is decoded after an end does not exist.
   lengths = [2, 6, 0, 4, 0, 6, 0, 0]
   np.testing.assert_array_equal(rollout.tokens.lengths[0], lengths)
+  np.testing.assert_array_equal(rollout.scored_lengths[0], lengths)
   # 2 tokens, 6, 2 of sample 3 and 2 of sample 5.
   assert rollout.extras["sampler/tokens"] == 12
+
+
+def test_rewards_read_the_copies_too():
+  """A price of 1 per token beyond 4, and 5 in the text of a sample."""
+  rollout = methods.get("treerpo", **SETTINGS).sampler.run(
+    ScriptedBatch([[6], [4], [6], [5]]), ()
+  )
+  charge = worked_example.reward("length_charge", rollout, free=4, price=1.0)
+  np.testing.assert_array_equal(charge[0], [-2, 0, -2, -1])
+  texts = np.zeros((1, 4, 6), int)
+  texts[0, 0, 1] = texts[0, 2, 1] = 5  # in the segment that sample 2 copies
+  texts[0, 1, 3] = 5  # in the other segment of sample 1
+  texts[0, 3, 5] = 5  # after the end of sample 3
+  tokens = rollout.tokens.replace(completions=texts)
+  says = worked_example.reward(
+    "says", rollout.replace(tokens=tokens), phrases=(((5,),),)
+  )
+  np.testing.assert_array_equal(says[0], [1, 1, 1, 0])
 
 
 @pytest.mark.parametrize(
