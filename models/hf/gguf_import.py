@@ -535,7 +535,7 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
 
 def _remove_prefix_space(backend: Any) -> None:
   """Lets a tokenizer of SentencePiece add no space before a text, in place."""
-  import tokenizers
+  import tokenizers  # not needed to read weights
 
   if isinstance(backend.pre_tokenizer, tokenizers.pre_tokenizers.Metaspace):
     backend.pre_tokenizer.prepend_scheme = "never"
@@ -593,7 +593,7 @@ def _set_splitting(file: _File, backend: Any) -> None:
     ValueError: the file does not name one of `_SPLITTINGS`. With another one
       the ids of most texts would be wrong.
   """
-  import tokenizers
+  import tokenizers  # not needed to read weights
 
   name = file.metadata.get(f"tokenizer.{_PRE_TOKENIZER}", "")
   if name not in _SPLITTINGS:

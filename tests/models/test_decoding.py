@@ -62,8 +62,8 @@ def test_a_ring_keeps_its_first_entries_when_it_is_resized(old, new):
   assert resized.capacity == new
   assert len(resized.completions) == 2
   expected = np.zeros((1, 1, new, 2))
-  kept = min(old, new)
-  expected[:, :, :kept] = np.arange(2.0 * kept).reshape(kept, 2)
+  count = min(old, new)
+  expected[:, :, :count] = np.arange(2.0 * count).reshape(count, 2)
   for layer in resized.completions:
     np.testing.assert_array_equal(layer.values, expected)
     np.testing.assert_array_equal(layer.keys, expected.swapaxes(-1, -2))

@@ -103,7 +103,7 @@ def test_continuations_are_drawn_and_scored_like_the_whole_sample(config):
     tokens, rows, prefix_lengths, drawn, 0
   )
   t = jnp.arange(4)
-  whole = types.Tokens(
+  joined = types.Tokens(
     prompts=tokens.prompts[rows // 2],
     prompt_mask=tokens.prompt_mask[rows // 2],
     completions=completions,
@@ -125,9 +125,9 @@ def test_continuations_are_drawn_and_scored_like_the_whole_sample(config):
     probes = [scoring.log_probs]
     return scoring.read(bound, params, tokens, probes, types.Named())
 
-  of_whole, of_continued = (
+  of_joined, of_continued = (
     np.asarray(log_probs(params, text)["log_probs"])
-    for text in (whole, continued)
+    for text in (joined, continued)
   )
   for n, start in enumerate([2, 1]):
     for m in range(2):
@@ -135,7 +135,9 @@ def test_continuations_are_drawn_and_scored_like_the_whole_sample(config):
       count = end - start
       expected = drawn.log_probs[n, m, :count]
       assert count
-      np.testing.assert_allclose(of_whole[n, m, start:end], expected, atol=1e-5)
+      np.testing.assert_allclose(
+        of_joined[n, m, start:end], expected, atol=1e-5
+      )
       np.testing.assert_allclose(
         of_continued[n, m, :count], expected, atol=1e-5
       )
