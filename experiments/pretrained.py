@@ -63,8 +63,8 @@ MODELS: Mapping[str, Wheel] = {
 }
 
 
-# Number of the conversion, a part of the folder's name. Folders before 2 split
-# digits from their neighbours too late, so that their token ids are wrong.
+# Number of the conversion, a part of the folder's name. Folders before 2 have
+# GPT-2's rule of splitting texts, so that some token ids are wrong.
 CONVERSION = 2
 
 

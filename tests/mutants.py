@@ -466,7 +466,7 @@ def _default_changes(
 
 
 class Test(NamedTuple):
-  """What a test function does on the original.
+  """A test function, measured on the original.
 
   Attributes:
     path: its name for pytest, "tests/FOLDER/test_NAME.py::test_function".

@@ -550,7 +550,7 @@ def _remove_prefix_space(backend: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Splitting:
-  """How a byte-level BPE cuts a text into the words that it merges within.
+  """Rules by which a byte-level BPE cuts a text into words, before it merges.
 
   Attributes:
     digits: whether each digit is a word, before anything else is cut.

@@ -339,7 +339,7 @@ def test_a_pass_that_stops_early_has_no_heads():
 
 
 def test_completions_go_where_they_first_fit_the_longest_first():
-  """Of width 4: 3 into row 0, then 2 and 2 into row 1, then 1 into row 0."""
+  """Rows of width 4: 3 goes to row 0, 2 and 2 to row 1, then 1 to row 0."""
   row, start = packing.first_fit(jnp.array([[2, 3, 1, 2], [4, 4, 3, 1]]), 4)
   np.testing.assert_array_equal(row, [[1, 0, 0, 1], [0, 1, 2, 2]])
   np.testing.assert_array_equal(start, [[0, 0, 3, 2], [0, 0, 0, 3]])

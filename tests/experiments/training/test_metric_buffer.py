@@ -1,4 +1,4 @@
-"""What a line of metrics says beside those of the step."""
+"""Tests of the learning rates in a line of metrics."""
 
 from experiments.training import metric_buffer
 
