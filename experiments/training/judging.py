@@ -24,7 +24,6 @@ Shapes: P problems, S samples per problem, T completion tokens, K steps.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -169,7 +168,7 @@ def make_judge(
     )
     identity = [complete.identity, settings.temperature, settings.max_tokens]
     name = " ".join(map(str, identity))
-    file = settings.cache or _default_cache()
+    file = settings.cache or cache_folders.of_judges() / "replies.sqlite"
     return judge_cache.CachedJudge(complete, name, file)
   return keep_replies(make_endpoint(settings), settings.cache)
 
@@ -185,11 +184,8 @@ def keep_replies(
   """
   fields = ("url", "model", "temperature", "max_tokens")
   name = " ".join(str(getattr(endpoint, field)) for field in fields)
-  return judge_cache.CachedJudge(endpoint, name, file or _default_cache())
-
-
-def _default_cache() -> pathlib.Path:
-  return cache_folders.of_judges() / "replies.sqlite"
+  file = file or cache_folders.of_judges() / "replies.sqlite"
+  return judge_cache.CachedJudge(endpoint, name, file)
 
 
 def judged_task(

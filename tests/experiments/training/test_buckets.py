@@ -347,11 +347,13 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 # which files these are.
 LOCAL = {
   "aot": "a report of this machine's compiler",
+  "cli/arguments.py": "whether two paths are one file, through links",
   "cli/cache_folders.py": "compiled programs, models, measurements",
   "cli/command_line.py": "config files, which are imported",
   "cli/cpu_devices.py": "a measurement in the cache, and device files",
   "cli/devices.py": "compiled programs in the cache",
   "cli/papers.py": "the checkout",
+  "logging/json_files.py": "a rename, which replaces a local file at once",
   "logging/provenance.py": "the checkout",
   "pretrained.py": "a download, and the cache",
   "run.py": "the checkout",

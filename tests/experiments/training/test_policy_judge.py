@@ -205,8 +205,8 @@ def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
   rows = [line.split("│") for line in printed.splitlines() if "│" in line]
   table = {row[1].strip(): [cell.strip() for cell in row[2:-1]] for row in rows}
   count = len(judge.ATTACKS) * 100
-  assert table["all"][0] == str(200 + count)
-  assert table["attacks"][0] == str(count)
+  assert table["(all lines)"][0] == str(200 + count)
+  assert table["(attacks)"][0] == str(count)
   # A judge of the run's process, which answers by the run's own prompt.
   complete = policy_judge.PolicyJudge(str(run), batch=4, build=build.build)
   fields = p_yes.fields_of("Question 3?", "So ; good", "good")

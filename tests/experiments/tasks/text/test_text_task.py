@@ -598,7 +598,7 @@ def test_thoughts_in_special_tokens_are_part_of_the_text(tmp_path):
   completions = []
 
   def verify(items):
-    completions.extend(item.completion for item in items)
+    completions.extend(item.text for item in items)
     return maths.verify(items)
 
   task = text_task.build(
