@@ -45,7 +45,7 @@ _OF_PRM = {
   "rewards.process.step_losses": "step loss",
 }
 # Rewards that read a fitted model -> a config of `fitted_reward`.
-_OF_FITTED_MODEL = {"model_steps": "min_form", "model_outcome": "mean"}
+_OF_FITTED_MODEL = {"model_steps": "look_ahead", "model_outcome": "mean"}
 # Modules of trip wires -> the config of `judged` with trip wires.
 _OF_TRIP_WIRES = dict.fromkeys(
   ("experiments.evaluation.trip_wires", "rewards.verifiers.trip_wires"),

@@ -18,6 +18,11 @@ sum, or on the task's own score while the model watches:
   python -m experiments.run --workdir runs/fitted_outcome \
     --config experiments/configs/fitted_reward.py:outcome
 
+or on step scores that are corrected by those of the next steps:
+
+  python -m experiments.run --workdir runs/fitted_look_ahead \
+    --config experiments/configs/fitted_reward.py:look_ahead
+
 Further configs pay one score for each sample: the mean of the model's scores,
 or another aggregate of `rewards.process.model_outcome.RULES` (`product`,
 `worst`, `best`, `sum`, `last`), and `mixed` the mean of the verdict and of that
@@ -55,6 +60,19 @@ def sum_form() -> ConfigDict:
 def outcome() -> ConfigDict:
   """RL on the task's score alone; the model only watches."""
   return _config("grpo(beta=0.0)")
+
+
+def look_ahead(weight: float = 0.5) -> ConfigDict:
+  """RL on the least of scores that are corrected by the next step (ReARTeR).
+
+  Args:
+    weight: weight of the score of the next step. That of the paper is unknown.
+  """
+  config = _config("min_form")
+  config.reward = defaults.reward(
+    step_reward=f"model_steps(model='prm', look_ahead={weight})"
+  )
+  return config
 
 
 def mixed(share: float = 0.5) -> ConfigDict:
@@ -115,6 +133,7 @@ _CONFIGS = config_names.NamedConfigs(
     "min_form": min_form,
     "sum_form": sum_form,
     "outcome": outcome,
+    "look_ahead": look_ahead,
     "mixed": mixed,
     **{rule: _aggregate(rule) for rule in model_outcome.RULES},
   },

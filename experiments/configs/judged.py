@@ -215,7 +215,7 @@ def relevant() -> ConfigDict:
     relevant="regularized_relevance(to_question='near', to_reference='right', "
     "is_open='open')"
   )
-  config.method = "tulu3()"
+  config.method = "ppo()"
   config.model.value_head = config.base.model.value_head = True
   return config
 

@@ -41,6 +41,10 @@ CLOSENESS = "closeness(count=4)"
 CONTINUED = "prefix_values(continuations=4, steps=5)"
 # The same, with continuations that answer at once.
 FORCED = "prefix_values(continuations=4, steps=5, forced=True)"
+# PPO with the settings of PAR, and the scores of ten reference responses, the
+# most that PAR has. They are samples of "ref", the base policy.
+PAR = "ppo(lam=0.95, beta=0.005)"
+REFERENCES = "reference_scores(count=10)"
 # Task -> task whose demonstrations its base policy is trained on.
 _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 
@@ -87,10 +91,11 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "arctan": {
     "family": "shapes",
-    "summary": "arctan of closeness, relative to the greedy sample",
-    "terms": {"close": "arctan(references='sampler/greedy_scores')"},
+    "summary": "arctan of closeness, relative to the base policy",
+    "terms": {"close": "arctan(references='sampler/reference_scores')"},
     "task": CLOSENESS,
-    "sampler": "greedy()",
+    "method": PAR,
+    "sampler": REFERENCES,
   },
   "ceiling": {
     "family": "shapes",
@@ -101,10 +106,11 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "centered": {
     "family": "shapes",
-    "summary": "closeness, less that of the greedy sample",
-    "terms": {"close": "centered(references='sampler/greedy_scores')"},
+    "summary": "closeness, less that of the base policy",
+    "terms": {"close": "centered(references='sampler/reference_scores')"},
     "task": CLOSENESS,
-    "sampler": "greedy()",
+    "method": PAR,
+    "sampler": REFERENCES,
   },
   "charged_where_easy": {
     "family": "length",
@@ -235,10 +241,13 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "late_preference": {
     "family": "shapes",
-    "summary": "a late sigmoid of closeness, relative to the greedy sample",
-    "terms": {"close": "late_preference(references='sampler/greedy_scores')"},
+    "summary": "a late sigmoid of closeness, relative to the base policy",
+    "terms": {
+      "close": "late_preference(references='sampler/reference_scores')"
+    },
     "task": CLOSENESS,
-    "sampler": "greedy()",
+    "method": PAR,
+    "sampler": REFERENCES,
   },
   "length_charge": {
     "family": "length",
@@ -350,10 +359,11 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "polynomial": {
     "family": "shapes",
-    "summary": "a polynomial of closeness, relative to the greedy sample",
-    "terms": {"close": "polynomial(references='sampler/greedy_scores')"},
+    "summary": "a polynomial of closeness, relative to the base policy",
+    "terms": {"close": "polynomial(references='sampler/reference_scores')"},
     "task": CLOSENESS,
-    "sampler": "greedy()",
+    "method": PAR,
+    "sampler": REFERENCES,
   },
   "posterior": {
     "family": "mixes",
@@ -367,10 +377,11 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "preference": {
     "family": "shapes",
-    "summary": "PAR: the probability that closeness beats the greedy sample",
-    "terms": {"close": "preference(references='sampler/greedy_scores')"},
+    "summary": "PAR: the probability that closeness beats the base policy",
+    "terms": {"close": "preference(references='sampler/reference_scores')"},
     "task": CLOSENESS,
-    "sampler": "greedy()",
+    "method": PAR,
+    "sampler": REFERENCES,
   },
   "probability": {
     "family": "reference answer",
@@ -433,10 +444,11 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "tanh": {
     "family": "shapes",
-    "summary": "tanh of closeness, relative to the greedy sample",
-    "terms": {"close": "tanh(references='sampler/greedy_scores')"},
+    "summary": "tanh of closeness, relative to the base policy",
+    "terms": {"close": "tanh(references='sampler/reference_scores')"},
     "task": CLOSENESS,
-    "sampler": "greedy()",
+    "method": PAR,
+    "sampler": REFERENCES,
   },
   "task": {
     "family": "shapes",

@@ -39,8 +39,10 @@ def tulu3(
   """`ppo` with R = alpha for a right answer and 0 for others, gamma = 1.
 
   R [P, S] is `no_eos` for a sample that the length limit cut, whatever its
-  verdict. Advantages are whitened, so the size of alpha matters in two places:
-  relative to the KL penalty, and in the targets of the critic.
+  verdict. It does not depend on the score of a sample, and so not on the reward
+  of a config, for which there is `ppo`. Advantages are whitened, so the size of
+  alpha matters in two places: relative to the KL penalty, and in the targets of
+  the critic.
   Open: releases differ in lam and value_coef; the defaults here are a choice
   among them.
   Deviation: the value head starts from new parameters; in the paper it starts

@@ -38,16 +38,22 @@ def consistency_bonus(
 
   A right sample has the bonus if p_i >= (mean of p over the right samples of
   its group) - `margin`, with p as in `grpo_care`.
+
+  Raises:
+    ValueError: if the task does not divide completions into steps.
   """
-  likelihood = jnp.zeros_like(signal)  # p [P, S]
-  if rollout.step_ids is not None:
-    steps = jnp.where(rollout.valid("token"), rollout.step_ids, -1)
-    # [P, S, T], the tokens of the last step, which is the answer.
-    in_answer = (steps == steps.max(-1, keepdims=True)) & (steps >= 0)
-    geometric_mean = jnp.exp(masked.mean(rollout.extras[EMA], in_answer))
-    likelihood = jnp.where(
-      in_answer.any(-1), jnp.minimum(geometric_mean, cap), 0.0
+  if rollout.step_ids is None:
+    raise ValueError(
+      "grpo_care(): the rollout has no steps, of which the last is the answer; "
+      "choose a task that cuts its completions into steps, such as chain"
     )
+  steps = jnp.where(rollout.valid("token"), rollout.step_ids, -1)
+  # [P, S, T], the tokens of the last step, which is the answer.
+  in_answer = (steps == steps.max(-1, keepdims=True)) & (steps >= 0)
+  geometric_mean = jnp.exp(masked.mean(rollout.extras[EMA], in_answer))
+  likelihood = jnp.where(  # p [P, S]
+    in_answer.any(-1), jnp.minimum(geometric_mean, cap), 0.0
+  )
   right = right_verdict(rollout) & rollout.sample_mask
   right_mean = masked.mean(likelihood, right, keepdims=True)
   return signal + bonus * (right & (likelihood >= right_mean - margin))
@@ -70,9 +76,8 @@ def grpo_care(
   ema is a moving average of the policy's parameters. The answer is the last
   step of `step_ids`, and the first mean is over its tokens; mean_right p is
   over the right samples of the group. The advantage is the z-score of R_i [P,
-  S] in the group. A sample without steps has p = 0; hence, if no sample has
-  steps, every right sample has the bonus. The loss is PPO-clip, averaged over
-  the tokens of each sample, then over samples, without a KL.
+  S] in the group. A sample without steps has p = 0. The loss is PPO-clip,
+  averaged over the tokens of each sample, then over samples, without a KL.
   Deviation: the released code gives the bonus to samples with an accuracy above
   0.1 and above the mean of the group; this implementation gives it to samples
   with a right verdict, and none to wrong or unknown ones.

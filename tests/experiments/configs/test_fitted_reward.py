@@ -1,8 +1,10 @@
 """The configs that a fitted model pays, after the commands before them."""
 
+import numpy as np
 import pytest
-from helpers import fitted_model
+from helpers import fitted_model, worked_example
 
+from experiments.cli import papers
 from experiments.configs import chain, fitted_reward
 from experiments.training import build, checkpointing, validate
 from models import checkpoint_reader
@@ -36,3 +38,35 @@ def test_every_config_can_run(name, earlier, tmp_path):
   is_named = f"`{name}`" in fitted_reward.__doc__
   command = f"--config experiments/configs/fitted_reward.py:{name}\n"
   assert is_named or command in fitted_reward.__doc__
+
+
+def test_the_config_that_looks_ahead_pays_corrected_scores(earlier):
+  """.8, .2 and .6 become .5, .4 and .6; the least is at another step."""
+  method = build_with(earlier, "look_ahead")
+  scores = np.array([[[0.8, 0.2, 0.6], [0.2, 0.8, 0.6]]], np.float32)
+  rollout = worked_example.rollout(
+    [1, 1], steps=[[1, 1, 1]] * 2, extras={"model/prm": scores}
+  )
+  paid, _ = method.reward.apply(rollout, method.init())
+  expected = [[[0.5, 0.4, 0.6], [0.5, 0.7, 0.6]]]
+  np.testing.assert_allclose(paid.step_scores, expected, rtol=1e-6)
+  # Both samples are right, and without the correction they have the same sum.
+  log_probs = np.full((1, 2, 3), np.log(0.3))
+  slopes = [
+    worked_example.loss(m, rollout, log_probs)[1]
+    for m in (method, build_with(earlier, "min_form"))
+  ]
+  assert np.abs(slopes[0] - slopes[1]).max() > 0.01
+
+
+def build_with(earlier, name):
+  """Returns the method of a config."""
+  config = fitted_reward.get_config(name)
+  config.init_from = str(earlier / "base")
+  config.models.prm.workdir = str(earlier / "prm")
+  return build.build(config).method
+
+
+def test_the_command_of_rearter_looks_ahead():
+  (row,) = [row for row in papers.rows() if "ReARTeR" in row["paper"]]
+  assert "fitted_reward.py:look_ahead --workdir" in row["command"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
+from helpers import worked_example
 from ml_collections import ConfigDict
 
 import rewards as registry
@@ -74,6 +76,55 @@ def test_a_config_pays_for_what_its_name_says():
     reward = re.sub("_(alone|local)$", "", name)
     if reward in registry.names():
       assert reward in paid(reward_configs.get_config(name)), name
+
+
+SHAPES = [
+  name
+  for name in reward_configs.names()
+  if "references=" in str(reward_configs.get_config(name).reward)
+]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_references_are_samples_of_the_policy_before_the_run(name):
+  config = reward_configs.get_config(name)
+  (term,) = config.reward.terms.values()
+  _, settings = spec.parse(term.reward)
+  assert settings["references"] == "sampler/reference_scores"
+  sampler, settings = spec.parse(config.rollout.sampler)
+  assert sampler == "reference_scores"
+  assert settings.get("params", "ref") == "ref"
+  method = build.build(config).method
+  rule = dict(method.parameter_sets)["ref"]
+  assert rule.update(1.0, 2.0, 0) == 1.0  # frozen
+
+
+def test_par_is_ppo_on_the_probability_to_beat_the_base_policy():
+  """r of two right samples 1 and 3, and of wrong ones; references 0 and 2."""
+  config = reward_configs.get_config("preference")
+  assert spec.parse(config.method) == ("ppo", {"lam": 0.95, "beta": 0.005})
+  assert config.rollout.sampler == "reference_scores(count=10)"
+  method = build.build(config).method
+  references = [[0.0, 2.0] + [np.nan] * 8]
+  rollout = worked_example.rollout(
+    [1, 3, 0, -1],
+    [2, 2, 2, 2],
+    correct=[1, 1, 0, 0],
+    extras={"sampler/reference_scores": np.array(references)},
+  )
+  paid, _ = method.reward.apply(rollout, method.init())
+  gaps = np.array([[1, -1], [3, 1], [0, -2], [-1, -3]])
+  expected = (1 / (1 + np.exp(-gaps))).mean(-1)
+  np.testing.assert_allclose(paid.scores[0], expected, rtol=1e-5)
+  log_probs = np.full((1, 4, 2), np.log(0.3))
+  exchanged = rollout.replace(scores=rollout.scores[:, [1, 0, 2, 3]])
+  slopes = [
+    worked_example.loss(method, r, log_probs)[1][0]
+    for r in (rollout, exchanged)
+  ]
+  # The update of two samples of the same verdict is exchanged.
+  np.testing.assert_allclose(slopes[0], slopes[1][[1, 0, 2, 3]], atol=1e-6)
+  assert np.abs(slopes[0][0] - slopes[1][0]).max() > 0.01
 
 
 def test_all_start_from_the_policy_of_their_tasks_kind():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from helpers import clipped_group, worked_example
 
+from experiments.configs import method as method_configs
 from rl import methods
 from rl.methods.pairs import grpo_care
 
@@ -73,12 +74,24 @@ def test_answers_of_one_step_and_of_none():
 
 @pytest.mark.worked_example("method:grpo_care")
 def test_clip_and_moving_average():
-  """Without steps the right sample has the score 1.5: deviation 3/4."""
+  """The only right sample has the score 1.5: deviation 3/4."""
   a = [1.125 / 0.7501, *[-0.375 / 0.7501] * 3, 0]
   expected = clipped_group.objective(a, clipped_group.SAMPLE_MEAN, 0.8, 1.2)
   m = methods.get("grpo_care")
-  clipped_group.check_loss(m, clipped_group.group(), expected)
+  group = clipped_group.group()
+  steps = jnp.where(group.mask, 0, -1)
+  clipped_group.check_loss(m, group.replace(step_ids=steps), expected)
   # 0.995 * old + 0.005 * new after every 10 training steps.
   update = dict(m.parameter_sets)["ema"].update
   averages = [update(jnp.ones(()), jnp.float32(3), i) for i in (8, 9, 10)]
   np.testing.assert_allclose(averages, [1, 1.01, 1], rtol=1e-6)
+
+
+def test_a_task_without_steps_is_refused_and_the_config_has_another():
+  rollout = worked_example.rollout(
+    [1, 0], extras={"ema/log_probs": np.zeros((1, 2, 1))}
+  )
+  with pytest.raises(ValueError, match="the rollout has no steps, of which"):
+    worked_example.advantages(methods.get("grpo_care"), rollout)
+  config = method_configs.get_config("grpo_care")
+  assert config.task == config.base.task == method_configs.CHAIN
