@@ -168,8 +168,9 @@ def make_judge(
     )
     identity = [complete.identity, settings.temperature, settings.max_tokens]
     name = " ".join(map(str, identity))
-    file = settings.cache or cache_folders.of_judges() / "replies.sqlite"
-    return judge_cache.CachedJudge(complete, name, file)
+    return judge_cache.CachedJudge(
+      complete, name, settings.cache or _default_cache()
+    )
   return keep_replies(make_endpoint(settings), settings.cache)
 
 
@@ -184,8 +185,11 @@ def keep_replies(
   """
   fields = ("url", "model", "temperature", "max_tokens")
   name = " ".join(str(getattr(endpoint, field)) for field in fields)
-  file = file or cache_folders.of_judges() / "replies.sqlite"
-  return judge_cache.CachedJudge(endpoint, name, file)
+  return judge_cache.CachedJudge(endpoint, name, file or _default_cache())
+
+
+def _default_cache() -> str:
+  return str(cache_folders.of_judges() / "replies.sqlite")
 
 
 def judged_task(

@@ -506,9 +506,10 @@ def test_care_pays_no_wrong_or_unknown_answer_and_needs_a_right_one():
   )
 
 
-def test_care_without_steps_has_no_answer_to_tell_apart():
+def test_care_needs_steps_to_tell_the_answer_apart():
   rollout = answers([1, 1, 0], [0.1, 0.9, 0.9], step_ids=None)
-  np.testing.assert_allclose(rewards(rollout), [1.5, 1.5, 0])
+  with pytest.raises(ValueError, match="the rollout has no steps, of which"):
+    rewards(rollout)
 
 
 # Durations.
