@@ -89,7 +89,7 @@ _MARK = re.compile(
   r"|^[ \t>\#-]{0,12}[*_]{1,3}(?:(?:the|my|final|correct)\s){0,2}answers?"
   r"[*_]{1,3}(?!\s*(?:[:=(,]|is\b|are\b|to\b|of\b|for\b|in\b))"
   # `Answer:`, `**Answer (B)**:`, `the answer to it is`
-  rf"|(?P<other>{_OTHER_ANSWER}{_ADJECTIVES})?"
+  rf"|(?<![A-Za-z0-9])(?=[A-Za-z])(?P<other>{_OTHER_ANSWER}{_ADJECTIVES})?"
   r"(?<![A-Za-z0-9])(?<![A-Za-z0-9]_)"
   r"(?:answers?|ans|(?:correct|right|best)\s{1,3}(?:option|choice))"
   r"(?![A-Za-z0-9])"
@@ -98,6 +98,9 @@ _MARK = re.compile(
   rf"(?:\s(?:therefore|thus|then|also|hence))?\s{{1,3}}be\b){_ADVERBS}(?!{_REMARK})(?:\s?:)?)",
   re.I | re.M,
 )
+# Matches what every mark has, at most `_MAX_PREFIX` characters after its start.
+_ANCHOR = re.compile("####|[Aa][Nn][Ss]|[Oo][Pp][Tt]|[Cc][Hh][Oo]")
+_MAX_PREFIX = 80
 _WRONG = re.compile(r"[\s*_]*(?:wrong|incorrect|false|not\b)", re.I)
 _NOT = re.compile(r"(?:definitely\s|clearly\s)?not\s", re.I)
 # Matches a line without an answer: blanks, and marks of bold type and formulas.
@@ -157,6 +160,8 @@ def boxed_answer(text: str, prompt: str = "") -> tuple[int, str] | None:
     The start of the box and its content, which is "" if it is empty or never
     closed, or if all boxes are denied. None if there is no box.
   """
+  if "\\" not in text:
+    return None
   boxes = (
     (
       start,
@@ -209,9 +214,13 @@ def marked_answer(text: str, prompt: str = "") -> tuple[int, str] | None:
     The end of the answer's line and the answer, which is "" if nothing follows
     the mark or if all answers are denied. None if there is no mark.
   """
+  anchor = _ANCHOR.search(text)
+  if not anchor:
+    return None
+  marks = list(_MARK.finditer(text, max(anchor.start() - _MAX_PREFIX, 0)))
   return _first_accepted(
     _read_mark(text, mark.end())
-    for mark in reversed(list(_MARK.finditer(text))[-_MAX_MARKS:])
+    for mark in reversed(marks[-_MAX_MARKS:])
     if not mark["other"] or _WRONG.match(text, mark.end())
     if not _is_copied(text, mark.start(), mark.end(), prompt)
   )

@@ -359,9 +359,10 @@ def choice(items: Sequence[Item]) -> list[Outcome]:
     letters = string.ascii_uppercase[: len(texts)] or LETTERS
     answer = final_answer(str(item.completion), str(item.prompt))
     chosen_letter = letter(answer, letters)
-    text = normalize(answer)
-    if text and not chosen_letter and texts[: len(letters)].count(text) == 1:
-      chosen_letter = letters[texts.index(text)]
+    if texts and answer and not chosen_letter:
+      text = normalize(answer)
+      if texts[: len(letters)].count(text) == 1:
+        chosen_letter = letters[texts.index(text)]
     truths = {
       reference.strip(_OUTER_CHARACTERS).upper()
       for reference in _references(item)
