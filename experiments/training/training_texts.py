@@ -146,8 +146,25 @@ def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
     ids=_identify(all_prompts),
     fingerprint=json_lines.fingerprint({"train": file}, fields),
     note=f"{file.name}: {len(all_prompts)} lines, {num_dropped} too long and "
-    "left out",
+    f"left out{_contradictions(all_prompts, all_completions)}",
   )
+
+
+def _contradictions(
+  prompts: Sequence[list[int]], completions: Sequence[Sequence[list[int]]]
+) -> str:
+  """Returns a note on pairs that prefer what another one rejects, or ""."""
+  pairs = [
+    (tuple(prompt), *map(tuple, row))
+    for prompt, row in zip(prompts, completions, strict=True)
+    if len(row) == 2
+  ]
+  distinct_pairs = set(pairs)
+  count = sum(
+    (prompt, rejected, chosen) in distinct_pairs
+    for prompt, chosen, rejected in pairs
+  )
+  return f"; {count} prefer what another one rejects" if count else ""
 
 
 def _pad_prompts(

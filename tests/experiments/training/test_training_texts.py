@@ -62,6 +62,23 @@ def test_lines_that_are_too_long_are_left_out_and_counted(tmp_path):
     )
 
 
+def test_pairs_that_contradict_each_other_are_counted(tmp_path):
+  """1 + 2 over 2 * 1, and twice the reverse; the same on another prompt."""
+  other = "2 2 = d0 d3"
+  file = write(
+    tmp_path,
+    [
+      pair(),
+      pair(chosen="2 * 1", rejected="1 + 2"),
+      pair(chosen="2 * 1", rejected="1 + 2"),
+      pair(chosen="2 * 1", rejected="3 * 1"),
+      pair(other, chosen="2 * 1", rejected="1 + 3"),
+    ],
+  )
+  texts = training_texts.read(file, TASK, PAIR)
+  assert texts.note.endswith("out; 3 prefer what another one rejects")
+
+
 @pytest.mark.parametrize(
   ("line", "message"),
   [
