@@ -12,6 +12,7 @@ function that implements it, and with the command that runs the latter.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import pathlib
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from ml_collections import ConfigDict
 
 import rewards
 from experiments import tasks
@@ -220,7 +222,7 @@ def _method_command(name: str) -> str:
   """
   if questions.__name__ in (inspect.getdoc(methods.factory(name)) or ""):
     for config in judged_configs.names():
-      if spec.parse(judged_configs.get_config(config).method)[0] == name:
+      if spec.parse(_judged_config(config).method)[0] == name:
         return _judged_command(config)
   return _run_command("method", name, name)
 
@@ -228,10 +230,15 @@ def _method_command(name: str) -> str:
 def _question_command(name: str) -> str:
   """Returns the command that trains with a question to a judge."""
   for config in judged_configs.names():
-    calls = judged_configs.get_config(config).judge.questions.values()
+    calls = _judged_config(config).judge.questions.values()
     if name in {spec.parse(call)[0] for call in calls}:
       return _judged_command(config)
   return NO_COMMAND
+
+
+@functools.cache  # a config takes as long as a hundred rows
+def _judged_config(name: str) -> ConfigDict:
+  return judged_configs.get_config(name)
 
 
 def _judged_command(config: str) -> str:
@@ -244,7 +251,7 @@ def _config_with_judge(reward: str) -> str:
   These are rewards that name a question, or are of steps; "" if there is none.
   """
   for name in judged_configs.names():
-    config = judged_configs.get_config(name)
+    config = _judged_config(name)
     step_reward = config.reward.step_reward
     if step_reward and spec.parse(step_reward)[0] == reward:
       return name

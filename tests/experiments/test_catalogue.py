@@ -246,6 +246,7 @@ def paper_rows():
     ("method", "grpo", "Shao et al. 2024", "--config {}/method.py:grpo "),
     ("reward", "majority", "Shafayat et al. 2025", "{}/reward.py:majority "),
     ("reward", "coins", "Spurious Rewards", "no command"),
+    ("reward", "model_steps", "ReARTeR", "{}/fitted_reward.py:look_ahead "),
     ("claim", "coverage", "Yue et al. 2025", "studies.claims coverage"),
     ("task", "gsm8k", "Cobbe et al. 2021", "--policy FOLDER --task gsm8k"),
     ("task", "countdown", "Gandhi et al. 2024", "{}/countdown.py:max_at_k "),

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from helpers import fitted_model, worked_example
 
-from experiments.cli import papers
 from experiments.configs import chain, fitted_reward
 from experiments.training import build, checkpointing, validate
 from models import checkpoint_reader
@@ -65,8 +64,3 @@ def build_with(earlier, name):
   config.init_from = str(earlier / "base")
   config.models.prm.workdir = str(earlier / "prm")
   return build.build(config).method
-
-
-def test_the_command_of_rearter_looks_ahead():
-  (row,) = [row for row in papers.rows() if "ReARTeR" in row["paper"]]
-  assert "fitted_reward.py:look_ahead --workdir" in row["command"]
