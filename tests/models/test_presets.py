@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import transformers
 
@@ -206,6 +207,21 @@ def test_its_family_can_express_it(name):
     config
   )
   assert again.max_positions == config.max_positions
+
+
+def test_phi4_scales_its_frequencies_by_a_geometric_sequence():
+  """The factors of LongRoPE rise from 1 to 32.03, its context's growth."""
+  scaling = presets.get("phi4-mini").rope_scaling
+  assert scaling.short_factors == (1.0,) * 48  # pairs of 3/4 of 128 channels
+  expected = 32.03 ** (np.arange(32) / 31)
+  np.testing.assert_allclose(scaling.long_factors[:32], expected, rtol=1e-6)
+  assert sorted(scaling.long_factors) == list(scaling.long_factors)
+  # The last ones follow no rule.
+  np.testing.assert_allclose(
+    scaling.long_factors[32:],
+    [32.1, 32.13, 32.23, 32.6, 32.61, 32.64, 32.66, 32.7, 32.71]
+    + [32.93, 32.97, 33.28, 33.49, 33.5, 44.16, 47.77],
+  )
 
 
 def test_fields_can_be_replaced():
