@@ -89,7 +89,6 @@ def run(tmp_path_factory):
   return workdir
 
 
-@pytest.mark.long
 def test_lines_are_right_and_wrong_and_can_be_trained_on(run, tmp_path, capsys):
   pairs, right = tmp_path / "new/pairs.jsonl", tmp_path / "right.jsonl"
   words = ["--workdir", run, "--out", pairs, "--demonstrations", right]
@@ -124,7 +123,6 @@ def test_lines_are_right_and_wrong_and_can_be_trained_on(run, tmp_path, capsys):
   assert pairs.read_text() != first
 
 
-@pytest.mark.long
 def test_responses_and_problems_of_middle_difficulty(run, tmp_path):
   """The lines agree with the verdicts of an interpreter of the texts."""
   responses, solvable = tmp_path / "responses", tmp_path / "solvable"
@@ -156,7 +154,6 @@ def test_responses_and_problems_of_middle_difficulty(run, tmp_path):
   }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
   ("words", "says"),
   [

@@ -12,16 +12,14 @@ from helpers import small_chat, small_jsonl, small_policy, small_run
 from experiments import sample, tasks
 from experiments.cli import errors
 from experiments.evaluation import completions
-from experiments.training import build, loop
-
-pytestmark = pytest.mark.long
+from experiments.training import build
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
   """A run of whole devices: what the command finds in `config.json`."""
   workdir = tmp_path_factory.mktemp("asked")
-  loop.run(build.build(small_run.config(steps=1)), workdir)
+  small_run.save_untrained(build.build(small_run.config(steps=1)), workdir)
   return workdir
 
 

@@ -11,13 +11,14 @@ import os
 
 import jax
 import jax.numpy as jnp
+from etils import epath
 from ml_collections import ConfigDict
 
 from experiments.configs import defaults
 from experiments.tasks import Task
-from experiments.training import build
+from experiments.training import build, checkpointing, workdirs
 from experiments.training.experiment import Experiment
-from models import sharding
+from models import checkpoint_reader, sharding
 
 PROMPTS, SAMPLES = 8, 4
 
@@ -59,6 +60,15 @@ def on_one_device(built: Experiment) -> Experiment:
   """Returns the experiment on one device, which compiles sooner than on 8."""
   mesh = sharding.make_mesh(devices=jax.devices()[:1])
   return built.on_mesh(mesh)
+
+
+def save_untrained(built: Experiment, workdir: epath.Path) -> None:
+  """Writes a run whose checkpoint has new parameters, without a training."""
+  workdirs.write_config(workdir, built.config)
+  folder = workdir / checkpoint_reader.FOLDER
+  with checkpointing.Checkpoints(folder) as checkpoints:
+    step = built.config.steps
+    checkpoints.save(step, {"params": built.init().params}, {})
 
 
 def rewarding_ids(task: Task) -> Task:

@@ -219,8 +219,10 @@ def test_phi4_scales_its_frequencies_by_a_geometric_sequence():
   # The last ones follow no rule.
   np.testing.assert_allclose(
     scaling.long_factors[32:],
-    [32.1, 32.13, 32.23, 32.6, 32.61, 32.64, 32.66, 32.7, 32.71]
-    + [32.93, 32.97, 33.28, 33.49, 33.5, 44.16, 47.77],
+    [
+      *(32.1, 32.13, 32.23, 32.6, 32.61, 32.64, 32.66, 32.7, 32.71),
+      *(32.93, 32.97, 33.28, 33.49, 33.5, 44.16, 47.77),
+    ],
   )
 
 

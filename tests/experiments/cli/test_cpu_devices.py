@@ -1,7 +1,11 @@
 """Tests of the number of CPU devices (`experiments.cli.cpu_devices`)."""
 
+import concurrent.futures
 import json
+import os
 import subprocess
+import sys
+import types
 
 import pytest
 
@@ -120,3 +124,43 @@ def test_without_a_cache_that_can_be_written_it_goes_on(lines, monkeypatch):
 @pytest.mark.long
 def test_a_process_measures_with_its_number_of_devices():
   assert cpu_devices._time_process(2) > 0
+
+
+def test_the_measuring_process_has_its_number_of_devices(monkeypatch, tmp_path):
+  """A process that prints its number of devices instead of the seconds."""
+  program = tmp_path / "program"
+  program.write_text(
+    '#!/bin/sh\ntest "$XLA_FLAGS" = "--other " -a "$JAX_PLATFORMS" = cpu '
+    '-a "$JAX_ENABLE_COMPILATION_CACHE" = false || exit 1\n'
+    'test "$*" = "-m experiments.cli.cpu_devices" || exit 1\n'
+    "echo $JAX_NUM_CPU_DEVICES\n"
+  )
+  program.chmod(0o755)
+  monkeypatch.setattr(sys, "executable", str(program))
+  flags = "--other --xla_force_host_platform_device_count=8"
+  monkeypatch.setenv("XLA_FLAGS", flags)
+  assert cpu_devices._measure([1, 4]) == {"seconds": {"1": 1.0, "4": 4.0}}
+  monkeypatch.setenv("XLA_FLAGS", "--unexpected")
+  assert "exit status 1" in cpu_devices._measure([1])["failure"]
+
+
+def test_the_cores_are_those_of_this_process():
+  assert cpu_devices._num_cores() == len(os.sched_getaffinity(0))
+  with concurrent.futures.ThreadPoolExecutor(1) as threads:
+    # The affinity is that of a thread.
+    def bind():
+      os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+      return cpu_devices._num_cores()
+
+    assert threads.submit(bind).result() == 1
+
+
+@pytest.mark.parametrize(
+  ("platforms", "expected"), [("cpu", False), ("cuda,cpu", True)]
+)
+def test_platforms_that_jax_may_use(monkeypatch, platforms, expected):
+  monkeypatch.setattr(
+    cpu_devices, "jax", types.SimpleNamespace(config=types.SimpleNamespace())
+  )
+  cpu_devices.jax.config.jax_platforms = platforms
+  assert cpu_devices._has_accelerator() == expected

@@ -10,8 +10,6 @@ from experiments.tasks import chain, countdown
 from experiments.training import rollouts
 from rl import scoring
 
-pytestmark = pytest.mark.long
-
 
 def read_bytes(ids):
   """Decodes bytes; a character that is cut decodes to U+FFFD."""

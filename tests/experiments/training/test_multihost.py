@@ -19,7 +19,6 @@ from helpers import small_jsonl, small_run
 from experiments.logging import json_files
 from experiments.training import multihost
 
-pytestmark = pytest.mark.long
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 DEVICES = 8
 # Each says which process it serves: the pool's workers are its children.
@@ -137,12 +136,14 @@ def two(file, tmp_path_factory):
   return workdir
 
 
+@pytest.mark.long
 def test_losses_are_equal_over_20_steps(one, two):
   result, expected = (lines(each, "loss/", "optim/") for each in (two, one))
   assert len(result) == 20
   assert_near(result, expected, 1e-5)
 
 
+@pytest.mark.long
 def test_a_checkpoint_goes_on_on_another_mesh_of_one_process(
   one, two, file, tmp_path
 ):
@@ -161,6 +162,7 @@ def test_a_checkpoint_goes_on_on_another_mesh_of_one_process(
   assert_near(result, expected, 1e-5)
 
 
+@pytest.mark.long
 def test_samples_are_equal_in_float64(tmp_path):
   """Samples, scores and trains in one program; evaluates before and after."""
   file = config(
@@ -193,6 +195,7 @@ def test_samples_are_equal_in_float64(tmp_path):
   assert samples[0] == samples[1]
 
 
+@pytest.mark.long
 def test_hosts_verify_what_their_devices_sampled(tmp_path):
   """Both ask their own workers, and all know all."""
   pears = small_jsonl.write(tmp_path)
@@ -232,6 +235,7 @@ def long(tmp_path_factory):
   return config(tmp_path_factory.mktemp("long"), kind="supervised", steps=400)
 
 
+@pytest.mark.long
 def test_sigterm_to_one_of_two_saves_the_same_step_of_both(long, tmp_path):
   started = begin(long, tmp_path, processes=2)
   until(tmp_path, 5, started)
@@ -242,6 +246,7 @@ def test_sigterm_to_one_of_two_saves_the_same_step_of_both(long, tmp_path):
   assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == [str(done)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed", [0, 1])
 def test_when_one_dies_the_other_ends_and_says_why(killed, long, tmp_path):
   started = begin(long, tmp_path, processes=2)
@@ -352,6 +357,7 @@ with checkpointing.Checkpoints(folder) as checkpoints:
 """
 
 
+@pytest.mark.long
 def test_what_one_process_cannot_read_all_set_aside(tmp_path):
   with socket.socket() as free:
     free.bind(("localhost", 0))

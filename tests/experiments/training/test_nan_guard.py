@@ -24,8 +24,6 @@ from rl import learners, method, scoring
 from rl.losses import terms
 from rl.minibatches import Plan
 
-pytestmark = pytest.mark.long
-
 FINE = {
   "optim/skipped": 0.0,
   "optim/grad_norm": 1.0,
@@ -168,6 +166,7 @@ def test_replay_names_the_operation_that_makes_a_nan(stuck):
   assert f"in breaking, {__file__}" in output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("max_tokens", [0, 64])  # padded, and packed
 def test_replay_finds_nothing_wrong_with_a_healthy_step(
   tmp_path, capsys, max_tokens
@@ -222,6 +221,7 @@ def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
   assert f"{saved.parent} cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_fused_loop_ends_too_and_keeps_the_last_of_a_dispatch(tmp_path):
   with pytest.raises(nan_guard.Stopped, match=r"step 10: 8 steps in a row"):
     loop.run(broken(steps=40, steps_per_dispatch=5), tmp_path)
@@ -229,6 +229,7 @@ def test_the_fused_loop_ends_too_and_keeps_the_last_of_a_dispatch(tmp_path):
   assert int(state.step) == int(rollouts[learners.POLICY].step) == 9
 
 
+@pytest.mark.long
 def test_a_healthy_run_makes_no_nan_that_debug_would_find(tmp_path):
   with jax.debug_nans(True):
     loop.run(small_run.experiment(steps=2, rollouts_every=1), tmp_path / "fine")

@@ -15,8 +15,6 @@ from experiments.evaluation import evaluator
 from experiments.logging import json_files
 from experiments.training import build, loop, preemption
 
-pytestmark = pytest.mark.long
-
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 CHANGES = {"steps": 60, "evaluate_every": 20, "method": "reinforce"}
 CLOCKS = ("time/", "perf/")
@@ -51,6 +49,7 @@ def metrics(workdir):
   ]
 
 
+@pytest.mark.long
 def test_sigterm_saves_and_the_same_command_goes_on(file, tmp_path):
   full = start(file, tmp_path / "whole")
   output, _ = full.communicate(timeout=300)
@@ -95,6 +94,7 @@ class Told(preemption.Watch):
     super().check()
 
 
+@pytest.mark.long
 def test_an_evaluation_that_was_cut_short_is_made_again(tmp_path, monkeypatch):
   """Cut after its first batch; of steps and evaluations nothing is missing."""
   changes = {"steps": 3, "evaluate_every": 2, "evaluation__problems": 16}
@@ -113,6 +113,7 @@ def test_an_evaluation_that_was_cut_short_is_made_again(tmp_path, monkeypatch):
   assert sum("evaluation/reward" in " ".join(line) for line in result) == 1
 
 
+@pytest.mark.long
 def test_before_the_first_step_there_is_nothing_to_save(tmp_path, monkeypatch):
   with monkeypatch.context() as patched:
     patched.setattr(preemption, "Watch", lambda: Told(1))

@@ -1,22 +1,30 @@
 """Sampling on another mesh, on devices of its own, and a step ahead."""
 
 import dataclasses
+import time
 import types as python
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 from helpers import small_run
+from jax.sharding import SingleDeviceSharding
 
 from experiments.evaluation import evaluator
 from experiments.logging import json_files
-from experiments.training import device_mesh, dispatch, loop, validate
+from experiments.training import (
+  device_mesh,
+  dispatch,
+  loop,
+  rollout_pipeline,
+  rollouts,
+  validate,
+)
 from models import presets
 from rl import learners, methods, types
 from rl.losses import importance
-
-pytestmark = pytest.mark.long
 
 HALF = {"sampling__devices": 4}
 AHEAD = {**HALF, "sampling__ahead": 1, "method": "grpo(beta=0.0)"}
@@ -45,6 +53,7 @@ def assert_same(result, expected):
   )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
   "changes",
   [
@@ -68,6 +77,7 @@ def test_another_mesh_gives_the_same_rollout(changes):
   assert rollout.step.sharding == other.replicated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
   ("changes", "mesh"),
   [({"sampling__tensor": 2}, "sampling_mesh"), (HALF, "mesh")],
@@ -86,6 +96,7 @@ def test_an_evaluation_uses_the_devices_of_training(changes, mesh):
   np.testing.assert_array_equal(result.lengths, expected.lengths)
 
 
+@pytest.mark.long
 class TestAhead:
   """Four devices sample for the next step while four train."""
 
@@ -136,6 +147,7 @@ class TestAhead:
     assert [line["rollout/staleness"] for line in result] == [0, 1, 0, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
   ("changes", "says"),
   [
@@ -167,6 +179,89 @@ class TestAhead:
 def test_what_cannot_be_is_said(changes, says):
   with pytest.raises(ValueError, match="(?s)" + says.replace(".", r"\.")):
     experiment(**changes)
+
+
+@struct.dataclass
+class Sampled:
+  """A rollout of one number, and the memory that its sampler returns."""
+
+  value: jax.Array
+  memory: jax.Array
+
+
+@struct.dataclass
+class Parameters:
+  """What a sampler reads of a state."""
+
+  params: jax.Array
+  frozen: jax.Array
+  step: jax.Array
+  memory: jax.Array
+
+
+def fake_experiment(**config):
+  """Trains on the first device and samples on the second."""
+  train, sample = map(SingleDeviceSharding, jax.devices()[:2])
+  return python.SimpleNamespace(
+    mesh="mesh",
+    sampling_mesh="another mesh",
+    sampler_state=lambda state: state.replace(params=state.params * 10),
+    sampling_params=lambda frozen: frozen * 100,
+    sampler_shardings=Parameters(sample, sample, sample, sample),
+    rollout_shardings=lambda rollout: train,
+    config=python.SimpleNamespace(**config),
+  )
+
+
+def state_of(step):
+  return jax.device_put(
+    Parameters(*map(jnp.float32, (step + 1, 5, step, 0))), jax.devices()[0]
+  )
+
+
+def sample_sum(state):
+  """Params 10 (n + 1), frozen 500, and a tenth of the step."""
+  assert state.params.devices() == {jax.devices()[1]}
+  value = state.params + state.frozen + state.step / 10
+  return Sampled(value, state.memory + 1), {"time/rollout_s": 2.0}
+
+
+def test_a_rollout_is_made_on_the_other_mesh_and_copied_back():
+  e = fake_experiment()
+  rollout_fn = rollout_pipeline.on_sampling_mesh(e, sample_sum)
+  for step, expected in ((0, 510), (3, 540.3)):
+    rollout, times = rollout_fn(state_of(step))
+    np.testing.assert_allclose(rollout.value, expected, rtol=1e-6)
+    assert rollout.value.devices() == {jax.devices()[0]}
+    assert times == {"time/rollout_s": 2.0}
+  same = python.SimpleNamespace(mesh="mesh", sampling_mesh="mesh")
+  assert rollout_pipeline.on_sampling_mesh(same, sample_sum) is sample_sum
+
+
+@pytest.mark.parametrize(
+  ("checkpoint_every", "stale"),
+  [(0, [0, 1, 1, 1, 1]), (2, [0, 1, 0, 1, 0]), (3, [0, 1, 1, 0, 1])],
+)
+def test_rollouts_after_a_checkpoint_are_of_the_present_parameters(
+  checkpoint_every, stale
+):
+  e = fake_experiment(checkpoint_every=checkpoint_every, steps=5)
+  sampler = rollout_pipeline.AsynchronousSampler(e, sample_sum)
+  memory = 0
+  for step, age in enumerate(stale):
+    before = time.perf_counter()
+    rollout, times = sampler(state_of(step))
+    assert sampler(state_of(step))[0] is rollout
+    # A rollout that is sampled ahead goes on with the memory of the last one.
+    memory = memory + 1 if age else 1
+    assert rollout.memory == memory
+    expected = 10 * (step + 1 - age) + 500 + step / 10
+    np.testing.assert_allclose(rollout.value, expected, rtol=1e-6)
+    assert rollout.value.devices() == {jax.devices()[0]}
+    assert times["rollout/staleness"] == age
+    assert before < times[rollouts.STATE_READY] < time.perf_counter()
+    assert times["time/rollout_s"] == 2.0
+  assert not sampler._futures  # nothing is sampled after the last step
 
 
 def rollout_of(gap, mask):
@@ -205,6 +300,7 @@ def test_what_is_weighed_against_the_sampler_is_not_weighed_twice(name):
     importance.add_importance_weights(methods.get(name), 2.0)
 
 
+@pytest.mark.long
 def test_without_a_gap_correction_changes_nothing():
   """One update of samples that are the trainer's own, in float32."""
   result = []
@@ -221,6 +317,7 @@ def test_without_a_gap_correction_changes_nothing():
   )
 
 
+@pytest.mark.long
 class TestLayout:
   """Axes that a config leaves open."""
 
