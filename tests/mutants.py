@@ -25,7 +25,7 @@ mutants' packages (`tests/rl` for `rl`) runs once on the original, without its
 long tests; `RESULTS.tests.json` keeps which lines each test function reaches
 and how long it takes. A mutant then runs the test functions that reach its
 line, first those of its module (`tests/FOLDER/test_NAME.py`) and then the
-fastest, as many as take `BUDGET` seconds together, in a copy of the repository
+fastest, as many as take `BUDGET` seconds with their fixtures, in a copy of the repository
 that shares compiled programs with the copies of other mutants, until one of
 them fails; and then the cases of the general tests that reach its file
 (`contract_of`). The mutant is *noticed* if one fails; otherwise it *survives*.
@@ -94,6 +94,7 @@ EQUIVALENT = ROOT / "tests" / "equivalent_mutants.json"
 TIMEOUT = 300.0  # seconds for the tests of a mutant
 MEASURE_TIMEOUT = 3600.0  # seconds for a test file
 BUDGET = 120.0  # seconds that the tests of a mutant take on the original
+FILE_SECONDS = 1.0  # seconds to import a test file
 # Tests of properties that every method or every reward function has.
 METHOD_CONTRACT = "tests/rl/methods/test_contract.py"
 REWARD_CONTRACTS = "tests/rewards/test_contracts.py"
@@ -470,13 +471,17 @@ class Test(NamedTuple):
 
   Attributes:
     path: its name for pytest, "tests/FOLDER/test_NAME.py::test_function".
-    seconds: how long its cases take, with the fixtures that they share.
+    seconds: how long its cases take, without their fixtures.
+    setup_seconds: how long all fixtures of its file take. Some of them may be
+      of other tests, but which ones is not known: a fixture that several tests
+      share counts in the setup of the first one.
     lines: the lines that it reaches, by source file. What a fixture reaches
       counts for every test of the file.
   """
 
   path: str
   seconds: float
+  setup_seconds: float
   lines: dict[str, list[int]]
 
   @property
@@ -497,13 +502,27 @@ def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
     for test in tests
     if any(first <= line <= last for line in test.lines.get(mutant.file, ()))
   ]
-  reaching.sort(key=lambda test: (test.file != mirrored, test.seconds))
-  chosen, total = [], 0.0
+  reaching.sort(
+    key=lambda test: (
+      test.file != mirrored,
+      test.setup_seconds + test.seconds,
+    )
+  )
+  chosen: list[Test] = []
   for test in reaching:
-    if total + test.seconds <= BUDGET:
+    if expected_seconds([*chosen, test]) <= BUDGET:
       chosen.append(test)
-      total += test.seconds
   return chosen
+
+
+def expected_seconds(tests: Sequence[Test]) -> float:
+  """Returns how long tests take on the original, with their files' fixtures."""
+  setup_of_file = {test.file: test.setup_seconds for test in tests}
+  return (
+    sum(test.seconds for test in tests)
+    + sum(setup_of_file.values())
+    + FILE_SECONDS * len(setup_of_file)
+  )
 
 
 def contract_of(file: str) -> list[str]:
@@ -553,14 +572,19 @@ class _Measurement:
     tracer: reads which lines run; its context is the test's path, and
       "fixtures" while fixtures are set up.
     seconds: by path of a test function.
+    setup_seconds: of the fixtures of all tests.
   """
 
   def __init__(self, tracer: coverage.Coverage) -> None:
     self.tracer = tracer
     self.seconds: collections.Counter[str] = collections.Counter()
+    self.setup_seconds = 0.0
 
   def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-    self.seconds[report.nodeid.partition("[")[0]] += report.duration
+    if report.when == "call":
+      self.seconds[report.nodeid.partition("[")[0]] += report.duration
+    else:
+      self.setup_seconds += report.duration
 
   @pytest.hookimpl(wrapper=True)
   def pytest_runtest_setup(self) -> Iterator[None]:
@@ -584,7 +608,7 @@ class _Measurement:
         for path in self.seconds if is_shared else contexts:
           lines[path].setdefault(name, []).append(line)
     return [
-      Test(path, round(seconds, 2), lines[path])
+      Test(path, round(seconds, 2), round(self.setup_seconds, 2), lines[path])
       for path, seconds in self.seconds.items()
     ]
 
@@ -610,7 +634,7 @@ def run_mutant(mutant: Mutant, tests: Sequence[Test]) -> dict[str, object]:
     "outcome": outcome,
     "tests": len(tests),
     "seconds": round(time.monotonic() - start, 1),
-    "original_seconds": round(sum(test.seconds for test in tests), 1),
+    "original_seconds": round(expected_seconds(tests), 1),
   }
 
 
