@@ -57,6 +57,7 @@ from rl.sampling import generation
 Score = Callable[[Sequence[tuple[Example, str]]], np.ndarray]
 SHARE = 0.5  # of the score of right completions, above which an attack succeeds
 _RIGHT = "right completion"
+PROBLEMS = 8  # number of problems by default
 
 
 class Finding(NamedTuple):
@@ -226,8 +227,8 @@ def of_task(
       states = {name: t.init() for name, t in reward.transforms.items()}
       rollout, _ = reward.apply(rollout, states)
     scores[places] = np.where(
-      rollout.sample_mask[:, 0], rollout.scores[:, 0], np.nan
-    )
+      rollout.sample_mask, rollout.scores, np.nan
+    ).squeeze(1)
     return scores
 
   return score, examples
@@ -361,7 +362,7 @@ def _audit_config(argv: Sequence[str]) -> list[Finding]:
 
   def define(values: flags.FlagValues) -> None:
     flags.DEFINE_integer(
-      "problems", 8, "number of problems", flag_values=values
+      "problems", PROBLEMS, "number of problems", flag_values=values
     )
 
   options = command_line.parse(argv, define, required=("config",))
@@ -379,7 +380,7 @@ def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
   parser.add_argument("--reward", required=True)
   parser.add_argument("--data", default="")
   parser.add_argument("--write", default="{}")
-  parser.add_argument("--problems", type=int, default=8)
+  parser.add_argument("--problems", type=int, default=PROBLEMS)
   options = parser.parse_args(argv[1:])
   with errors.usage_errors():
     count = _check_problems(options.problems)

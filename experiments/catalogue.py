@@ -367,7 +367,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   elif options.kind in _AS_LINES:
     print(plain_lines(matching), end="")
   else:
-    rich.console.Console(width=WIDTH).print(table(matching), markup=False)
+    rich.console.Console(width=WIDTH, markup=False).print(table(matching))
   return 0
 
 

@@ -109,7 +109,7 @@ hypothesis.settings.load_profile("few")
 
 # A process frees the programs of earlier test files when it exceeds these.
 _MANY_MAPS = 30_000  # memory maps: Linux allows about 65,000
-_MUCH_MEMORY = 1.25 * 2**30  # bytes
+_MUCH_MEMORY = 1.6 * 2**30  # bytes
 
 
 @pytest.fixture(scope="module", autouse=True)

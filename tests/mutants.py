@@ -25,9 +25,9 @@ mutants' packages (`tests/rl` for `rl`) runs once on the original, without its
 long tests; `RESULTS.tests.json` keeps which lines each test function reaches
 and how long it takes. A mutant then runs the test functions that reach its
 line, first those of its module (`tests/FOLDER/test_NAME.py`) and then the
-fastest, as many as take `BUDGET` seconds with their fixtures, in a copy of the repository
-that shares compiled programs with the copies of other mutants, until one of
-them fails; and then the cases of the general tests that reach its file
+fastest, as many as take `BUDGET` seconds with their fixtures, in a copy of the
+repository that shares compiled programs with the copies of other mutants, until
+one of them fails; and then the cases of the general tests that reach its file
 (`contract_of`). The mutant is *noticed* if one fails; otherwise it *survives*.
 So does a mutant that no test reaches within the budget. A mutant that runs for
 longer than `TIMEOUT` runs again beside its original, and is noticed if only the

@@ -109,6 +109,22 @@ def test_the_reward_of_a_config_is_audited(monkeypatch, capsys):
   assert "which only a run computes" in capsys.readouterr().err
 
 
+def test_so_many_problems_are_audited_by_default(monkeypatch, capsys):
+  counts = []
+  findings = audit.audit
+
+  def record(score, examples):
+    counts.append(len(examples))
+    return findings(score, examples)
+
+  monkeypatch.setattr(audit, "audit", record)
+  command = ["audit", "--reward", "rewards.verifiers.numbers:verify"]
+  assert audit.main([*command, "--write", "#### {}"]) == 0
+  assert audit.main([*command, "--write", "#### {}", "--problems", "3"]) == 0
+  assert counts == [8, 3]
+  assert "[--problems 8]" in audit.__doc__
+
+
 def test_the_command(tmp_path, capsys):
   command = ["audit", "--reward", "rewards.verifiers.numbers:verify"]
   assert audit.main([*command, "--write", "#### {}"]) == 0

@@ -172,6 +172,13 @@ def test_the_command_prints_all_of_them(capsys):
   assert "Shao et al. 2024" in shown
 
 
+def test_brackets_of_a_cell_are_no_markup(capsys, monkeypatch):
+  row = {"name": "one", "in a line": "the [bold]y of [red]"}
+  monkeypatch.setitem(catalogue.KINDS, "tasks", lambda: [row])
+  assert catalogue.main(["tasks"]) == 0
+  assert "the [bold]y of [red]" in capsys.readouterr().out
+
+
 def test_the_command_prints_all_presets(capsys):
   assert catalogue.main(["presets", "--markdown"]) == 0
   rows = capsys.readouterr().out.splitlines()[2:]

@@ -131,6 +131,16 @@ def test_every_question_has_an_answer():
       complete([{"role": "user", "content": "hello"}])
 
 
+def test_two_servers_have_ports_of_their_own():
+  with (
+    planted_judge.serving(Faults()) as url,
+    planted_judge.serving(Faults()) as other,
+  ):
+    assert url != other
+    port = int(url.split(":")[2].split("/")[0])
+    assert port >= 1024  # below, only an administrator's process may listen
+
+
 def test_the_command_prints_its_url():
   command = [sys.executable, "-m", "experiments.planted_judge", "--port", "0"]
   with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

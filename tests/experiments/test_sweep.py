@@ -2,6 +2,7 @@
 
 import pathlib
 import shlex
+import sys
 
 import pytest
 from helpers import small_run
@@ -125,6 +126,37 @@ def test_logs_are_not_written_into_a_bucket(file, capsys):
   args = ["--config", str(file), "--workdir", "gs://bucket/runs", "--run"]
   assert sweep.main(args) == errors.USAGE
   assert "lies in a bucket" in capsys.readouterr().err
+
+
+def test_runs_that_fail_are_named_with_their_logs(
+  tmp_path, capsys, monkeypatch
+):
+  """The second of three commands ends with status 3, and the others go on."""
+  names = ("first", "second", "third")
+  runs = [
+    sweep.PlannedRun(name, (f"--workdir={tmp_path / 'runs' / name}",))
+    for name in names
+  ]
+  code = (
+    "import sys; print(sys.argv[1]); sys.exit(3 * ('second' in sys.argv[1]))"
+  )
+  monkeypatch.setattr(
+    sweep,
+    "command",
+    lambda run: [sys.executable, "-c", code, *run.arguments],
+  )
+  for jobs in (1, 2):
+    assert sweep._run_all(runs, jobs) == errors.FAILURE
+    assert capsys.readouterr().err.splitlines() == [
+      "1 of 3: first done",
+      "2 of 3: second ended with status 3",
+      "3 of 3: third done",
+      f"failed: {tmp_path / 'runs' / 'second.log'}",
+    ]
+  for run in runs:
+    log = (tmp_path / "runs" / f"{run.name}.log").read_text()
+    assert log == f"{run.arguments[0]}\n" * 2  # a log goes on
+  assert sweep._run_all(runs[:1], 1) == 0
 
 
 @pytest.mark.long

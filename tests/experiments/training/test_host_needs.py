@@ -1,0 +1,79 @@
+"""Arrays that the host computes between sampling and the update."""
+
+import time
+import types as python
+
+import jax
+import numpy as np
+from helpers import worked_example
+from jax.sharding import SingleDeviceSharding
+
+from experiments.training import host_needs, rollouts
+from rl import learners, methods, scoring
+
+DOUBLED = scoring.provided("task", "doubled")
+
+
+def sum_of_doubled(rollout):
+  assert isinstance(rollout.scores, np.ndarray)
+  return rollout.scores + rollout.extras["task/doubled"]
+
+
+HOST = scoring.host("sum", sum_of_doubled, level="sample", reads=(DOUBLED,))
+
+
+def fake_experiment(needs):
+  """Whose programs double the scores that a host need reads."""
+
+  def with_scores(state, rollout, reads):
+    assert reads == {DOUBLED}
+    doubled = {"task/doubled": state * rollout.scores}
+    return rollout.replace(extras=rollout.extras.update(doubled))
+
+  method = python.SimpleNamespace(signal_needs=set(), term_needs=needs)
+  return python.SimpleNamespace(
+    methods={learners.POLICY: method},
+    replicated=SingleDeviceSharding(jax.devices()[0]),
+    with_scores=with_scores,
+  )
+
+
+def test_needs_of_the_signal_and_of_the_terms_are_those_of_the_host():
+  needs = host_needs.host_needs(
+    {"a": methods.get("less"), "b": methods.get("grpo")}
+  )
+  assert [need.source for need in needs] == ["host"]
+  assert host_needs.host_needs({"b": methods.get("grpo")}) == set()
+
+
+def test_an_array_of_the_host_is_in_the_extras():
+  e = fake_experiment({HOST})
+  sampled = worked_example.rollout([1.0, 3.0])
+  state = jax.numpy.float32(2)
+  times = {"time/rollout_s": 5.0}
+  rollout_fn = host_needs.with_host_needs(e, lambda state: (sampled, times))
+  before = time.perf_counter()
+  result, measured = rollout_fn(state)
+  after = time.perf_counter()
+  rollout = result[learners.POLICY]
+  np.testing.assert_allclose(rollout.extras[str(HOST)], [[3, 9]])
+  # What it reads is not sent on.
+  assert "task/doubled" not in rollout.extras.arrays
+  assert before < measured[rollouts.STATE_READY] < after
+  assert 0 < measured["time/score_s"] < after - before
+  assert 5 < measured["time/rollout_s"] < 5 + after - before
+  assert times == {"time/rollout_s": 5.0}
+  # A moment that the rollout function has measured is the earlier one.
+  times |= {rollouts.STATE_READY: 1.0, "time/score_s": 7.0}
+  _, measured = rollout_fn(state)
+  assert measured[rollouts.STATE_READY] == 1.0
+  assert measured["time/score_s"] > 7
+
+
+def test_without_host_needs_nothing_is_added():
+  e = fake_experiment({DOUBLED})
+
+  def rollout_fn(state):
+    return state, {}
+
+  assert host_needs.with_host_needs(e, rollout_fn) is rollout_fn
