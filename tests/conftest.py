@@ -107,32 +107,43 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("few")
 
-# A process frees the programs of earlier test files when it exceeds these.
+# A process frees its compiled programs when it exceeds these.
 _MANY_MAPS = 30_000  # memory maps: Linux allows about 65,000
 _MUCH_MEMORY = 1.6 * 2**30  # bytes
+_PROCESS = pathlib.Path("/proc/self")  # Linux
+
+
+@pytest.fixture(autouse=True)
+def _free_programs_of_much_memory():
+  """Frees all programs after a test if the process has much memory.
+
+  Until then, the next tests use the programs too.
+  """
+  yield
+  if _PROCESS.exists():
+    pages = int((_PROCESS / "statm").read_text().split()[1])
+    if pages * resource.getpagesize() > _MUCH_MEMORY:
+      _free_programs()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _free_compiled_programs():
-  """Frees all programs after a test file, if they need much.
-
-  Until then, the next files use the programs too.
-  """
+def _free_programs_of_many_maps():
+  """Frees all programs after a test file if the process has many maps."""
   yield
-  maps = pathlib.Path("/proc/self/maps")
-  if not maps.exists():
-    return
-  pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-  is_large = pages * resource.getpagesize() > _MUCH_MEMORY
-  if is_large or maps.read_bytes().count(b"\n") > _MANY_MAPS:
-    import jax
+  maps = _PROCESS / "maps"
+  if maps.exists() and maps.read_bytes().count(b"\n") > _MANY_MAPS:
+    _free_programs()
 
-    jax.clear_caches()
-    gc.collect()
-    # Returns freed memory to the system, where the C library can.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-      trim(0)
+
+def _free_programs():
+  import jax
+
+  jax.clear_caches()
+  gc.collect()
+  # Returns freed memory to the system, where the C library can.
+  trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+  if trim is not None:
+    trim(0)
 
 
 _peak_memory = {}  # GiB, by worker
