@@ -572,7 +572,7 @@ class _Measurement:
     tracer: reads which lines run; its context is the test's path, and
       "fixtures" while fixtures are set up.
     seconds: by path of a test function.
-    setup_seconds: of the fixtures of all tests.
+    setup_seconds: how long the fixtures of all tests take.
   """
 
   def __init__(self, tracer: coverage.Coverage) -> None:

@@ -86,9 +86,9 @@ CHANGES: dict[str, dict[str, Any]] = {
   # Its clip range moves over the whole run.
   "flex_clip": {"method": f"flex_clip(steps={STEPS})"},
   "gpg": {"plan.minibatches": 1},  # one update per rollout, as in the paper
+  "grpo_care": {"task": CHAIN},  # the last step of a sample is its answer
   # The certainty of the policy stands for the scores of a reward model. The
   # term of weight 0 adds nothing; the other term and the method read its value.
-  "grpo_care": {"task": CHAIN},  # the last step of a sample is its answer
   "hero": {
     "reward": defaults.reward(
       quality=defaults.term("negative_entropy()", 0.0),

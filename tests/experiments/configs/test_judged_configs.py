@@ -26,7 +26,7 @@ def test_a_method_reads_the_reward_of_its_config(file, name):
 
 
 def test_relevance_reaches_the_gradient():
-  """Of the trigrams of right samples 2 of 2, 1 of 2, 2 of 2, 1 of 3 differ."""
+  """The distinct trigrams are 2 of 2, 1 of 2, 2 of 2 and 1 of 3."""
   texts = [[0, 1, 0, 1, 1], [0, 0, 0, 0, 1], [0, 0, 1, 1, 0], [0] * 5]
   rollout = worked_example.rollout(
     np.ones(4),

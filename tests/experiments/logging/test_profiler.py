@@ -1,4 +1,4 @@
-"""Which dispatches a trace has."""
+"""Tests of which dispatches a profiler trace contains."""
 
 import jax.numpy as jnp
 

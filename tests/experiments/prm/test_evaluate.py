@@ -1,4 +1,4 @@
-"""What the evaluation of a fitted model computes of samples and scores."""
+"""Tests of the evaluation of a fitted model on samples and on lines."""
 
 import types as python
 

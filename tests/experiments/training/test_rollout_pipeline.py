@@ -191,7 +191,7 @@ class Sampled:
 
 @struct.dataclass
 class Parameters:
-  """What a sampler reads of a state."""
+  """The fields of a state that a sampler reads."""
 
   params: jax.Array
   frozen: jax.Array

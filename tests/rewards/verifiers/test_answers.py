@@ -2,6 +2,7 @@
 
 import pytest
 
+from rewards.verifiers import answers
 from rewards.verifiers.answers import final_answer
 
 LEFT, RIGHT = "abcdefghijklmnopqrst", "ABCDEFGHIJKLMNOPQRST"  # 20 each
@@ -82,3 +83,16 @@ def test_a_line_of_at_most_200_characters_is_an_answer():
 )
 def test_where_an_answer_ends(text, answer):
   assert final_answer(text) == answer
+
+
+@pytest.mark.parametrize("start", [0, 1, 79, 80, 81, 300])
+def test_words_before_a_mark_are_read_wherever_it_stands(start):
+  """They say whose answer it is, or that the line is a heading."""
+  before = ("word " * 60)[:start]
+  hope = "I am assuming that your   final correct answer is 5"
+  assert answers.marked_answer(f"{before} {hope}") is None
+  for mark in ("Answer: ", "**OPTION**\nthe best   choice is ", "#### "):
+    text = f"{before}\n{mark}7"
+    assert answers.marked_answer(text) == (len(text), "7")
+  heading = f"{before}\n>  ** here is the final answer  **  \n7"
+  assert answers.marked_answer(heading)[1] == "7"
