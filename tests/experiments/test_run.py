@@ -346,6 +346,20 @@ def test_help_shows_a_command_that_can_be_typed(capsys):
   assert "python -m experiments.run --config" in capsys.readouterr().out
 
 
+def test_without_flags_a_run_is_neither_traced_nor_debugged_nor_multihost():
+  options = command_line.parse(
+    ["run", SMOKE, "--workdir", "runs/new"],
+    run._define_flags,
+    required=("config", "workdir"),
+  )
+  assert not options.profile
+  assert not options.debug
+  assert not options.explain
+  assert not options.distributed
+  assert options.cache
+  assert options.coordinator is options.processes is options.process is None
+
+
 def command(*args: str) -> subprocess.CompletedProcess:
   """The real command, on one device."""
   return subprocess.run(
