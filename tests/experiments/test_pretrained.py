@@ -341,13 +341,16 @@ def test_two_steps_of_the_readmes_command_train_it(folders, tmp_path):
   command += [f"--config.{key}={value}" for key, value in keys.items()]
   environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
   environment.pop("XLA_FLAGS", None)  # one device
+  # A large model runs for longer than its programs are compiled.
+  environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "false"
   done = subprocess.run(
     command, cwd=ROOT, env=environment, capture_output=True, text=True
   )
   assert done.returncode == 0, done.stderr
   lines = json_files.read(workdir / "metrics.jsonl")
   assert [line["step"] for line in lines] == [1, 2]
-  assert all(line["optim/grad_norm"] > 0 for line in lines)
+  # The samples of a step may have equal scores, and then it changes nothing.
+  assert any(line["optim/grad_norm"] > 0 for line in lines)
   assert 0 < lines[0]["accuracy/pass@1"] < 1
   trained = checkpoint_reader.restore_params(workdir / checkpoint_reader.FOLDER)
   _, start = hf.load(folders[1])

@@ -11,12 +11,29 @@ from experiments.studies.benchmark import start
 
 pytestmark = pytest.mark.long
 
+# A run that starts from new parameters, so that no base is trained.
+CONFIG = """
+from experiments.configs import defaults, smoke
 
-def test_the_second_start_uses_the_programs_of_the_first(monkeypatch):
+def get_config():
+  config = defaults.rl(steps=10)
+  config.model = smoke.get_config().model
+  config.task = "countdown(count=3)"
+  config.rollout.prompts = 4
+  config.rollout.samples = 4
+  config.evaluation.problems = 4
+  config.evaluation.samples = 4
+  return config
+"""
+
+
+def test_the_second_start_uses_the_programs_of_the_first(monkeypatch, tmp_path):
   # With the eight devices of the tests no program is kept.
   monkeypatch.setenv("XLA_FLAGS", small_run.environment()["XLA_FLAGS"])
   console = rich.console.Console(file=io.StringIO())
-  (row,) = start.start(console, rounds=1).results["rows"]
+  config = tmp_path / "config.py"
+  config.write_text(CONFIG)
+  (row,) = start.start(console, config=str(config), rounds=1).results["rows"]
   assert 0 < row["ours"] < row["peer"]
   assert row["ratio"] == row["peer"] / row["ours"]
 
