@@ -12,6 +12,8 @@ from experiments.cli import command_line, errors
 from experiments.configs import smoke
 from experiments.training import workdirs
 
+pytestmark = pytest.mark.several_devices
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = ROOT / "experiments" / "configs"
 SMOKE = f"--config={CONFIGS / 'smoke.py'}"

@@ -36,7 +36,7 @@ def test_held_out_problems_are_asked_and_scored(run, capsys):
   problems = task.test(2)
   assert lines[0] == f"loading {run} ..."
   assert lines[1].endswith("step 1: countdown(count=2)")
-  assert "attention blocked, 1 layers unrolled, float32, 8 cpu" in lines[2]
+  assert "attention blocked, 1 layers unrolled, float32, 1 cpu" in lines[2]
   for row in problems.prompts:
     assert task.decode(row) in lines
   assert sum("(score " in line for line in lines) == 6

@@ -15,6 +15,8 @@ from experiments.aot import fit, hlo
 from experiments.training import build, validate
 from models import sharding
 
+pytestmark = pytest.mark.several_devices
+
 CHAIN = "chain(operations=1)"
 HEADLINE = ("grpo", "max_at_k(k=2)", "pass_at_k(k=2)", "min_form")
 SMOKE = "experiments/configs/smoke.py"

@@ -14,6 +14,8 @@ from helpers import small_run
 from experiments.aot import fit, scaling, stack
 from experiments.training import build
 
+pytestmark = pytest.mark.several_devices
+
 HBM = 16.0
 
 

@@ -10,6 +10,8 @@ from experiments.configs import recipe
 from experiments.training import build
 from models import presets
 
+pytestmark = pytest.mark.several_devices
+
 CHOICES = list(
   itertools.product(recipe.MODELS, recipe.DATASETS, recipe.METHODS)
 )

@@ -19,6 +19,8 @@ from experiments.logging import progress
 from experiments.tasks.task import Judged, Problems, Task
 from rl import types
 
+pytestmark = pytest.mark.several_devices
+
 EOS, PAD, ANSWERS = 0, 1, 4
 VOCABULARY = 2 + ANSWERS
 

@@ -150,6 +150,7 @@ def test_bfloat16_and_the_seed_are_taken(folder, data, tmp_path):
     (["--policy", "{}", "--task", "countdown", "--max_tokens", "0"], "max_tok"),
   ],
 )
+@pytest.mark.several_devices
 def test_a_mistake_is_one_line(folder, capsys, words, message):
   assert evaluate.main([word.format(folder) for word in words]) == 2
   error = capsys.readouterr().err

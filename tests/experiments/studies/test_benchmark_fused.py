@@ -20,7 +20,7 @@ from experiments.studies.benchmark import (
 from experiments.training import dispatch
 from models import sharding
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.several_devices]
 
 CONSOLE = rich.console.Console(file=io.StringIO())
 

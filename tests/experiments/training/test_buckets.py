@@ -42,6 +42,8 @@ from models import hf, storage_paths, transformer
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
 
+pytestmark = pytest.mark.several_devices
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODEL = ModelConfig(
   vocab_size=64,

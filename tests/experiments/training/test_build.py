@@ -156,6 +156,7 @@ def test_imitation_is_at_temperature_one():
   assert build.build(config).plan.temperature == 0.5
 
 
+@pytest.mark.several_devices
 def test_the_state_is_where_it_was_said_to_be():
   config = small_run.config(
     method="grpo(beta=0.1)",

@@ -17,6 +17,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from experiments.training import checkpointing
 from models import checkpoint_reader, checksums
 
+pytestmark = pytest.mark.several_devices
+
 
 @flax.struct.dataclass
 class State:

@@ -13,6 +13,8 @@ from experiments.training import checkpointing, loop, packed_texts
 from models import checkpoint_reader, sharding
 from rl import learners
 
+pytestmark = pytest.mark.several_devices
+
 P, S = small_run.PROMPTS, small_run.SAMPLES
 T = 64
 

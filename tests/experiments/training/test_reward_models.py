@@ -211,6 +211,7 @@ def test_a_trained_model_learns_the_labels_and_resumes(fitted, tmp_path):
   )
 
 
+@pytest.mark.several_devices
 def test_the_fused_loop_and_a_mesh_have_the_same_scores(fitted, tmp_path):
   workdir = fitted[0]
   _, expected = run(make_config(workdir, "verdict"), tmp_path / "one")

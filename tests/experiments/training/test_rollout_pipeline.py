@@ -26,6 +26,8 @@ from models import presets
 from rl import learners, methods, types
 from rl.losses import importance
 
+pytestmark = pytest.mark.several_devices
+
 HALF = {"sampling__devices": 4}
 AHEAD = {**HALF, "sampling__ahead": 1, "method": "grpo(beta=0.0)"}
 OPEN = {"replica": None, "data": -1, "fsdp": None, "tensor": None, "context": 1}
