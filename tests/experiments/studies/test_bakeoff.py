@@ -26,7 +26,7 @@ from experiments.training import build
 from rl import types
 from rl.reward import Reward
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.several_devices]
 
 T_975 = {1: 12.7062, 3: 3.182446}  # Student's t by degrees of freedom (tables)
 TASK, PROMPTS, SAMPLES, STEPS = "countdown(count=3)", 16, 8, 4

@@ -119,6 +119,7 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.several_devices
 def test_a_run_goes_on_on_another_mesh(tmp_path):
   """Up to rounding, as if it had stayed on the first."""
 
@@ -228,6 +229,7 @@ class Compilations(logging.Handler):
 
 
 @pytest.mark.long
+@pytest.mark.several_devices
 def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   mesh = {"mesh__data": 2, "mesh__fsdp": 2, "mesh__tensor": 2}
   mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two

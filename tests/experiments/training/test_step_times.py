@@ -239,6 +239,7 @@ def test_a_reward_on_the_host(tmp_path):
   assert_add_up(lines, wall)
 
 
+@pytest.mark.several_devices
 def test_a_sampler_a_step_ahead(tmp_path):
   """The rollout of a step is sampled beside the update of the step before."""
   config = small_run.config(steps=STEPS, sampling__devices=4, sampling__ahead=1)
