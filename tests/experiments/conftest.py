@@ -12,8 +12,12 @@ _devices = jax.devices
 
 def _set(patch, count):
   """Makes JAX name its first `count` devices only."""
-  patch.setattr(jax, "devices", lambda *args: _devices(*args)[:count])
-  patch.setattr(jax, "device_count", lambda *args: len(jax.devices(*args)))
+  patch.setattr(
+    jax, "devices", lambda *args, **names: _devices(*args, **names)[:count]
+  )
+  patch.setattr(
+    jax, "device_count", lambda *args, **names: len(jax.devices(*args, **names))
+  )
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from experiments.aot import chips
 from experiments.studies.benchmark.on_accelerator import ahead, pieces
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.several_devices]
 WEIGHT = jax.ShapeDtypeStruct((2, 256, 512), jnp.bfloat16)
 TEXT = """\
 %fused_computation (p: bf16[256,512]) -> f32[256,512] {
