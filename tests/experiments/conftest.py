@@ -10,8 +10,8 @@ import pytest
 _devices = jax.devices
 
 
-def _set(patch, count):
-  """Makes JAX name its first `count` devices only."""
+def _name_first(count, patch):
+  """Makes JAX name its first `count` devices only; None means all."""
   patch.setattr(
     jax, "devices", lambda *args, **names: _devices(*args, **names)[:count]
   )
@@ -24,11 +24,11 @@ def _set(patch, count):
 def _one_device(request):
   with pytest.MonkeyPatch.context() as patch:
     if not request.node.get_closest_marker("several_devices"):
-      _set(patch, 1)
+      _name_first(1, patch)
     yield
 
 
 @pytest.fixture(autouse=True)
 def _several_devices(request, monkeypatch):
   if request.node.get_closest_marker("several_devices"):
-    _set(monkeypatch, None)
+    _name_first(None, monkeypatch)

@@ -27,8 +27,6 @@ def test_every_first_config_can_run(name, small_smollm2, tmp_path):
   # The small tokenizer has a token for nearly every letter.
   comma = "" if config.task.endswith("()") else ", "
   config.task = f"{config.task[:-1]}{comma}prompt_length=512)"
-  # Two microbatches of 4 prompts would not fill the eight devices of the tests.
-  config.rollout.prompts = 16
   if config.models:
     (tmp_path / "prm").mkdir()
     unpaid = smollm2.get_config("lists_min_form")

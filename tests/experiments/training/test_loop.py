@@ -341,6 +341,7 @@ def test_text_scored_on_the_host_runs_end_to_end(text):
   assert len(advantages["right"]) == small_run.SAMPLES + 1
 
 
+@pytest.mark.several_devices
 def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
   """The base on eight devices draws what it drew on one, as the run began."""
   out = tmp_path / "evaluation.json"
