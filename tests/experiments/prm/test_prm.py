@@ -279,7 +279,7 @@ def test_every_loss_falls(loss, loaded, tmp_path):
   data = step_lines.read(file, loaded.task, 4).data
   settings = fit.Settings(
     loss=loss,
-    updates=60,
+    updates=fit.DISPATCH,  # one program
     batch=8,
     learning_rate=1e-2,
     language_coefficient=0.0,

@@ -11,18 +11,15 @@ from experiments.studies.benchmark import start
 
 pytestmark = pytest.mark.long
 
-# A run that starts from new parameters, so that no base is trained.
+# Of the kinds of runs this one compiles the least, and needs no base.
 CONFIG = """
 from experiments.configs import defaults, smoke
 
 def get_config():
-  config = defaults.rl(steps=10)
+  config = defaults.supervised(steps=10)
   config.model = smoke.get_config().model
   config.task = "countdown(count=3)"
   config.rollout.prompts = 4
-  config.rollout.samples = 4
-  config.evaluation.problems = 4
-  config.evaluation.samples = 4
   return config
 """
 
