@@ -202,7 +202,7 @@ def _non_finite_gradients(
   """
 
   @jax.jit
-  def check_gradients(state, rollout):
+  def compute_gradients(state, rollout):
     needs = prepare.required(e.method, 1)
     scored = _with_missing_scores(e, state, rollout, needs)
     batch, scales, _ = prepare.prepare(e.method, scored, state.method_state)
@@ -214,15 +214,19 @@ def _non_finite_gradients(
       scales,
       e.plan.single,  # the plan of one update over all samples
     )
-    return jax.tree.map(lambda array: jnp.isfinite(array).all(), gradients)
+    return gradients
 
-  leaves = jax.tree.flatten_with_path(check_gradients(state, rollout))[0]
-  names = [
+  tree = compute_gradients(state, rollout)
+  return non_finite_arrays(tree), len(jax.tree.leaves(tree))
+
+
+def non_finite_arrays(tree: types.PyTree) -> list[str]:
+  """Returns the names of the arrays that have a value that is not finite."""
+  return [
     jax.tree_util.keystr(path, simple=True, separator=".")
-    for path, is_finite in leaves
-    if not is_finite
+    for path, array in jax.tree.leaves_with_path(tree)
+    if not jnp.isfinite(array).all()
   ]
-  return names, len(leaves)
 
 
 def _find_operation(

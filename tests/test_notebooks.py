@@ -24,7 +24,9 @@ LESSONS = {
   "min_form_vs_sum_form",
   "real_model",
 }
-MOST = 20  # steps of a run, and problems: what a longer run learns is not tested
+MOST = (
+  20  # steps of a run, and problems: what a longer run learns is not tested
+)
 
 
 def shorten(source):

@@ -25,11 +25,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
 from experiments.cli import cache_folders
+
+if TYPE_CHECKING:
+  from models.config import ModelConfig
 
 FILE = "cpu_devices.json"
 COUNTS = (1, 2, 4, 8)  # numbers of devices that are compared
@@ -193,14 +196,27 @@ def _time_process(count: int) -> float:
   return float(process.stdout)
 
 
-def time_decoder(repeats: int = 3) -> float:
+def small_smollm2() -> ModelConfig:
+  """Returns the decoder that is measured: two layers of SmolLM2-135M.
+
+  Its programs are small, because most of the time of the measurement goes into
+  starting and compiling.
+  """
+  # Imported here, because only the process that measures needs the decoder.
+  from models import presets
+
+  return presets.get(
+    "smollm2-135m", layers=2, vocab_size=4096, attention="blocked"
+  )
+
+
+def time_decoder(model: ModelConfig, repeats: int = 3) -> float:
   """Returns the seconds of sampling and of a gradient, on all CPU devices.
 
-  The decoder has the width of SmolLM2-135M and two of its layers, and the batch
-  is one that all numbers in `COUNTS` divide. The programs are small, because
-  most of the time of the measurement goes into starting and compiling.
+  The batch is one that all numbers in `COUNTS` divide.
 
   Args:
+    model: the decoder.
     repeats: calls of each program, of which the fastest counts.
   """
   # Imported here, because only the process that measures needs the decoder.
@@ -208,20 +224,9 @@ def time_decoder(repeats: int = 3) -> float:
 
   # Imported here for the same reason.
   from models import policy, sharding, transformer
-  from models.config import ModelConfig
   from rl.sampling import generation
 
   prompts, length, samples, tokens = 8, 32, 4, 16
-  model = ModelConfig(
-    vocab_size=4096,
-    width=576,
-    layers=2,
-    heads=9,
-    kv_heads=3,
-    head_dim=64,
-    mlp_width=1536,
-    attention="blocked",
-  )
   mesh = sharding.make_mesh()
   split = sharding.batch_sharding(mesh)
   shapes = jax.eval_shape(lambda: transformer.init(model, jax.random.key(0)))
@@ -273,4 +278,4 @@ def time_decoder(repeats: int = 3) -> float:
 
 
 if __name__ == "__main__":
-  print(time_decoder())
+  print(time_decoder(small_smollm2()))

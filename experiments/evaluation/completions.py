@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from experiments.evaluation import evaluator, policies
-from experiments.tasks.task import Problems, Task
+from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import multihost
 from models import sharding
 from rl.sampling import generation
@@ -87,10 +87,15 @@ def complete(
   judged = loaded.task.score(
     problem, samples.completions, samples.lengths, samples.finished
   )
+  return samples, first_scores(judged)
+
+
+def first_scores(judged: Judged) -> np.ndarray:
+  """Returns the scores `[S]` of the first problem; NaN for what has none."""
   scores = np.asarray(judged.scores)[0]
-  if judged.scored is not None:
-    scores = np.where(np.asarray(judged.scored)[0], scores, np.nan)
-  return samples, scores
+  if judged.scored is None:
+    return scores
+  return np.where(np.asarray(judged.scored)[0], scores, np.nan)
 
 
 @dataclasses.dataclass

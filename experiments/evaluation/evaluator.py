@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from experiments.evaluation import statistics
+from experiments.evaluation import default_settings, statistics
 from experiments.logging import progress
 from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import multihost, prng_keys
@@ -178,12 +178,10 @@ def batch_size(
 
 def sampling_settings(e: Experiment) -> generation.Sampling:
   """Returns the sampling settings that `evaluate_experiment` uses."""
-  settings = e.config.evaluation
+  settings = default_settings.fill(e.config.evaluation)
   return _sampling(
     e.task,
-    settings.samples,
-    settings.get("rows", 0),
-    settings.temperature,
+    *(settings[name] for name in ("samples", "rows", "temperature")),
     e.sampling.max_tokens,
   )
 
@@ -220,18 +218,14 @@ def evaluate_experiment(
       mesh. They are copied if `e.evaluation_mesh` is another mesh.
     step, between_batches, update: same as in `evaluate`.
   """
-  settings = e.config.evaluation
+  settings = default_settings.fill(e.config.evaluation)
   return evaluate(
     e.task,
     e.evaluation_policy,
     e.evaluation_params(params),
-    problems=settings.problems,
-    samples=settings.samples,
-    batch=settings.batch,
-    rows=settings.get("rows", 0),
-    key=prng_keys.from_seed(settings.seed),
+    key=prng_keys.from_seed(settings.pop("seed")),
+    **settings,
     step=step,
-    temperature=settings.temperature,
     max_tokens=e.sampling.max_tokens,
     sharding=e.evaluation_sharding,
     between_batches=between_batches,

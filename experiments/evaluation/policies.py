@@ -98,10 +98,7 @@ def load_from_run(
     step = checkpoint_reader.latest_step(directory)
   trained = checkpoint_reader.restore_params(directory, e.abstract.params, step)
   frozen = initial_state.frozen_params(e, workdir)
-  values = {
-    name: config.evaluation.get(name, default)
-    for name, default in default_settings.DEFAULTS.items()
-  }
+  values = default_settings.fill(config.evaluation)
   return LoadedPolicy(
     name=str(workdir),
     task=e.task,

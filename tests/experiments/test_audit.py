@@ -142,6 +142,10 @@ def test_the_command(tmp_path, capsys):
   assert "bold (false negative)" in capsys.readouterr().out
   config = "--config=experiments/configs/chain.py:min_form"
   assert audit.main(["audit", config, "--problems=3"]) == 0
+  capsys.readouterr()
+  with pytest.raises(SystemExit):
+    audit.main(["audit", "--write", "#### {}"])
+  assert "arguments are required: --reward" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

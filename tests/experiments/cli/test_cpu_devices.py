@@ -1,6 +1,7 @@
 """Tests of the number of CPU devices (`experiments.cli.cpu_devices`)."""
 
 import concurrent.futures
+import dataclasses
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import types
 import pytest
 
 from experiments.cli import cache_folders, cpu_devices
+from models import presets
 
 
 @pytest.fixture
@@ -124,6 +126,27 @@ def test_without_a_cache_that_can_be_written_it_goes_on(lines, monkeypatch):
 @pytest.mark.long
 def test_a_process_measures_with_its_number_of_devices():
   assert cpu_devices._time_process(2) > 0
+
+
+def test_the_decoder_is_that_of_smollm2_in_small():
+  model = cpu_devices.small_smollm2()
+  assert (model.layers, model.vocab_size, model.width) == (2, 4096, 576)
+  assert model.attention == "blocked"
+
+
+def test_a_decoder_is_timed_on_all_devices():
+  model = presets.get("smollm2-135m", layers=1, width=16, vocab_size=8)
+  model = dataclasses.replace(model, heads=1, kv_heads=1, mlp_width=8)
+  seconds = cpu_devices.time_decoder(model, repeats=1)
+  assert 0 < seconds < 60
+
+
+def test_an_attached_accelerator_has_a_file(monkeypatch):
+  config = types.SimpleNamespace(jax_platforms=None)
+  monkeypatch.setattr(cpu_devices, "jax", types.SimpleNamespace(config=config))
+  for names, expected in ((["null", "no_such"], True), (["no_such"], False)):
+    monkeypatch.setattr(cpu_devices, "_ACCELERATORS", names)
+    assert cpu_devices._has_accelerator() == expected
 
 
 def test_the_measuring_process_has_its_number_of_devices(monkeypatch, tmp_path):

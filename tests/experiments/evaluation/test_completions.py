@@ -8,6 +8,7 @@ from helpers import small_chat, small_jsonl, small_policy
 
 from experiments import tasks
 from experiments.evaluation import completions, free_prompts
+from experiments.tasks.task import Judged
 from models import hf, tokenizer
 from rl.sampling import generation
 
@@ -79,6 +80,19 @@ def test_the_oldest_turns_are_dropped_with_their_answers(folder, task):
   with pytest.raises(ValueError, match=rf"have 1 to {limit}"):
     conversation.ask("Add 1. " * 40)
   assert conversation.turns == turns
+
+
+def test_a_sample_without_a_score_has_nan():
+  judged = Judged(
+    scores=np.array([[0.5, 2.0], [3.0, 4.0]]),
+    correct=np.ones((2, 2)),
+    answer_ids=None,
+  )
+  np.testing.assert_array_equal(completions.first_scores(judged), [0.5, 2.0])
+  judged = dataclasses.replace(
+    judged, scored=np.array([[True, False], [True, True]])
+  )
+  np.testing.assert_array_equal(completions.first_scores(judged), [0.5, np.nan])
 
 
 def test_prompts_have_one_of_few_lengths(task):

@@ -1,5 +1,6 @@
 """An evaluation of a policy whose success rates are known exactly."""
 
+import dataclasses
 import functools
 import io
 import itertools
@@ -167,12 +168,12 @@ def test_a_batch_is_no_larger_than_the_problems_need(
 
 
 def test_four_problems_are_not_padded_to_a_batch_of_64():
-  """Tests that the policy gets one prompt per problem."""
+  """Tests that the policy gets one prompt per problem, with all samples."""
   sizes = []
 
-  def prefill(params, prompts, *args):
-    sizes.append(len(prompts))
-    return _prefill(params, prompts, *args)
+  def prefill(params, prompts, mask, samples, *args):
+    sizes.append((len(prompts), samples))
+    return _prefill(params, prompts, mask, samples, *args)
 
   evaluator.evaluate(
     TASK,
@@ -183,7 +184,7 @@ def test_four_problems_are_not_padded_to_a_batch_of_64():
     batch=64,
     key=jax.random.key(0),
   )
-  assert sizes == [4]
+  assert sizes == [(4, 2)]
 
 
 def test_progress_counts_problems_to_the_end():
@@ -377,10 +378,33 @@ def test_the_table_has_both_policies_and_their_difference():
     statistics.table({"base": _evaluation(0.4), "trained": _evaluation(0.6)})
   )
   text = console.file.getvalue()
-  assert re.findall(r"pass@(\d+)", text) == ["1", "2", "4", "8", "16", "32"]
+  budgets = ["1", "2", "4", "8", "16", "32"]
+  assert re.findall(r"pass@(\d+)", text) == budgets
+  assert re.findall(r"maj@(\d+)", text) == budgets[2:]
+  assert re.findall(r"max@(\d+)", text) == budgets
+  assert text.splitlines()[0].split() == ["base", "trained", "difference"]
   row = next(line for line in text.splitlines() if "pass@1 " in line)
   base, trained, difference = map(float, re.findall(r"([-+.\d]+) \[", row))
   assert difference == pytest.approx(trained - base, abs=2e-3)
+
+
+def test_the_best_score_is_left_out_where_every_score_is_the_verdict():
+  def table(*evaluations):
+    console = rich.console.Console(file=io.StringIO(), width=120)
+    console.print(
+      statistics.table({str(i): e for i, e in enumerate(evaluations)})
+    )
+    return console.file.getvalue()
+
+  graded = _evaluation(0.4)
+  verdicts = dataclasses.replace(
+    graded, scores=graded.correct.astype(np.float32)
+  )
+  unscored = dataclasses.replace(
+    verdicts, scores=np.where(verdicts.correct, 1, np.nan)
+  )
+  assert "max@" not in table(verdicts, unscored)
+  assert "max@32" in table(verdicts, graded)
 
 
 def test_table_budgets_are_powers_of_two_and_s_itself():

@@ -35,7 +35,8 @@ def test_majority_is_the_mean_vote_over_all_subsets(ragged):
     answers = rng.integers(-1, 4, size=(2, 7))
     correct = (answers == 2).astype(np.int8)
     valid = rng.random((2, 7)) < 0.8 if ragged else np.ones((2, 7), bool)
-    result = majority_at_k(answers, correct, range(1, 8), valid)
+    with np.errstate(all="raise"):  # also where k samples are not there
+      result = majority_at_k(answers, correct, range(1, 8), valid)
     for p in range(2):
       real = np.flatnonzero(valid[p])
       for k in range(1, 8):

@@ -5,7 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import small_chat, small_gsm8k
+from etils import epath
+from helpers import small_chat, small_gsm8k, small_run
 
 from experiments import evaluate, tasks
 from experiments.configs import defaults
@@ -103,6 +104,22 @@ def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
   assert of_folder.attention == of_run.attention == "blocked"
   assert of_folder.unroll == of_run.unroll == 0
   assert of_folder == of_run
+
+
+def test_a_run_is_evaluated_with_its_settings(tmp_path):
+  config = {"evaluation__problems": 12, "evaluation__temperature": 0.5}
+  e = small_run.experiment(rollout__max_tokens=0, **config)
+  small_run.save_untrained(e, epath.Path(tmp_path))
+  loaded = policies.load_from_run(tmp_path, None, {"samples": 3})
+  assert loaded.settings == {
+    "max_tokens": e.sampling.max_tokens,
+    "problems": 12,
+    "samples": 3,  # the caller's
+    "batch": 8,
+    "rows": 0,
+    "temperature": 0.5,
+    "seed": 0,
+  }
 
 
 def test_an_embedded_task_reads_its_own_ids(folder, tmp_path, capsys):

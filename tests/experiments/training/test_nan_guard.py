@@ -181,6 +181,11 @@ def test_replay_finds_nothing_wrong_with_a_healthy_step(
   assert output[-2:] == ["the update is made", "no operation makes a NaN"]
 
 
+def test_an_array_with_one_value_that_is_not_finite_is_named():
+  tree = {"a": np.ones(2), "b": {"c": np.array([1.0, np.nan]), "d": np.inf}}
+  assert replay.non_finite_arrays(tree) == ["b.c", "b.d"]
+
+
 def test_replay_counts_the_scores_that_are_not_finite(stuck):
   workdir, e, stopped = stuck
   state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
