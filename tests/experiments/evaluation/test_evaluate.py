@@ -203,18 +203,18 @@ def test_progress_counts_problems_to_the_end():
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
-  clock = iter(range(0, 1000, 20))
+  clock = iter([0, 9, 10, 20, 30, 40])
   monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
   file = io.StringIO()
   console = rich.console.Console(file=file, width=120)
   with progress.bar_or_lines(console, "evaluation", 40) as update:
-    for done in (10, 20, 30, 40):
+    for done in (10, 15, 20, 30, 40):
       update(done)
   assert file.getvalue().splitlines() == [
-    "evaluation: 40 problems",
-    "evaluation: 10 of 40 problems, 20 s",
-    "evaluation: 20 of 40 problems, 40 s, 40 s left",
-    "evaluation: 30 of 40 problems, 60 s, 20 s left",
+    "evaluation: 40 problems",  # and none after 9 s
+    "evaluation: 15 of 40 problems, 10 s, 5 s left",
+    "evaluation: 20 of 40 problems, 20 s, 22 s left",
+    "evaluation: 30 of 40 problems, 30 s, 10 s left",
   ]
   monkeypatch.undo()
   file = io.StringIO()

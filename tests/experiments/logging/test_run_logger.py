@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing import event_accumulator
 from tensorboardX import record_writer
 
 from experiments.configs import smoke
-from experiments.logging import run_logger
+from experiments.logging import run_logger, writers
 from experiments.training import validate
 
 
@@ -103,6 +103,23 @@ def test_tensorboard_holds_scalars_and_counts_and_skips_nan(tmp_path):
   histogram = events.Histograms("h")[0].histogram_value
   assert histogram.sum == 1.0  # the mean number solved
   assert list(histogram.bucket) == [0.5, 0.0, 0.5]
+
+
+def test_tensorboard_is_flushed_at_the_first_event_and_every_two_minutes(
+  monkeypatch,
+):
+  flushes = []
+  clock = types.SimpleNamespace(monotonic=lambda: clock.now)
+  monkeypatch.setattr(writers, "time", clock)
+  event_writer = types.SimpleNamespace(
+    _worker=types.SimpleNamespace(stop=lambda: None),
+    _ev_writer=types.SimpleNamespace(write_event=lambda event: None),
+    flush=lambda: flushes.append(clock.now),
+  )
+  writers._write_in_calling_thread(event_writer)
+  for clock.now in (0.0, 1.0, 119.0, 120.0, 121.0, 239.0, 241.0):
+    event_writer.add_event("event")
+  assert flushes == [0.0, 120.0, 241.0]
 
 
 def test_plain_lines_are_rare_but_the_first_and_the_last_are_there(tmp_path):
