@@ -102,11 +102,11 @@ def test_the_memory_of_a_device_is_in_whole_mib():
 
 @pytest.mark.several_devices
 def test_the_last_devices_only_sample(monkeypatch):
-  asked = []
+  requests = []
   devices = jax.devices()[:8]
 
   def choose_axes(*args):
-    asked.append(args)
+    requests.append(args)
     return {"data": -1}
 
   monkeypatch.setattr(device_mesh, "choose_axes", choose_axes)
@@ -125,7 +125,7 @@ def test_the_last_devices_only_sample(monkeypatch):
   assert list(mesh.devices.flat) == devices[:6]
   assert list(sampling_mesh.devices.flat) == devices[6:]
   assert dict(sampling_mesh.shape)["tensor"] == 2
-  axes, training_devices, model, prompts, memory = asked[-1]
+  axes, training_devices, model, prompts, memory = requests[-1]
   assert dict(axes) == {"data": -1}
   assert training_devices == devices[:6]
   # Two minibatches of two microbatches have 2 of 8 prompts each.
