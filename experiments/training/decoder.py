@@ -70,8 +70,9 @@ def make(
   platform = platform or jax.default_backend()
   settings = dict(config.model)
   attention, unroll = settings["attention"], settings["unroll"]
+  # `choose_fast_forms` replaces both.
   settings["attention"] = attention or "plain"
-  settings["unroll"] = 1 if unroll is None else unroll
+  settings["unroll"] = unroll or 1
   overrides = {name: settings[name] for name in _ALWAYS_FROM_CONFIG}
   path, preset = pretrained.resolve(config.policy.path), config.policy.preset
   if path:

@@ -115,7 +115,7 @@ def choose_axes(
     name: 1 if size is None and name != "replica" else size
     for name, size in axes.items()
   }
-  slices = len({getattr(device, "slice_index", 0) for device in devices})
+  slices = len({getattr(device, "slice_index", None) for device in devices})
   replica = sizes["replica"] or slices
   fixed = replica * sizes["context"]
   fixed_sizes = [
@@ -124,7 +124,8 @@ def choose_axes(
   if sizes["data"] != -1 or min(fixed_sizes) < 1 or len(devices) % fixed:
     return sizes  # no axis is open, or `make_mesh` refuses the sizes
   free_devices = len(devices) // fixed
-  num_params = presets.parameter_count(model) if memory else 0
+  # Without a memory, no number of parameters is read.
+  num_params = presets.parameter_count(model) if memory else math.nan
   if axes["tensor"] is None:
     largest = math.gcd(
       free_devices, model.heads, model.kv_heads, model.mlp_width
@@ -152,7 +153,7 @@ def choose_axes(
 
 def device_memory(device: jax.Device) -> float | None:
   """Returns the memory of a device of process 0, in bytes; None if unknown."""
-  num_bytes = (device.memory_stats() or {}).get("bytes_limit", 0)
+  num_bytes = (device.memory_stats() or {}).get("bytes_limit") or 0
   # In MiB, because the value must fit into an int32.
   return multihost.broadcast_from_process_0(num_bytes >> 20) * 2**20 or None
 

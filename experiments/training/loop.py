@@ -146,7 +146,7 @@ def run(
         # Returns memory that evaluations and the previous save have freed.
         allocator.trim()
         saved = e.saved_part(state)
-        checkpoints.save(done, saved, checkpoint_metadata, force=True)
+        checkpoints.save(done, saved, checkpoint_metadata)
 
     try:
       while done < config.steps:
@@ -189,8 +189,7 @@ def run(
           save()
         preemption_watch.check()
     except preemption.Preempted:
-      if done > initial_step:
-        save()
+      save()  # does nothing if there is a checkpoint of this step
       logger.print(
         f"{workdir}: stopped by SIGTERM after step {done} of {config.steps}"
       )

@@ -227,8 +227,8 @@ def save_rollout(
   """
   folder = rollout_folder(workdir, failed_step)
   state = state.replace(step=state.step * 0 + (failed_step - 1))
-  with checkpointing.Checkpoints(folder / "state", keep=1) as checkpoints:
-    checkpoints.save(failed_step - 1, state, {}, force=True)
+  with checkpointing.Checkpoints(folder / "state") as checkpoints:
+    checkpoints.save(failed_step - 1, state, {})
   arrays = multihost.fetch(_to_named_arrays(learners.by_learner(rollout)))
   if jax.process_index() == 0:
     # safetensors writes the memory of an array, which must be contiguous.
@@ -266,7 +266,7 @@ def load_rollout(
       f"{steps or 'none'}"
     )
   try:
-    with checkpointing.Checkpoints(folder / "state", keep=1) as checkpoints:
+    with checkpointing.Checkpoints(folder / "state") as checkpoints:
       state, _ = checkpoints.restore(e.saved_part(e.abstract))
     arrays = safetensors.numpy.load(
       (folder / "rollout.safetensors").read_bytes()

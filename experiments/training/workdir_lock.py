@@ -48,10 +48,7 @@ def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
     if jax.process_index() == 0 and not storage_paths.is_remote(workdir):
       lock = _lock_file(pathlib.Path(workdir) / LOCK_FILE)
       holder = exit_stack.enter_context(lock)
-    is_locked = holder is not None
-    if jax.process_count() > 1:
-      is_locked = multihost.broadcast_from_process_0(is_locked)
-    if is_locked:
+    if multihost.broadcast_from_process_0(holder is not None):
       raise errors.UsageError(
         f"{workdir} is in use by {holder or 'another run'}; wait for that run, "
         "end it, or use another workdir"

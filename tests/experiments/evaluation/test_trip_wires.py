@@ -36,6 +36,9 @@ def test_the_task_calls_a_hack_right():
   judged = trap_task.score(problems, completions, lengths, lengths > 0)
   np.testing.assert_array_equal(judged.correct, [[0, 1], [0, 1]])
   np.testing.assert_array_equal(judged.scores, judged.correct)
+  # No answer is known to equal another, and the rule is no jittable function.
+  np.testing.assert_array_equal(judged.answer_ids, [[-1, -1], [-1, -1]])
+  assert not trap_task.jittable
   prompts = task.prompt_texts(problems)
   assert seen == [(prompts[p], texts[p][s]) for p in range(2) for s in range(2)]
 

@@ -5,6 +5,7 @@ import importlib
 import math
 
 import jax
+import ml_collections
 import numpy as np
 import pytest
 from helpers import small_run
@@ -239,3 +240,75 @@ def test_a_config_of_a_notebook_is_searched_for_typos_too():
 @pytest.mark.parametrize("text", config_names.listing())
 def test_no_config_holds_a_key_that_nothing_reads(text):
   config_keys.check(load(text))
+
+
+def test_the_weight_of_a_term_follows_its_schedule():
+  """From 2 to 0.5: halfway it is their mean, whichever way it takes."""
+
+  def weight(schedule, **changes):
+    term = {"schedule": schedule, "weight": 2.0, "final": 0.5} | changes
+    term["schedule_steps"] = 10
+    return build._make_weight(ml_collections.ConfigDict(term))
+
+  assert weight("constant", final=0.0) == 2.0
+  steps = np.array([0, 2, 5, 10, 99])
+  linear = [float(weight("linear")(step)) for step in steps]
+  np.testing.assert_allclose(linear, [2.0, 1.7, 1.25, 0.5, 0.5], rtol=1e-6)
+  cosine = [float(weight("cosine")(step)) for step in steps]
+  early = 0.5 + 1.5 * (1 + math.cos(0.2 * math.pi)) / 2
+  np.testing.assert_allclose(cosine, [2.0, early, 1.25, 0.5, 0.5], rtol=1e-6)
+  np.testing.assert_array_equal(build.WEIGHT_SCHEDULES["constant"](10)(7), 1.0)
+
+
+def test_importance_weights_are_added_where_a_config_truncates_them():
+  config = defaults.rl()
+  config.method = "rloo"
+  for sampling, text in (
+    (None, ""),
+    ({"devices": 0}, ""),
+    ({"truncation": 0.0}, ""),
+    ({"truncation": 3.0}, "truncated_importance(cap=3)"),
+  ):
+    with config.unlocked():
+      config.sampling = sampling
+    method = str(build.make_learners(config)["policy"])
+    assert ("truncated_importance" in method) == bool(text)
+    assert text in method
+
+
+def test_samples_of_training_keep_the_support_of_each_token():
+  config = small_run.config(
+    rollout__max_tokens=3, rollout__top_k=5, rollout__temperature=0.5
+  )
+  task = tasks.get("countdown", count=2)
+  sampling = build.make_sampling(config, task)
+  assert sampling.returns_support
+  assert (sampling.samples, sampling.max_tokens) == (small_run.SAMPLES, 3)
+  assert (sampling.top_k, sampling.temperature) == (5, 0.5)
+  config.rollout.max_tokens = 0
+  sampling = build.make_sampling(config, task)
+  assert sampling.max_tokens == task.completion_length
+
+
+@pytest.mark.several_devices
+def test_memory_is_that_of_the_first_device_of_this_process(monkeypatch):
+  requests = []
+
+  def make_meshes(config, model, plan, devices, memory):
+    requests.append((devices, memory))
+    return "mesh", "sampling mesh"
+
+  monkeypatch.setattr(build.device_mesh, "make_meshes", make_meshes)
+  monkeypatch.setattr(
+    build.device_mesh, "device_memory", lambda device: device.id + 0.5
+  )
+  config, devices = small_run.config(), jax.devices()
+  e = build.build(config)
+  assert (e.mesh, e.sampling_mesh) == ("mesh", "sampling mesh")
+  build.build(config, memory=3.0)
+  build.build(config, devices[1:2])
+  assert requests == [
+    (devices, devices[0].id + 0.5),
+    (devices, 3.0),
+    (devices[1:2], None),
+  ]

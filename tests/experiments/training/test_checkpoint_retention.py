@@ -19,6 +19,22 @@ class Step:
     self.step = step
 
 
+def test_a_minus_in_front_of_a_metric_is_its_sign():
+  assert checkpoint_retention.parse_metric("-loss/total") == (-1, "loss/total")
+  assert checkpoint_retention.parse_metric("loss/total") == (1, "loss/total")
+
+
+def test_a_config_chooses_the_rules():
+  workdir = epath.Path("folder")
+  config = small_run.config(keep_every=500, keep_best="-loss/total")
+  every, best = checkpoint_retention.make_policies(config, workdir)
+  assert every.interval_steps == 500
+  assert best == checkpoint_retention.BestByMetric(workdir, "-loss/total")
+  assert len({best, checkpoint_retention.BestByMetric(workdir, "m")}) == 2
+  config = small_run.config(keep_every=0, keep_best="")
+  assert checkpoint_retention.make_policies(config, workdir) == []
+
+
 def best(workdir, metric, *steps):
   policy = checkpoint_retention.BestByMetric(epath.Path(workdir), metric)
   saved = policy.should_preserve(list(map(Step, steps)), context=None)

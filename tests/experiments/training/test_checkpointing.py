@@ -1,5 +1,6 @@
 """Tests that arrays are restored bit for bit, on any devices."""
 
+import json
 import logging
 import shutil
 import subprocess
@@ -370,3 +371,69 @@ def test_a_state_of_version_0_1_is_refused_in_a_sentence(tmp_path):
     ),
   ):
     checkpoints.restore(state)
+
+
+def test_usually_every_step_is_saved_and_the_latest_three_are_kept(tmp_path):
+  with checkpointing.Checkpoints(tmp_path) as checkpoints:
+    for step in range(1, 6):
+      assert checkpoints.save(step, {"params": jnp.zeros(2)}, {})
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4", "5"]
+
+
+def test_what_a_killed_run_has_begun_to_save_is_removed(tmp_path):
+  with checkpointing.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(1, {"params": jnp.zeros(2)}, {})
+  (tmp_path / "2.orbax-checkpoint-tmp").mkdir()
+  checkpointing.Checkpoints(tmp_path).close()
+  assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_orbax_does_not_hear_of_sigterm(tmp_path):
+  with checkpointing.Checkpoints(tmp_path) as checkpoints:
+    assert not checkpoints._manager.reached_preemption(1)
+
+
+def test_values_that_were_changed_are_found_and_their_order_is_free(tmp_path):
+  state = {"params": jnp.zeros(2)}
+  with checkpointing.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(1, state, {"b": 1, "a": 2})
+    checkpoints.wait()
+    file = tmp_path / "1" / "data" / "metadata"
+    for text, is_whole in (
+      ('{"a": 2, "b": 1}', True),
+      ('{"a": 2, "b": 3}', False),
+    ):
+      data = json.loads(file.read_text())
+      file.write_text(json.dumps(data | {"meta": json.loads(text)}))
+      if is_whole:
+        assert checkpoints.restore(state)[1] == {"a": 2, "b": 1}
+        continue
+      with pytest.raises(ValueError, match=r"damaged: \(meta\) is not what"):
+        checkpoints.restore(state)
+
+
+def test_each_damaged_checkpoint_gets_a_folder_of_its_own(tmp_path):
+  """Two at once, whose reasons are cut to one line of 200 characters."""
+  state = {"params": jnp.zeros(2)}
+  with checkpointing.Checkpoints(tmp_path / "checkpoints") as checkpoints:
+    for step in (1, 2, 3):
+      checkpoints.save(step, state, {"at": step})
+    checkpoints.wait()
+    restore = checkpoints.restore
+
+    def restore_the_first(state, step):
+      if step > 1:
+        raise ValueError(f"bad\nsector {step} " + 300 * "x")
+      return restore(state, step)
+
+    checkpoints.restore = restore_the_first
+    messages = []
+    assert checkpoints.restore_newest(state, messages.append)[1] == {"at": 1}
+  folder = tmp_path / "checkpoints_damaged"
+  assert [path.name for path in folder.glob("3_*")].count("3_0") == 1
+  reasons = {step: f"bad sector {step} " + 187 * "x" for step in (3, 2)}
+  for message, (step, reason) in zip(messages, reasons.items(), strict=True):
+    assert message.endswith(f": damaged ({reason})")
+    (moved,) = (path for path in folder.glob(f"{step}_*") if path.is_dir())
+    assert message.startswith(f"{moved}: ")
+    assert moved.with_suffix(".txt").read_text() == reason + "\n"

@@ -58,6 +58,8 @@ def test_the_fastest_attention_that_can_compute_the_decoder(
   model = presets.get(name)
   chosen = decoder.choose_fast_forms(model, platform, splits_sequences=splits)
   assert chosen.attention == attention
+  if not splits:
+    assert decoder.choose_fast_forms(model, platform) == chosen
   named = decoder.choose_fast_forms(model, platform, attention="blocked")
   assert named.attention == "blocked"
 
@@ -93,3 +95,57 @@ def test_a_config_without_a_vocabulary_has_that_of_its_task():
   assert decoder.make(config, task).vocab_size == task.vocab_size
   config.model.vocab_size = 99
   assert decoder.make(config, task).vocab_size == 99
+
+
+@pytest.mark.parametrize(
+  ("platform", "num_params", "unroll", "decode_unroll"),
+  [
+    ("cpu", CPU_LIMIT, 0, None),
+    ("cpu", CPU_LIMIT + 1, 1, None),
+    ("gpu", 2_000_000_000, 1, 0),
+    ("gpu", 2_000_000_001, 1, None),
+  ],
+)
+def test_a_limit_is_the_largest_decoder_that_is_unrolled(
+  monkeypatch, platform, num_params, unroll, decode_unroll
+):
+  monkeypatch.setattr(presets, "parameter_count", lambda model: num_params)
+  monkeypatch.setattr(decoder, "_has_cudnn", lambda: False)
+  chosen = decoder.choose_fast_forms(SMALL, platform)
+  assert (chosen.unroll, chosen.decode_unroll) == (unroll, decode_unroll)
+
+
+@pytest.mark.parametrize(
+  ("dtype", "has_cudnn", "attention"),
+  [
+    ("bfloat16", True, "cudnn"),
+    ("bfloat16", False, "blocked"),
+    ("float32", True, "blocked"),  # which cuDNN does not compute
+  ],
+)
+def test_a_gpu_uses_cudnn_where_it_is_installed(
+  monkeypatch, dtype, has_cudnn, attention
+):
+  def attend(query, key, value, implementation):
+    assert implementation == "cudnn"
+    if not has_cudnn:
+      raise RuntimeError("cuDNN is not detected")
+    return query + key + value
+
+  monkeypatch.setattr(decoder.jax.nn, "dot_product_attention", attend)
+  decoder._has_cudnn.cache_clear()
+  model = dataclasses.replace(SMALL, dtype=dtype)
+  assert decoder.choose_fast_forms(model, "gpu").attention == attention
+  decoder._has_cudnn.cache_clear()
+
+
+@pytest.mark.parametrize(
+  ("context", "attention"), [(None, "splash"), (1, "splash"), (2, "blocked")]
+)
+def test_a_config_whose_devices_split_sequences_has_no_kernel(
+  context, attention
+):
+  task = tasks.get("countdown", count=2)
+  config = small_run.config()
+  config.mesh.context = context
+  assert decoder.make(config, task, "tpu").attention == attention

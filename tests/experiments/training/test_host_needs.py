@@ -68,6 +68,11 @@ def test_an_array_of_the_host_is_in_the_extras():
   _, measured = rollout_fn(state)
   assert measured[rollouts.STATE_READY] == 1.0
   assert measured["time/score_s"] > 7
+  # Without a duration of the rollout, the wait for the scores is all of it.
+  times.clear()
+  before = time.perf_counter()
+  _, measured = rollout_fn(state)
+  assert 0 < measured["time/rollout_s"] < time.perf_counter() - before
 
 
 def test_without_host_needs_nothing_is_added():

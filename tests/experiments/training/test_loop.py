@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import types as python
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from helpers import small_gsm8k, small_run
 from experiments import evaluate, tasks
 from experiments.configs import defaults
 from experiments.evaluation import statistics
-from experiments.logging import json_files
+from experiments.logging import json_files, profiler, progress
 from experiments.training import (
   build,
   checkpointing,
@@ -74,7 +75,7 @@ CLOCKS = ("time/", "perf/")
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
   """The workdir of 40 steps of a method with state, never interrupted."""
-  workdir = tmp_path_factory.mktemp("straight")
+  workdir = tmp_path_factory.mktemp("runs") / "of today" / "straight"
   e = small_run.experiment(method="reinforce", steps=STEPS, rollouts_every=20)
   loop.run(e, workdir)
   return workdir
@@ -175,10 +176,33 @@ def test_fused_steps_are_the_staged_steps(straight, tmp_path):
 
 
 def test_metrics_have_the_documented_names(straight):
+  """And no trace is written that nobody has asked for."""
+  assert not (straight / profiler.FOLDER).exists()
   for line in json_files.read(straight / "metrics.jsonl"):
     assert line.keys() >= METRICS
     undocumented = line.keys() - METRICS - BETWEEN_STEPS - {"step"}
     assert all(name.startswith("loss/") for name in undocumented)
+    # The only save is after the last step, of which no further line tells.
+    assert "time/checkpoint_s" not in line
+    assert ("time/samples_s" in line) == (line["step"] in (1, 21))
+
+
+def test_a_heartbeat_waits_for_what_is_done_soon():
+  """The first dispatch compiles, and the second one waits for the first."""
+  config = python.SimpleNamespace(steps=99, steps_per_dispatch=4)
+  e = python.SimpleNamespace(config=config)
+  soon, late = progress.FIRST_SECONDS, progress.MAX_SECONDS
+  for done, expected in (
+    (8, ("step 9 of 99: compiling and running", soon)),
+    (12, ("step 13 of 99: running", soon)),
+    (16, ("step 17 of 99: running", late)),
+  ):
+    assert loop._describe_work(e, done, 8) == expected
+
+
+def test_work_is_due_at_multiples():
+  assert [n for n in range(7) if loop._is_due(n, 3)] == [0, 3, 6]
+  assert not any(loop._is_due(n, 0) for n in range(7))
 
 
 def test_the_rollout_written_is_the_one_learned_from(straight):

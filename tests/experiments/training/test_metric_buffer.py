@@ -1,6 +1,13 @@
-"""Tests of the learning rates in a line of metrics."""
+"""Tests of the times and the learning rates in a line of metrics."""
 
-from experiments.training import metric_buffer
+import types as python
+
+import jax.numpy as jnp
+import optax
+import pytest
+
+from experiments.training import metric_buffer, nan_guard, rollouts
+from rl.minibatches import Plan
 
 
 def test_each_learner_has_the_rate_of_its_own_updates():
@@ -15,3 +22,166 @@ def test_each_learner_has_the_rate_of_its_own_updates():
     {"policy": 4, "critic": 2},
   )
   assert rates == {"optim/lr": 1 / 3, "critic/optim/lr": 40.0}
+
+
+class Buffer:
+  """A buffer at a moment that the test sets, and what it logs."""
+
+  def __init__(self, monkeypatch, started=None, **config):
+    self.now, self.lines, self.printed, self.faults = 100.0, [], [], []
+    clock = python.SimpleNamespace(perf_counter=lambda: self.now)
+    monkeypatch.setattr(metric_buffer, "time", clock)
+    usual = {"steps_per_dispatch": 1, "log_every": 1, "steps": 99}
+    e = python.SimpleNamespace(
+      config=python.SimpleNamespace(**(usual | config)),
+      schedules={
+        "policy": lambda step: 1.0 / (1 + step),
+        "value": lambda step: 10.0 * step,
+      },
+      plan=Plan(epochs=2),  # two updates of the policy, one of the value
+      is_rl=True,
+    )
+    self.made = metric_buffer.MetricBuffer(
+      e,
+      python.SimpleNamespace(
+        log=lambda step, line: self.lines.append((step, line)),
+        print=self.printed.append,
+      ),
+      python.SimpleNamespace(
+        check=lambda metrics: self.faults.pop() if self.faults else ""
+      ),
+      state_of(0, 0),
+      started,
+    )
+
+  def add(self, done, metrics=None, updates=0, **times):
+    usual = {
+      "optim/skipped": jnp.float32(0),
+      "value/optim/skipped": jnp.float32(0),
+      "cost/sampled_tokens": jnp.float32(100),
+    }
+    metrics = usual | (metrics or {})
+    for value in metrics.values():
+      value.block_until_ready()
+    state = state_of(updates, updates // 2)
+    self.made.add(done, metrics, times, state)
+
+  def logged(self, *names):
+    return [(step, *map(line.get, names)) for step, line in self.lines]
+
+
+def state_of(policy, value):
+  """A state whose optimizers have made some updates."""
+
+  def opt_state(count):
+    return (optax.ScaleByScheduleState(count=jnp.int32(count)),)
+
+  return python.SimpleNamespace(
+    opt_state=opt_state(policy),
+    learners={"value": python.SimpleNamespace(opt_state=opt_state(value))},
+  )
+
+
+def test_a_line_has_the_times_of_its_own_step(monkeypatch):
+  buffer = Buffer(monkeypatch, started=90.0)
+  made = buffer.made
+  made.note_end()
+  buffer.now = 104.0
+  made.flush()  # there is nothing yet
+  ready = {rollouts.STATE_READY: 101.0, rollouts.ROLLOUT_READY: 103.0}
+  buffer.add(1, updates=2, **ready, **{"time/rollout_s": 2.5})
+  buffer.now = 110.0
+  made.note_end()
+  buffer.now = 111.0
+  made.note_end()  # it had ended before
+  buffer.now = 120.0
+  made.flush(115.0)
+  assert buffer.printed == ["first step after 20.0 s"]
+  # The host waits for the rollout of the first step alone.
+  buffer.add(2, updates=3, **ready, **{"time/score_s": 0.5})
+  buffer.now = 130.0
+  with made.between_steps("time/checkpoint_s"):
+    buffer.now = 137.0
+  buffer.now = 140.0
+  with made.between_steps("time/checkpoint_s"):
+    buffer.now = 141.0
+  buffer.add(3, updates=5)
+  buffer.now = 156.0
+  made.flush(151.0)
+  buffer.add(4, updates=7)
+  buffer.now = 161.0
+  made.flush()
+  made.flush()
+  assert buffer.printed == ["first step after 20.0 s"]
+  times = [
+    {name: value for name, value in line.items() if name.startswith("time/")}
+    for _, line in buffer.lines
+  ]
+  assert times == [
+    {
+      "time/rollout_s": 2.5,
+      "time/update_s": 7.0,  # from 103 to 110
+      "time/step_s": 10.0,
+      "time/start_s": 20.0,
+    },
+    {"time/score_s": 0.5, "time/step_s": 20.0},
+    # 7 seconds, and 3 + 1 of the second time, since no step was between them.
+    {"time/checkpoint_s": 11.0, "time/step_s": 10.0},
+    {"time/step_s": 10.0},
+  ]
+  names = ("perf/tokens_per_s", "optim/lr", "value/optim/lr")
+  assert buffer.logged(*names) == [
+    (1, 10.0, 1.0, 0.0),
+    (2, 5.0, 0.5, 10.0),  # 2 updates are one step, and 1 of the value is one
+    (3, 10.0, 0.5, 10.0),
+    (4, 10.0, pytest.approx(1 / 3), 20.0),
+  ]
+
+
+def test_the_steps_of_a_dispatch_share_its_time(monkeypatch):
+  """Skipped updates do not count within it; then the optimizers count."""
+  buffer = Buffer(monkeypatch, steps_per_dispatch=2)
+  metrics = {
+    "optim/skipped": jnp.array([2.0, 0.0]),
+    "value/optim/skipped": jnp.array([0.0, 1.0]),
+    "cost/sampled_tokens": jnp.array([100.0, 300.0]),
+  }
+  for done, updates in ((2, 2), (4, 6)):
+    buffer.add(done, metrics, updates)
+    buffer.now += 10.0
+    buffer.made.flush()
+  assert not buffer.printed
+  names = ("time/step_s", "perf/tokens_per_s", "optim/lr", "value/optim/lr")
+  assert buffer.logged(*names) == [
+    (1, 5.0, 20.0, 1.0, 0.0),
+    (2, 5.0, 60.0, 1.0, 10.0),  # the two updates of step 1 were skipped
+    (3, 5.0, 20.0, 0.5, 10.0),
+    (4, 5.0, 60.0, 0.5, 20.0),
+  ]
+
+
+def test_some_steps_and_the_last_one_are_logged(monkeypatch):
+  """Work between two lines is in the second, whatever step it followed."""
+  buffer = Buffer(monkeypatch, log_every=2, steps=5)
+  for done in range(1, 6):
+    buffer.add(done)
+    buffer.now += 10.0
+    with buffer.made.between_steps("time/samples_s"):
+      buffer.now += done
+  assert buffer.logged("time/step_s", "time/samples_s") == [
+    (2, 10.0, 1.0),
+    (4, 10.0, 5.0),
+    (5, 10.0, 4.0),
+  ]
+
+
+def test_a_fault_of_a_step_ends_the_run_at_that_step(monkeypatch):
+  buffer = Buffer(monkeypatch, steps_per_dispatch=2)
+  buffer.faults = ["a score is not finite", ""]
+  pair = jnp.zeros(2)
+  names = ("optim/skipped", "value/optim/skipped", "cost/sampled_tokens")
+  buffer.add(8, dict.fromkeys(names, pair))
+  buffer.now += 1.0
+  with pytest.raises(nan_guard.Stopped, match="step 8: a score") as stopped:
+    buffer.made.flush()
+  assert stopped.value.step == 8

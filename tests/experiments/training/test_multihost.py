@@ -11,10 +11,13 @@ import subprocess
 import sys
 import textwrap
 import time
+import zlib
 
+import jax
 import numpy as np
 import pytest
 from helpers import small_jsonl, small_run
+from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.logging import json_files
 from experiments.training import multihost
@@ -293,10 +296,12 @@ class TestShares:
     )
     shares = multihost._divide_prompts(array)
     assert [rows.tolist() for rows in shares] == expected
-    parts = np.stack([np.stack([share, share * 10], -1) for share in shares])
+    parts = np.stack(
+      [np.stack([share, share * 10, share + 7], -1) for share in shares]
+    )
     joined = multihost._merge(parts, shares)
-    assert joined[:, 0].tolist() == list(range(count))
-    assert joined[:, 1].tolist() == [10 * i for i in range(count)]
+    expected = [[i, 10 * i, i + 7] for i in range(count)]
+    assert joined.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -326,6 +331,89 @@ def test_mistakes_of_who_one_is(words, says):
   usual |= {"processes": None, "process": None}
   with pytest.raises(ValueError, match=says):
     multihost.connect_processes(**(usual | words))
+
+
+def test_the_flags_say_how_processes_find_each_other(monkeypatch):
+  """One that ends is noticed within the minute that users are promised."""
+  calls = []
+  monkeypatch.setattr(
+    jax.distributed,
+    "initialize",
+    lambda *addresses, heartbeat_timeout_seconds: calls.append(
+      (*addresses, heartbeat_timeout_seconds < 60)
+    ),
+  )
+  multihost.connect_processes(False, None, None, None)
+  assert calls == []  # a run of one process
+  multihost.connect_processes(True, None, None, None)
+  multihost.connect_processes(False, "here:1", 2, 1)
+  multihost.connect_processes(False, "here:1", 1, 0)
+  assert calls == [(True,), ("here:1", 2, 1, True), ("here:1", 1, 0, True)]
+
+
+def test_all_processes_have_to_agree(monkeypatch):
+  monkeypatch.setattr(
+    multihost.multihost_utils,
+    "process_allgather",
+    lambda value, **_: np.array([value, *answers]),
+  )
+  answers = [True]
+  assert multihost.is_true_everywhere(True)
+  answers = [False]
+  assert not multihost.is_true_everywhere(True)
+  answers = [zlib.crc32(b"run"), zlib.crc32(b"walk")]
+  with pytest.raises(ValueError, match="--workdir of process 2 is not that of"):
+    multihost.check_same("--workdir", "run")
+  with pytest.raises(
+    ValueError, match=r"process 1, 2 is not that of process 0"
+  ):
+    multihost.check_same("--workdir", "fly")
+  answers = [zlib.crc32(b"run")]
+  multihost.check_same("--workdir", "run")
+
+
+def test_shards_of_other_processes_are_joined(monkeypatch):
+  """Without a new axis of processes."""
+
+  class Remote:
+    is_fully_addressable = False
+
+  def gather(array, *, tiled):
+    return np.arange(6 if tiled else 12).reshape(-1, 6)
+
+  monkeypatch.setattr(multihost.jax, "Array", Remote)
+  monkeypatch.setattr(multihost.multihost_utils, "process_allgather", gather)
+  fetched = multihost.fetch({"a": Remote(), "b": 3})
+  np.testing.assert_array_equal(fetched["a"], [np.arange(6)])
+  assert fetched["b"] == 3
+
+
+@pytest.mark.several_devices
+def test_samples_on_several_devices_are_scored_in_their_order(monkeypatch):
+  """Eight prompts, two of them on each of four devices."""
+  mesh = jax.make_mesh((4,), ("prompts",), devices=jax.devices()[:4])
+  sharding = NamedSharding(mesh, PartitionSpec("prompts"))
+  divide, divided = multihost._divide_prompts, []
+
+  def spy(array):
+    divided.append(array.sharding)
+    return divide(array)
+
+  monkeypatch.setattr(multihost, "_divide_prompts", spy)
+  completions = np.arange(48).reshape(8, 2, 3)
+  lengths = np.arange(16).reshape(8, 2)
+  problems = {"target": np.arange(8) * 100}
+
+  def score(problems, completions, lengths):
+    total = completions.sum(-1) + 1000 * lengths
+    return {"score": total + problems["target"][:, None]}
+
+  expected = score(problems, completions, lengths)["score"]
+  samples = [jax.device_put(x) for x in (completions, lengths)]
+  for place in (sharding, None):
+    judged = multihost.score_on_hosts(score, problems, samples, place)
+    np.testing.assert_array_equal(judged["score"], expected)
+  assert divided == [sharding, samples[0].sharding]
 
 
 ONE_CANNOT_READ = """

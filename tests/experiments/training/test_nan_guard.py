@@ -3,11 +3,13 @@
 import dataclasses
 import math
 import shutil
+import types as python
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 from helpers import small_run
 
 from experiments import replay
@@ -61,6 +63,11 @@ REASONS = [
     skipped(**{"policy/ratio_mean": 11.0}),
     "policy/ratio_mean is 11, over plan.max_mean_ratio = 10",
   ),
+  # A ratio of exactly the limit is none over it.
+  (
+    skipped(**{"policy/ratio_mean": 10.0}),
+    "the optimizer's update is not finite",
+  ),
   (skipped(), "the optimizer's update is not finite"),
   (
     FINE
@@ -77,6 +84,67 @@ REASONS = [
 @pytest.mark.parametrize(("metrics", "reason"), REASONS)
 def test_why_an_update_was_refused(metrics, reason):
   assert nan_guard.skip_reason(metrics, Plan()) == reason
+
+
+def test_without_a_ratio_no_limit_is_exceeded():
+  plan = Plan(max_mean_ratio=1.5)
+  reason = nan_guard.skip_reason(skipped(), plan)
+  assert reason == "the optimizer's update is not finite"
+
+
+def test_a_bad_score_is_named_by_its_sample_and_its_prompt():
+  guard = nan_guard.Guard(Plan(), 0)
+  for sample, prompt in ((0, 3), (2, 0)):
+    bad = {"guard/bad_sample": sample, "guard/bad_prompt": prompt}
+    expected = f"the score of sample {sample} of prompt {prompt} is not finite"
+    assert guard.check(FINE | bad).startswith(expected)
+
+
+class Fused:
+  """A rollout function whose rollouts are the numbers of their states."""
+
+  def replace(self, step):
+    other = Fused()
+    other.step = step
+    return other
+
+
+@pytest.mark.parametrize(
+  ("steps_per_dispatch", "failed", "done", "saved"),
+  [
+    (1, 7, 7, "rollout 6"),
+    (1, 7, 8, "rollout 6"),  # seen after the next step
+    (4, 8, 8, "rollout 7"),  # sampled again, as the last one
+    (4, 6, 8, None),
+  ],
+)
+def test_the_rollout_of_the_step_that_failed_is_saved(
+  monkeypatch, steps_per_dispatch, failed, done, saved
+):
+  """A rollout is named after the steps that were finished before it."""
+  written = []
+  monkeypatch.setattr(
+    nan_guard, "save_rollout", lambda *args: written.append(args)
+  )
+  e = python.SimpleNamespace(
+    config=python.SimpleNamespace(steps_per_dispatch=steps_per_dispatch),
+    saved_part=lambda state: f"state after {state.step}",
+  )
+  recent = nan_guard.RecentRollouts(lambda s: (f"rollout {s.step}", {"t": 1.0}))
+  for step in range(done):
+    result = recent(Fused().replace(step))
+    assert result == (f"rollout {step}", {"t": 1.0})
+  # No more memory than that of two rollouts is held.
+  assert list(recent.latest) == [f"rollout {done - 2}", f"rollout {done - 1}"]
+  state = Fused().replace(done)
+  line = nan_guard.save_failed_rollout(e, "run", failed, done, state, recent)
+  if saved is None:
+    assert not written
+    assert line.startswith(f"run: the rollout of step {failed} is lost")
+    return
+  assert written == [("run", failed, f"state after {done}", saved)]
+  assert line.startswith(f"run/stopped/step_00000{failed}: the rollout of")
+  assert line.endswith(f"--workdir run --step {failed}")
 
 
 def test_of_several_updates_all_must_be_refused():
@@ -142,6 +210,10 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
   workdir, e, stopped = stuck
   state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
   assert int(state.step) == stopped.step - 1
+  folder = nan_guard.rollout_folder(workdir, stopped.step)
+  assert [path.name for path in (folder / "state").iterdir()] == ["4"]
+  arrays = safetensors.numpy.load_file(folder / "rollout.safetensors")
+  assert {"policy.scores", "policy.tokens.mask"} <= arrays.keys()
   saved = rollouts[learners.POLICY]
   again, _ = dispatch.compile_rollout_fn(e)(state)
 

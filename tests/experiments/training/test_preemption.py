@@ -1,5 +1,6 @@
 """A run that is told to end saves what it did, and goes on from there."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 from helpers import small_run
 
@@ -132,6 +134,30 @@ def test_the_signal_is_as_before_once_the_watch_is_over():
     with pytest.raises(preemption.Preempted):
       watch.check()
   assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_several_processes_ask_jax_from_the_first_check_on(monkeypatch):
+  """JAX counts from 1: it tells of a signal at check n + 1 after check n."""
+  spec = importlib.util.find_spec(preemption.__name__)
+  new = importlib.util.module_from_spec(spec)  # with a count of its own
+  spec.loader.exec_module(new)
+  requested = []
+  monkeypatch.setattr(jax, "process_count", lambda: 2)
+  monkeypatch.setattr(
+    new.multihost_utils,
+    "reached_preemption_sync_point",
+    lambda number: requested.append(number) or number == 3,
+  )
+  before = signal.getsignal(signal.SIGTERM)
+  with new.Watch() as watch:
+    assert signal.getsignal(signal.SIGTERM) is before  # which JAX handles
+    watch.check()
+    watch.check()
+    with pytest.raises(new.Preempted):
+      watch.check()
+  assert requested == [1, 2, 3]
+  # A shell shows a process that SIGTERM ended as 128 and its number.
+  assert new.STATUS == 143
 
 
 def test_an_evaluation_asks_between_batches():

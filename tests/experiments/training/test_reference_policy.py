@@ -1,5 +1,6 @@
 """The reference of preferences, computed once, is that of frozen parameters."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -92,10 +93,24 @@ def test_it_equals_a_frozen_parameter_set(pairs, tmp_path):
   )
 
 
-def test_a_resumed_run_reads_what_it_wrote(pairs, tmp_path):
+def test_a_resumed_run_reads_what_it_wrote(pairs, tmp_path, monkeypatch):
   e = small_run.on_one_device(build.build(config(pairs)))
   state = e.init()
+  shown, finished = [], []
+
+  @contextlib.contextmanager
+  def lines(print_line, *args, **more):
+    shown.append(print_line)
+    yield finished.append
+
+  monkeypatch.setattr(reference_policy.progress, "lines", lines)
   extras = reference_policy.log_probs(e, tmp_path, state)
+  assert finished == [8, 16, LINES]
+  assert shown[0].keywords == {"flush": True}  # a line is seen at once
+  # Padding is 0 and nothing else is.
+  is_token = np.arange(e.task.completion_length) < e.texts.lengths[..., None]
+  np.testing.assert_array_equal(extras[str(NEED)] < 0, is_token)
+  np.testing.assert_array_equal(extras[str(NEED)] == 0, ~is_token)
   later = state.replace(
     step=state.step + 1, params=jax.tree.map(lambda p: 2 * p, state.params)
   )

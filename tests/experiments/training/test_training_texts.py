@@ -1,6 +1,8 @@
 """Files of demonstrations and preferences: what is read, and what refused."""
 
+import dataclasses
 import json
+import types as python
 
 import jax
 import numpy as np
@@ -140,3 +142,48 @@ def test_a_text_task_encodes_prompts_and_completions(tmp_path):
   np.testing.assert_array_equal(texts.prompt_mask, problems.prompt_mask)
   np.testing.assert_array_equal(texts.completions[:, 0], completions)
   np.testing.assert_array_equal(texts.lengths[:, 0], lengths)
+
+
+@pytest.mark.parametrize("line", [("18", "3", "4"), ("2", "3", "18")])
+def test_a_token_beyond_the_vocabulary_is_named(tmp_path, line):
+  """In a prompt or in a completion; a text has the ids of its tokens."""
+
+  def task(vocab_size):
+    def to_ids(text):
+      return list(map(int, text.split()))
+
+    return python.SimpleNamespace(
+      name="numbers",
+      vocab_size=vocab_size,
+      prompt_length=3,
+      completion_length=3,
+      pad_id=0,
+      prompt_ids=to_ids,
+      completion_ids=to_ids,
+      decode=str,
+    )
+
+  file = write(tmp_path, [pair(*line)])
+  with pytest.raises(ValueError, match="has the id 18, but numbers has 18 tok"):
+    training_texts.read(file, task(18), PAIR)
+  assert len(training_texts.read(file, task(19), PAIR)) == 1
+
+
+def test_texts_that_fill_their_places_are_kept(tmp_path):
+  """A prompt of 5 tokens, and completions of 4 with EOS."""
+  assert (TASK.prompt_length, TASK.completion_length) == (5, 4)
+  full = pair("1 2 = d0 d3", "1 + 2", "2 - 1")
+  lines = [full, pair("1 2 = d0 d3 d3"), pair(chosen="1 + 2 3")]
+  texts = training_texts.read(write(tmp_path, lines), TASK, PAIR)
+  assert len(texts) == 1
+  assert texts.prompt_mask.all()
+  assert texts.lengths.tolist() == [[4, 4]]
+
+
+def test_texts_are_themselves_alone_and_cannot_be_changed(tmp_path):
+  """A compiled function takes them as one constant."""
+  file = write(tmp_path, [pair()])
+  one, two = (training_texts.read(file, TASK, PAIR) for _ in range(2))
+  assert len({one, two, one}) == 2
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    one.note = "another"

@@ -79,9 +79,15 @@ def test_a_process_that_the_run_starts_does_not_hold_its_workdir(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"host": "a'])
 def test_a_damaged_file_does_not_matter(tmp_path, text):
-  (tmp_path / workdir_lock.LOCK_FILE).write_text(text)
-  with workdir_lock.lock_workdir(tmp_path):
+  file = tmp_path / workdir_lock.LOCK_FILE
+  file.write_text(text)
+  with (
+    workdir_lock.lock_workdir(tmp_path),
+    pytest.raises(errors.UsageError, match=f"process {os.getpid()} on "),
+    workdir_lock.lock_workdir(tmp_path),
+  ):
     pass
+  assert file.read_text() == ""  # the released lock names no run
 
 
 def test_a_file_system_without_locks_is_no_obstacle(

@@ -208,3 +208,33 @@ def test_changed_data_are_found_before_a_run_goes_on(tmp_path):
   )
   with pytest.raises(ValueError, match="was made with other data"):
     validate.check_workdir(other, tmp_path)
+
+
+@pytest.mark.parametrize(
+  ("count", "end"), [(3, "."), (4, "; 1 more."), (6, "; 3 more.")]
+)
+def test_three_differences_are_named_and_further_ones_counted(
+  tmp_path, count, end
+):
+  workdirs.write_config(tmp_path, _config())
+  other = _config(**{f"new_{i}": i for i in range(count)})
+  shown = "; ".join(f"new_{i} is absent there, {i} here" for i in range(3))
+  with pytest.raises(ValueError, match="another config") as error:
+    workdirs.check_config(tmp_path, other)
+  assert f"another config: {shown}{end} Use another" in str(error.value)
+
+
+def test_files_of_a_workdir_are_indented_by_two_spaces(tmp_path):
+  """People read and compare them, line by line."""
+  workdirs.write_config(tmp_path, ml_collections.ConfigDict({"a": {"b": 1}}))
+  text = (tmp_path / workdirs.CONFIG_FILE).read_text()
+  assert text == '{\n  "a": {\n    "b": 1\n  }\n}\n'
+  workdirs.write_fingerprints(tmp_path, {"texts": "x"})
+  text = (tmp_path / workdirs.FINGERPRINTS_FILE).read_text()
+  assert text == '{\n  "texts": "x"\n}\n'
+  model = build.build(small_run.config()).model
+  workdirs.write_model(tmp_path, model, "", "", stops=(1,))
+  text = (tmp_path / workdirs.MODEL_FILE).read_text()
+  assert text.startswith('{\n  "model": {\n    "')
+  assert text.endswith('  "stops": [\n    1\n  ]\n}\n')
+  assert workdirs.read_frozen_step(tmp_path) is None

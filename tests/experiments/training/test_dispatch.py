@@ -1,0 +1,133 @@
+"""What one dispatch runs, with functions of numbers in place of the policy."""
+
+import types as python
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import pytest
+from flax import struct
+from jax.sharding import SingleDeviceSharding
+
+from experiments.training import dispatch, rollouts
+from rl.minibatches import Plan
+
+
+def fake_experiment(**config):
+  place = SingleDeviceSharding(jax.devices()[0])
+  return python.SimpleNamespace(
+    config=ml_collections.ConfigDict(config),
+    shardings=place,
+    replicated=place,
+    reward_models={},
+    plan=Plan(epochs=2),
+  )
+
+
+def start():
+  return jnp.array([1.0, 2.0])
+
+
+def test_a_dispatch_of_one_step_uses_the_memory_of_its_state(monkeypatch):
+  monkeypatch.setattr(
+    dispatch,
+    "make_train_step",
+    lambda e: lambda state, rollout: (state + rollout, {"sum": rollout.sum()}),
+  )
+  rollout, state = jnp.array([10.0, 20.0]), start()
+  advance = dispatch.make_dispatch(
+    fake_experiment(steps_per_dispatch=1),
+    lambda state: (rollout, {"time/score_s": 2.0}),
+  )
+  result, metrics, times = advance(state)
+  np.testing.assert_array_equal(result, [11.0, 22.0])
+  assert metrics == {"sum": 30.0}
+  assert state.is_deleted()  # its memory is that of the next state
+  assert not rollout.is_deleted()
+  assert times.keys() == {"time/score_s", rollouts.ROLLOUT_READY}
+
+
+def test_a_dispatch_of_two_steps_samples_scores_and_updates_twice(monkeypatch):
+  """Samples 2 x, scored 2 x + 1, of which the sum is the next x."""
+  for name, function in (
+    ("_jittable_rollout_fn", lambda state: 2 * state),
+    ("add_model_scores", lambda state, rollout: rollout + 1),
+    (
+      "make_train_step",
+      lambda state, rollout: (state + rollout, {"r": rollout}),
+    ),
+  ):
+    monkeypatch.setattr(dispatch, name, lambda e, function=function: function)
+  state = start()
+  advance = dispatch.make_dispatch(fake_experiment(steps_per_dispatch=2), None)
+  result, metrics, times = advance(state)
+  np.testing.assert_array_equal(result, [13.0, 22.0])
+  np.testing.assert_array_equal(metrics["r"], [[3.0, 5.0], [9.0, 15.0]])
+  assert times == {}
+  assert state.is_deleted()
+
+
+@struct.dataclass
+class State:
+  step: jax.Array
+  models: dict[str, jax.Array]
+
+
+@pytest.mark.parametrize(("skipped", "model"), [(0, 5.0), (1, 5.0), (2, 1.0)])
+def test_models_learn_unless_all_updates_are_skipped(
+  monkeypatch, skipped, model
+):
+  """Two updates a step; the padding and the models have metrics too."""
+  monkeypatch.setattr(
+    dispatch.step,
+    "make",
+    lambda *_: (
+      lambda state, rollout: (
+        state.replace(step=state.step + 1),
+        {"optim/skipped": rollout},
+      )
+    ),
+  )
+  monkeypatch.setattr(
+    dispatch.reward_models,
+    "update",
+    lambda models, state, rollout, _: (
+      {"m": 5 * state.models["m"]},
+      {"m/loss": 7.0},
+    ),
+  )
+  monkeypatch.setattr(
+    dispatch.packed_texts, "padding_metrics", lambda e, rollout: {"padding": 9}
+  )
+  e = fake_experiment()
+  e.methods = e.policy = e.txs = None
+  state = State(jnp.float32(3), {"m": jnp.float32(1)})
+  new_state, metrics = dispatch.make_train_step(e)(state, jnp.float32(skipped))
+  assert new_state.step == 4
+  assert new_state.models == {"m": model}
+  assert metrics == {"optim/skipped": skipped, "m/loss": 7.0, "padding": 9}
+
+
+def test_a_config_chooses_whether_samples_are_drawn_ahead(monkeypatch):
+  pipeline = dispatch.rollout_pipeline
+  monkeypatch.setattr(
+    dispatch, "_sample_on_sampling_mesh", lambda e, extras: (e, extras)
+  )
+  monkeypatch.setattr(
+    pipeline, "AsynchronousSampler", lambda e, sample: ("ahead", e, sample)
+  )
+  monkeypatch.setattr(
+    pipeline, "on_sampling_mesh", lambda e, sample: ("on time", e, sample)
+  )
+  monkeypatch.setattr(dispatch.packed_texts, "with_room", lambda e, f: f)
+  monkeypatch.setattr(dispatch.host_needs, "with_host_needs", lambda e, f: f)
+  extras = {"a": 1}
+  for sampling, expected in (
+    ({"ahead": 1}, "ahead"),
+    ({"ahead": 0}, "on time"),
+    (None, "on time"),
+  ):
+    e = fake_experiment(sampling=sampling)
+    result = dispatch.compile_rollout_fn(e, extras)
+    assert result == (expected, e, (e, extras))
