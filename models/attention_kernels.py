@@ -161,14 +161,8 @@ def splash(
     return queries
   is_prompt = prompt_keys_values is None
   prompt_length = 0 if is_prompt else prompt_mask.shape[-1]
-  # Several short completions share a block; a long one is padded to the end of
-  # its last block.
-  completion_size = N if N <= LANES // 2 else _round_up(N, LANES)
-  rows = _round_up(S * completion_size, LANES)
-  block = math.gcd(rows, MAX_BLOCK)
-  key_block = min(MAX_BLOCK, _round_up(prompt_length + rows, LANES))
-  columns = _round_up(prompt_length + rows, key_block)
-  mask = CompletionsMask(rows, columns, completion_size, prompt_length, window)
+  mask, block, key_block = _layout(S, N, prompt_length, window)
+  rows, columns, completion_size = mask.rows, mask.columns, mask.completion_size
 
   def to_rows(x: Array) -> Array:
     """`[P, S, heads, N, head_dim]` to `[P, heads, rows, head_dim]`."""
@@ -256,6 +250,31 @@ def splash(
     # Queries of padding attended to the other padding, which has id 0, too.
     out = jnp.where(prompt_mask[:, None, None, :, None], out, 0)
   return out
+
+
+def _layout(
+  samples: int, length: int, prompt_length: int, window: int | None
+) -> tuple[CompletionsMask, int, int]:
+  """Lays out the completions of a prompt as one sequence of blocks.
+
+  Args:
+    samples: S, number of completions.
+    length: N, number of tokens of a completion.
+    prompt_length: number of tokens of the prompt.
+    window: number of positions that a token sees, including its own.
+
+  Returns:
+    The mask, and the numbers of queries and of keys in a block.
+  """
+  # Several short completions share a block; a long one is padded to the end of
+  # its last block.
+  completion_size = length if length <= LANES // 2 else _round_up(length, LANES)
+  rows = _round_up(samples * completion_size, LANES)
+  block = math.gcd(rows, MAX_BLOCK)
+  key_block = min(MAX_BLOCK, _round_up(prompt_length + rows, LANES))
+  columns = _round_up(prompt_length + rows, key_block)
+  mask = CompletionsMask(rows, columns, completion_size, prompt_length, window)
+  return mask, block, key_block
 
 
 def _only_blocks(
