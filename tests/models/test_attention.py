@@ -494,13 +494,13 @@ def test_keys_of_two_sets_share_one_softmax():
   P, S, N, D = 3, 2, 2, 6
   queries = rng.normal(size=(P, S, HEADS, N, D)).astype(np.float32)
   shared = rng.normal(size=(2, P, KV_HEADS, 3, D)).astype(np.float32)
-  own = rng.normal(size=(2, P, S, KV_HEADS, 4, D)).astype(np.float32)
+  separate = rng.normal(size=(2, P, S, KV_HEADS, 4, D)).astype(np.float32)
   sees_shared = rng.random((P, N, 3)) < 0.6
   sees_own = rng.random((P, S, N, 4)) < 0.6
   sees_shared[0, 0], sees_own[0, 0, 0] = False, False  # this query sees no key
   sets = [
     KeySet(shared[0].swapaxes(-1, -2), shared[1], sees_shared),
-    KeySet(own[0].swapaxes(-1, -2), own[1], sees_own),
+    KeySet(separate[0].swapaxes(-1, -2), separate[1], sees_own),
   ]
 
   @jax.jit
@@ -517,7 +517,7 @@ def test_keys_of_two_sets_share_one_softmax():
         np.concatenate(
           [
             shared[i, p, h // 2][sees_shared[p, n]],
-            own[i, p, s, h // 2][sees_own[p, s, n]],
+            separate[i, p, s, h // 2][sees_own[p, s, n]],
           ]
         ).astype(np.float64)
         for i in (0, 1)

@@ -38,7 +38,7 @@ def make(is_prompt=False, window=None, starts=False) -> AttentionInputs:
 def written_out(inputs: AttentionInputs, scale, softcap):
   """Attention in float64, one query at a time."""
   out = np.zeros(inputs.queries.shape)
-  own = range(inputs.queries.shape[3])
+  indices = range(inputs.queries.shape[3])
   for p, s, h, n in np.ndindex(out.shape[:-1]):
     g = h // (HEADS // KV_HEADS)
     start = 0 if inputs.starts is None else inputs.starts[p, s, n]
@@ -52,7 +52,7 @@ def written_out(inputs: AttentionInputs, scale, softcap):
           seen &= n - start + L - i < inputs.window
         pairs += [(keys[p, g, i], values[p, g, i])] * bool(seen)
     keys, values = inputs.keys_values
-    for i in own:
+    for i in indices:
       seen = start <= i <= n
       if inputs.window is not None:
         seen &= n - i < inputs.window

@@ -22,12 +22,12 @@ def make(S, N, L, window=None) -> AttentionInputs:
   def normal(*shape):
     return rng.normal(size=shape).astype(np.float32)
 
-  own = normal(P, S, KV_HEADS, N, D), normal(P, S, KV_HEADS, N, D)
+  pair = normal(P, S, KV_HEADS, N, D), normal(P, S, KV_HEADS, N, D)
   prompt = normal(P, KV_HEADS, L, D), normal(P, KV_HEADS, L, D)
   # Padding on the left of some prompts.
   mask = np.arange(L or N) >= np.array([[0], [1], [2]])
   return AttentionInputs(
-    normal(P, S, HEADS, N, D), own, prompt if L else None, mask, window
+    normal(P, S, HEADS, N, D), pair, prompt if L else None, mask, window
   )
 
 

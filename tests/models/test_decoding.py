@@ -164,7 +164,7 @@ def test_rows_that_start_again_give_the_logits_of_whole_sequences(name):
     return first, logits, cache.steps
 
   @jax.jit
-  def whole(params):
+  def logits_of_texts(params):
     texts, masks = [], []
     for start, end, row in spans:
       text = np.zeros((P, 3), int)
@@ -177,7 +177,7 @@ def test_rows_that_start_again_give_the_logits_of_whole_sequences(name):
     return logits.reshape(len(spans), P, L + 3, -1)
 
   first, logits, steps = decode(params)
-  expected = whole(params)
+  expected = logits_of_texts(params)
   assert steps == 5
   np.testing.assert_allclose(first, expected[0, :, L - 1], atol=1e-5)
   for (start, end, row), logits_of_text in zip(spans, expected, strict=True):

@@ -36,8 +36,8 @@ def batch(own_prompts=False, room=0) -> types.Tokens:
 def test_inputs_are_prompts_and_all_but_the_last_token_of_completions():
   shared = forward_pass.count_inputs(batch())
   np.testing.assert_array_equal(shared, [5 + 3 + 0 + 0, 2 + 1 + 2 + 3])
-  own = forward_pass.count_inputs(batch(own_prompts=True))
-  np.testing.assert_array_equal(own, [8 + 3, 12 + 6])
+  separate = forward_pass.count_inputs(batch(own_prompts=True))
+  np.testing.assert_array_equal(separate, [8 + 3, 12 + 6])
 
 
 def test_the_last_position_of_an_empty_prompt_is_packed():

@@ -294,12 +294,12 @@ def test_queries_and_keys_are_normed_and_clipped_then_turned(qk_norm):
 def test_norms_are_before_or_after_attention_and_mlp(norm_place, names):
   config = dataclasses.replace(BASE, norm_place=norm_place)
   positions = layers.LayerPositions(None, None, None)
-  found = shapes(
+  params = shapes(
     layers.Layer(config),
     *(jnp.zeros((1, 2, 8)), positions, jnp.ones((1, 2), bool)),
     method="forward_prompt",
   )
-  assert {name for name in found if name.endswith("norm")} == names
+  assert {name for name in params if name.endswith("norm")} == names
 
 
 def test_only_remat_of_attention_computes_it_again():
