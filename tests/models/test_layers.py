@@ -359,3 +359,62 @@ def test_a_token_sees_its_prompt_and_entries_of_its_completion(
     np.broadcast_to(prompt_visible, (1, 2, 3))[0], expected
   )
   np.testing.assert_array_equal(visible[0], np.array(ring, bool))
+
+
+@pytest.mark.parametrize("norm_place", ["pre", "post", "both"])
+def test_a_layer_adds_attention_and_then_the_mlp_to_its_stream(norm_place):
+  """A prompt of one token attends to itself: its value is attention's output.
+
+  The norms before divide by the root mean square; those after also double.
+  """
+  config = dataclasses.replace(BASE, norm_place=norm_place, norm_eps=1e-12)
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(1, 1, 8)).astype(np.float32)
+  places = {"pre": [""], "post": ["post_"], "both": ["", "post_"]}[norm_place]
+
+  def random(*shape):
+    return {"kernel": rng.normal(size=shape).astype(np.float32)}
+
+  params = {
+    "attention": {
+      **{name: random(8, 2, 4) for name in ("query", "key", "value")},
+      "output": random(2, 4, 8),
+    },
+    "mlp": {"gate": random(8, 12), "up": random(8, 12), "down": random(12, 8)},
+  } | {
+    f"{part}_{place}norm": {"scale": np.full(8, 2.0 if place else 1.0)}
+    for part in ("attention", "mlp")
+    for place in places
+  }
+
+  def norm(x, place):
+    if place not in places:
+      return x
+    return x / np.sqrt(np.mean(x * x)) * (2 if place else 1)
+
+  def project(x, *path):
+    kernel = params[path[0]][path[1]]["kernel"].astype(np.float64)
+    if path[1] == "output":
+      return np.einsum("hk,hkd->d", x, kernel)
+    return np.tensordot(x, kernel, 1)
+
+  stream = x[0, 0].astype(np.float64)
+  keys, values = (
+    project(norm(stream, ""), "attention", name) for name in ("key", "value")
+  )
+  stream += norm(project(values, "attention", "output"), "post_")
+  y = norm(stream, "")
+  gate = project(y, "mlp", "gate")
+  hidden = gate / (1 + np.exp(-gate)) * project(y, "mlp", "up")
+  stream += norm(project(hidden, "mlp", "down"), "post_")
+
+  result, keys_values = jax.jit(
+    lambda params, x: layers.Layer(config).apply(
+      {"params": params},
+      *(x, layers.LayerPositions(None, None, None), np.ones((1, 1), bool)),
+      method="forward_prompt",
+    )
+  )(params, x)
+  np.testing.assert_allclose(result[0, 0], stream, rtol=1e-4, atol=1e-4)
+  for one, expected in zip(keys_values, (keys, values), strict=True):
+    np.testing.assert_allclose(one[0, :, 0], expected, atol=1e-5)
