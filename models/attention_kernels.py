@@ -80,10 +80,11 @@ class CompletionsMask(splash_attention_mask.Mask):
       return np.full((len(row), len(column)), uniform)
     row = row[:, None]
     t = row % self.completion_size  # index of the token in its completion
-    distance = np.where(column < 0, t - column, row - column)
+    # A column of the prompt is in no completion, since it is negative.
     same_completion = (
       row // self.completion_size == column // self.completion_size
     )
+    distance = np.where(same_completion, row, t) - column
     in_prompt = column >= -self.prompt_length
     visible = np.where(column < 0, in_prompt, same_completion & (distance >= 0))
     if self.window is None:
@@ -356,9 +357,10 @@ def cudnn(
   visible = distance >= 0
   if inputs.starts is not None:
     first = inputs.starts[..., None]  # [P, S, N, 1]
-    visible = visible & ((key_index < 0) | (key_index >= first))
+    in_prompt = key_index < 0
+    visible = visible & (in_prompt | (key_index >= first))
     # Positions between a query and a key of the prompt.
-    distance = distance - jnp.where(key_index < 0, first, 0)
+    distance = distance - jnp.where(in_prompt, first, 0)
   if window is not None:
     visible &= distance < window
   if visible.ndim == 2:

@@ -133,6 +133,27 @@ def test_parts_of_two_devices_give_the_attention_that_is_written_out(
   )
 
 
+@pytest.mark.parametrize(("least", "size"), [(3, 3), (64, 4)])
+def test_a_device_computes_its_part_in_blocks_that_fit(
+  least, size, monkeypatch
+):
+  """A part of 7 queries has 4; its blocks have no more, and at most 3."""
+  monkeypatch.setattr(attention_forms, "MIN_BLOCK", least)
+  sizes = []
+
+  def record(inputs, queries, indices, *args):
+    sizes.append((queries.shape[-2], *indices.shape))
+    return queries
+
+  monkeypatch.setattr(attention_forms, "_attend_queries", record)
+  mesh = sharding.make_mesh(1, context=2, devices=jax.devices()[:2])
+  inputs = jax.device_put(make(), jax.NamedSharding(mesh, jax.P()))
+  jax.jit(
+    lambda inputs: attention_forms.attend_in_blocks(inputs, 0.0, 0.0)
+  ).trace(inputs)
+  assert set(sizes) == {(size, size)}
+
+
 def test_two_parts_are_computed_on_two_devices(monkeypatch):
   """Also with the fewest devices over which tokens can be split."""
   parts = []

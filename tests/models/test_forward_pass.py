@@ -235,4 +235,10 @@ def test_an_early_pass_has_neither_heads_nor_the_last_norm(monkeypatch):
         tokens=tokens,
       )
       assert len(norms) == count
-  assert set(forward_pass.score(CONFIG, params, batch()).heads) == {"logits"}
+
+  def whole_pass(params):
+    for room in (0, 8):
+      scored = forward_pass.score(CONFIG, params, batch(room=room))
+      assert set(scored.heads) == {"logits"}
+
+  jax.eval_shape(whole_pass, params)

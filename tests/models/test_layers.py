@@ -50,23 +50,24 @@ def test_activations_are_their_formulas():
 
 def test_rms_norm_divides_by_the_root_of_the_mean_square_and_epsilon():
   """The mean square of (1, 7) is 25, and with 11 it is 36."""
-  x = np.array([[[1.0, 7.0], [2.0, 14.0]]], np.float32)
+  x = np.array([[1.0, 7.0], [2.0, 14.0]], np.float32)
   scale = np.array([3.0, 0.5], np.float32)
   config = dataclasses.replace(BASE, norm_eps=11.0)
   norm = layers.RMSNorm(config)
   result = apply(norm, {"scale": scale}, x)
   root = math.sqrt(111)  # of the mean square 100 of (2, 14)
-  expected = [[[3 / 6, 3.5 / 6], [6 / root, 7 / root]]]
+  expected = [[3 / 6, 3.5 / 6], [6 / root, 7 / root]]
   np.testing.assert_allclose(result, expected, rtol=1e-6)
   # With an offset of 2, scales of 3 and 0.5 become 5 and 2.5.
   offset = dataclasses.replace(config, norm_offset=2.0)
   result = apply(layers.RMSNorm(offset), {"scale": scale}, x)
-  expected = [[[5 / 6, 17.5 / 6], [10 / root, 35 / root]]]
+  expected = [[5 / 6, 17.5 / 6], [10 / root, 35 / root]]
   np.testing.assert_allclose(result, expected, rtol=1e-6)
-  # Over both axes, the mean square is 62.5.
+  # Over two axes, the mean squares are 62.5 and 250.
   scales = np.array([[3.0, 0.5], [1.0, 2.0]], np.float32)
-  result = apply(layers.RMSNorm(config, axes=2), {"scale": scales}, x)
-  expected = scales * x / math.sqrt(73.5)
+  both = np.stack([x, 2 * x])
+  result = apply(layers.RMSNorm(config, axes=2), {"scale": scales}, both)
+  expected = [scales * x / math.sqrt(73.5), scales * 2 * x / math.sqrt(261)]
   np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
