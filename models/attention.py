@@ -82,8 +82,8 @@ class AttentionInputs(NamedTuple):
 def attend(
   queries: Array,
   key_sets: Sequence[KeySet],
-  scale: float = 0.0,
-  softcap: float = 0.0,
+  scale: float,
+  softcap: float,
 ) -> Array:
   """Computes softmax attention over the union of several key sets.
 

@@ -32,7 +32,7 @@ MIN_BLOCK = 64  # queries per block; smaller blocks save next to nothing
 
 
 def attend(
-  inputs: AttentionInputs, form: str, scale: float = 0.0, softcap: float = 0.0
+  inputs: AttentionInputs, form: str, scale: float, softcap: float
 ) -> Array:
   """Computes softmax attention in one of the forms.
 
@@ -221,7 +221,7 @@ def _attend_queries(
     """Slices keys, transposed as `KeySet` stores them, and values."""
     keys, values = keys_values
     return (
-      jax.lax.slice_in_dim(keys, first, end, axis=-2).swapaxes(-1, -2),
+      jax.lax.slice_in_dim(keys, first, end, axis=-2).mT,
       jax.lax.slice_in_dim(values, first, end, axis=-2),
     )
 

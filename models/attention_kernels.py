@@ -80,10 +80,11 @@ class CompletionsMask(splash_attention_mask.Mask):
       return np.full((len(row), len(column)), uniform)
     row = row[:, None]
     t = row % self.completion_size  # index of the token in its completion
-    distance = np.where(column < 0, t - column, row - column)
+    # A column of the prompt is in no completion, since it is negative.
     same_completion = (
       row // self.completion_size == column // self.completion_size
     )
+    distance = np.where(same_completion, row, t) - column
     in_prompt = column >= -self.prompt_length
     visible = np.where(column < 0, in_prompt, same_completion & (distance >= 0))
     if self.window is None:
@@ -161,14 +162,8 @@ def splash(
     return queries
   is_prompt = prompt_keys_values is None
   prompt_length = 0 if is_prompt else prompt_mask.shape[-1]
-  # Several short completions share a block; a long one is padded to the end of
-  # its last block.
-  completion_size = N if N <= LANES // 2 else _round_up(N, LANES)
-  rows = _round_up(S * completion_size, LANES)
-  block = math.gcd(rows, MAX_BLOCK)
-  key_block = min(MAX_BLOCK, _round_up(prompt_length + rows, LANES))
-  columns = _round_up(prompt_length + rows, key_block)
-  mask = CompletionsMask(rows, columns, completion_size, prompt_length, window)
+  mask, block, key_block = _layout(S, N, prompt_length, window)
+  rows, columns, completion_size = mask.rows, mask.columns, mask.completion_size
 
   def to_rows(x: Array) -> Array:
     """`[P, S, heads, N, head_dim]` to `[P, heads, rows, head_dim]`."""
@@ -258,6 +253,31 @@ def splash(
   return out
 
 
+def _layout(
+  samples: int, length: int, prompt_length: int, window: int | None
+) -> tuple[CompletionsMask, int, int]:
+  """Lays out the completions of a prompt as one sequence of blocks.
+
+  Args:
+    samples: S, number of completions.
+    length: N, number of tokens of a completion.
+    prompt_length: number of tokens of the prompt.
+    window: number of positions that a token sees, including its own.
+
+  Returns:
+    The mask, and the numbers of queries and of keys in a block.
+  """
+  # Several short completions share a block; a long one is padded to the end of
+  # its last block.
+  completion_size = length if length <= LANES // 2 else _round_up(length, LANES)
+  rows = _round_up(samples * completion_size, LANES)
+  block = math.gcd(rows, MAX_BLOCK)
+  key_block = min(MAX_BLOCK, _round_up(prompt_length + rows, LANES))
+  columns = _round_up(prompt_length + rows, key_block)
+  mask = CompletionsMask(rows, columns, completion_size, prompt_length, window)
+  return mask, block, key_block
+
+
 def _only_blocks(
   kernel: splash_attention_kernel.SplashAttentionKernel, blocks: Array
 ) -> splash_attention_kernel.SplashAttentionKernel:
@@ -337,9 +357,10 @@ def cudnn(
   visible = distance >= 0
   if inputs.starts is not None:
     first = inputs.starts[..., None]  # [P, S, N, 1]
-    visible = visible & ((key_index < 0) | (key_index >= first))
+    in_prompt = key_index < 0
+    visible = visible & (in_prompt | (key_index >= first))
     # Positions between a query and a key of the prompt.
-    distance = distance - jnp.where(key_index < 0, first, 0)
+    distance = distance - jnp.where(in_prompt, first, 0)
   if window is not None:
     visible &= distance < window
   if visible.ndim == 2:

@@ -155,11 +155,9 @@ def resize(cache: Cache, capacity: int) -> Cache:
   added = capacity - cache.capacity
 
   def resize_ring(ring: Array, axis: int) -> Array:
-    if added <= 0:
-      return jax.lax.slice_in_dim(ring, 0, capacity, axis=axis)
-    widths = [(0, 0)] * ring.ndim
-    widths[axis] = (0, added)
-    return jnp.pad(ring, widths)
+    widths = [(0, 0, 0)] * ring.ndim
+    widths[axis] = (0, added, 0)  # below 0, it cuts off entries
+    return jax.lax.pad(ring, jnp.zeros((), ring.dtype), widths)
 
   completions = tuple(
     KeyValues(resize_ring(layer.keys, -1), resize_ring(layer.values, -2))
@@ -210,7 +208,7 @@ def prefill(
   x = transformer.embed(config, params, prompts, prompt_mask, positions)
   x, (keys, values) = transformer.scan_layers(config, params, step, x)
   shape = (len(prompts) * rows, config.kv_heads, capacity, config.head_dim)
-  prompt_key_values = KeyValues(keys.swapaxes(-1, -2), values)
+  prompt_key_values = KeyValues(keys.mT, values)
   if config.decodes_in_loop:
     shape = (config.layers, *shape)
   else:
@@ -219,7 +217,7 @@ def prefill(
       KeyValues(*layer) for layer in zip(*prompt_key_values, strict=True)
     )
   empty = _constrain_ring(jnp.zeros(shape, config.dtype))
-  ring = KeyValues(empty.swapaxes(-1, -2), empty)
+  ring = KeyValues(empty.mT, empty)
   cache = Cache(
     prompts=prompt_key_values,
     completions=ring if config.decodes_in_loop else (ring,) * config.layers,
@@ -313,7 +311,7 @@ def decode(
       x, rings = step(x, layer)
       completions += (rings,)
   completions = jax.tree.map(_constrain_ring, completions)
-  hidden = transformer.final_norm(config, params, x[..., 0, :])  # [P, R, D]
+  hidden = transformer.final_norm(config, params, x.squeeze(-2))  # [P, R, D]
   logits = transformer.unembed(config, params, hidden)
   cache = cache.replace(completions=completions, steps=cache.steps + 1)
   return logits, cache

@@ -144,6 +144,25 @@ def num_groups(prompts: int, shards: int) -> int:
   return 1 if prompts % shards else shards
 
 
+def packed_sizes(
+  tokens: types.Tokens, groups: int, num_parts: int
+) -> tuple[int, int]:
+  """Returns the sizes of a group: its inputs N, and its scored tokens.
+
+  Args:
+    tokens: the batch, with room.
+    groups: G, which divides P.
+    num_parts: number of devices over which "context" splits tokens; N is a
+      multiple of it.
+  """
+  P, S, T = tokens.completions.shape
+  prompts = P // groups
+  size = math.ceil(tokens.room * prompts / num_parts) * num_parts
+  # There are at most as many scored tokens as inputs if the prompt's last token
+  # is counted once for each completion.
+  return size, min(size + (S - 1) * prompts, S * T * prompts)
+
+
 class _Sequences(NamedTuple):
   """Prompts, and the tokens of their completions that are inputs.
 
@@ -283,7 +302,7 @@ def _packed_hidden_states(
   groups = num_groups(
     P, sharding.num_shards(tokens.mask, *sharding.PROMPT_AXES)
   )
-  size = math.ceil(tokens.room * P / groups / s.num_parts) * s.num_parts  # N
+  size, max_scored = packed_sizes(tokens, groups, s.num_parts)
   # The inputs that predict the tokens of the completions, and what they read.
   prompt_mask = _packed_prompt_mask(s.prompt_mask)
   completion_mask = jnp.arange(s.completions.shape[-1]) < s.lengths - 1
@@ -329,14 +348,7 @@ def _packed_hidden_states(
   axes = s.completions.shape[:2]
   first = jnp.broadcast_to(prompt_places[:, None, -1:], (*axes, 1))
   places = jnp.concatenate([first, completion_places[:, :, : T - 1]], axis=2)
-  # A group has at most `size` inputs, and so at most that many scored tokens if
-  # the prompt's last token is counted once for each completion.
-  scored = packing.ScoredTokens.of(
-    tokens.mask,
-    groups,
-    s.num_parts,
-    min(size + (S - 1) * P // groups, S * T * P // groups),
-  )
+  scored = packing.ScoredTokens.of(tokens.mask, groups, s.num_parts, max_scored)
   places = scored.pack(places.reshape(P, S, T))  # [G, parts, M / parts]
   hidden = jax.vmap(lambda x, place: x[place])(x, places)
   if depth == 1:

@@ -335,14 +335,15 @@ class Attention(nn.Module):
         AttentionInputs(
           completions[0],
           tuple(completions[1:]),
-          tuple(packed.prompts_of_rows(x[:, 0]) for x in prompts[1:]),
+          tuple(packed.prompts_of_rows(x.squeeze(1)) for x in prompts[1:]),
           packed.prompts_of_rows(prompt_mask),
           window,
           *packed.row_contents(),
         )
       )
       mixed = packed.pack_from_attention(
-        from_prompts[:, 0].swapaxes(1, 2), from_completions.swapaxes(2, 3)
+        from_prompts.squeeze(1).swapaxes(1, 2),
+        from_completions.swapaxes(2, 3),
       )
       return mixed.swapaxes(1, 2)
 
@@ -564,7 +565,7 @@ class Layer(nn.Module):
     inputs = AttentionInputs(
       queries[:, None], keys_values, None, mask, positions.window
     )
-    mixed = self.attention.attend_sequences(inputs)[:, 0]
+    mixed = self.attention.attend_sequences(inputs).squeeze(1)
     return self._add_residuals(x, mixed), (keys, values)
 
   def forward_completions(
@@ -654,31 +655,21 @@ class Layer(nn.Module):
     """
     c = self.config
     queries, key, value = self._project(x, positions)
-    new = KeyValues(key.swapaxes(-1, -2), value)
+    new = KeyValues(key.mT, value)
     capacity = rings.keys.shape[-1]
     if not c.decodes_in_loop:
       rings = write_ring(rings, new, steps % capacity)
     # [P * R, ...] to [P, R, ...]
     keys, values = (ring.reshape(*t.shape, *ring.shape[1:]) for ring in rings)
-    # The age of each entry of the ring, [capacity]: how many decoding steps ago
-    # it was written. Entries older than t are not of this completion.
-    distance = (steps - jnp.arange(capacity)) % capacity
-    visible = distance <= t[..., None]  # [P, R, capacity]
+    prompt_visible, visible = visible_to_token(
+      prompt_mask, steps, t, capacity, positions.window
+    )
     if c.decodes_in_loop:
-      # The entry at distance 0 will be overwritten by the new token only after
-      # the loop; until then it is an old token.
-      visible &= distance > 0
-    prompt_visible = prompt_mask[:, None, :]  # [P, 1, L]
-    if positions.window is not None:
-      visible &= distance < positions.window
-      prompt_length = prompt_mask.shape[-1]
-      # [P, R, L]
-      prompt_distance = prompt_length + t[..., None] - jnp.arange(prompt_length)
-      prompt_visible = (prompt_visible & (prompt_distance < positions.window))[
-        :, :, None
-      ]
+      # The entry at `steps` will be overwritten by the new token only after the
+      # loop; until then it is an old token.
+      visible &= jnp.arange(capacity) != steps % capacity
     key_sets = [
-      KeySet(*prompts, prompt_visible),
+      KeySet(*prompts, prompt_visible[:, :, None]),
       KeySet(keys, values, visible[:, :, None]),
     ]
     if c.decodes_in_loop:
@@ -708,6 +699,41 @@ class Layer(nn.Module):
     y = self.mlp_norm(x) if norm_place != "post" else x
     y = self.experts(y) if self.config.experts else self.mlp(y)
     return x + (self.mlp_post_norm(y) if norm_place != "pre" else y)
+
+
+def visible_to_token(
+  prompt_mask: Array,
+  steps: Array,
+  t: Array,
+  capacity: int,
+  window: Array | int | None,
+) -> tuple[Array, Array]:
+  """Returns which keys a token sees that is written to a ring buffer.
+
+  Args:
+    prompt_mask: `[P, L]` bool, True on the real tokens of the prompts.
+    steps: `[]`, number of tokens written to each ring so far.
+    t: `[P, R]`, index of the token in its completion.
+    capacity: number of entries of a ring.
+    window: number of positions that the token sees, including its own; None
+      means all.
+
+  Returns:
+    Which tokens of the prompts `[P, R or 1, L]` and which entries of the rings
+    `[P, R, capacity]` are visible.
+  """
+  # The age of each entry of the ring, [capacity]: how many decoding steps ago
+  # it was written. Entries older than t are not of this completion.
+  distance = (steps - jnp.arange(capacity)) % capacity
+  visible = distance <= t[..., None]  # [P, R, capacity]
+  prompt_visible = prompt_mask[:, None, :]  # [P, 1, L]
+  if window is not None:
+    visible &= distance < window
+    prompt_length = prompt_mask.shape[-1]
+    # [P, R, L]
+    prompt_distance = prompt_length + t[..., None] - jnp.arange(prompt_length)
+    prompt_visible = prompt_visible & (prompt_distance < window)
+  return prompt_visible, visible
 
 
 def upcast(x: Array) -> Array:

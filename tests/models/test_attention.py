@@ -13,13 +13,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 from experiments.configs import defaults
 from experiments.training import build, decoder, validate
 from models import (
+  attention,
   attention_forms,
   attention_kernels,
   forward_pass,
   sharding,
   transformer,
 )
-from models.attention_forms import AttentionInputs
+from models.attention import AttentionInputs, KeySet
 from models.config import ModelConfig
 from rl import types
 
@@ -316,13 +317,13 @@ def test_a_config_takes_what_suits_the_platform(monkeypatch):
   task = build.make_task(config)
   built = functools.partial(decoder.make, config, task)
   mixed = {"layer_kinds": ("local", "global"), "window": 3}
-  for platform, attention, unroll in (
+  for platform, form, unroll in (
     ("cpu", "blocked", 0),
     ("gpu", "blocked", 1),
     ("tpu", "splash", 1),
   ):
     model = built(platform)
-    assert (model.attention, model.unroll) == (attention, unroll)
+    assert (model.attention, model.unroll) == (form, unroll)
     assert model.decode_unroll == (0 if platform == "gpu" else None)
   # A machine that has cuDNN, for decoders that it can compute.
   monkeypatch.setattr(decoder, "_has_cudnn", lambda: True)
@@ -485,3 +486,79 @@ def test_a_block_of_the_mask_is_that_part_of_it(capacity, window):
     for column in range(0, columns, block):
       part = slice(row, row + block), slice(column, column + block)
       np.testing.assert_array_equal(mask[part], full[part])
+
+
+def test_keys_of_two_sets_share_one_softmax():
+  """One set is shared by the completions; scores go beyond 300."""
+  rng = np.random.default_rng(0)
+  P, S, N, D = 3, 2, 2, 6
+  queries = rng.normal(size=(P, S, HEADS, N, D)).astype(np.float32)
+  shared = rng.normal(size=(2, P, KV_HEADS, 3, D)).astype(np.float32)
+  separate = rng.normal(size=(2, P, S, KV_HEADS, 4, D)).astype(np.float32)
+  sees_shared = rng.random((P, N, 3)) < 0.6
+  sees_own = rng.random((P, S, N, 4)) < 0.6
+  sees_shared[0, 0], sees_own[0, 0, 0] = False, False  # this query sees no key
+  sets = [
+    KeySet(shared[0].swapaxes(-1, -2), shared[1], sees_shared),
+    KeySet(separate[0].swapaxes(-1, -2), separate[1], sees_own),
+  ]
+
+  @jax.jit
+  def attend(queries):
+    return [
+      attention.attend(queries, sets, scale, softcap)
+      for scale, softcap in ((100.0, 0.0), (0.0, 2.0))
+    ]
+
+  def written_out(score):
+    out = np.zeros(queries.shape)
+    for p, s, h, n in np.ndindex(queries.shape[:-1]):
+      keys, values = (
+        np.concatenate(
+          [
+            shared[i, p, h // 2][sees_shared[p, n]],
+            separate[i, p, s, h // 2][sees_own[p, s, n]],
+          ]
+        ).astype(np.float64)
+        for i in (0, 1)
+      )
+      if len(keys):
+        scores = score(keys @ queries[p, s, h, n])
+        weights = np.exp(scores - scores.max())
+        out[p, s, h, n] = weights @ values / weights.sum()
+    return out
+
+  large, capped = attend(queries)
+  assert (np.asarray(large)[0, 0, :, 0] == 0).all()
+  np.testing.assert_allclose(large, written_out(lambda x: 100 * x), atol=2e-4)
+  # Without a scale, it is 1 / sqrt(D).
+  expected = written_out(lambda x: 2 * np.tanh(x / np.sqrt(D) / 2))
+  np.testing.assert_allclose(capped, expected, atol=1e-5)
+
+
+def test_the_only_key_of_a_query_has_weight_1_whatever_its_score():
+  """Query 0 sees one key and query 1 none: no score has a gradient."""
+  rng = np.random.default_rng(0)
+  queries, keys, values = np.float32(rng.normal(size=(3, 1, 1, 1, 2, 2)))
+  visible = np.array([[[True, False], [False, False]]])
+
+  @jax.jit
+  @jax.value_and_grad
+  def attend(queries):
+    sets = [KeySet(keys, values, visible)]
+    return attention.attend(queries, sets, 1.0, 0.0).sum()
+
+  out, gradient = attend(queries)
+  np.testing.assert_allclose(out, values[0, 0, 0, 0].sum(), rtol=1e-6)
+  np.testing.assert_allclose(gradient, np.zeros_like(queries), atol=1e-7)
+
+
+def test_rotation_turns_pairs_by_their_angle():
+  """Channels 0 and 2, and 1 and 3, are pairs; channel 4 stays."""
+  x = np.array([[[3.0, 1.0, 4.0, 2.0, 7.0]]] * 2, np.float32)
+  # A quarter turn of the first pair, and none or half a turn of the second.
+  cos = np.array([[[0.0, 1.0]], [[0.0, -1.0]]], np.float32)
+  sin = np.array([[[1.0, 0.0]], [[1.0, 0.0]]], np.float32)
+  turned = jax.jit(attention.rotate)(x, cos, sin)
+  expected = [[[-4, 1, 3, 2, 7]], [[-4, -1, 3, -2, 7]]]
+  np.testing.assert_allclose(turned, expected, atol=1e-6)
