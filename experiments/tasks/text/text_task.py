@@ -494,10 +494,10 @@ class TextTask:
     """
     ids = np.asarray(ids)
     (positions,) = np.nonzero(ids != self.pad_id)
+    if not len(positions):
+      return ""
     # Padding is at both ends. A pad token between other tokens is a real EOS.
-    unpadded = ids[:0]
-    if len(positions):
-      unpadded = ids[positions[0] : positions[-1] + 1]
+    unpadded = ids[positions[0] : positions[-1] + 1]
     return self.template.tokenizer.decode(
       unpadded.tolist(), clean_up_tokenization_spaces=False
     )

@@ -26,6 +26,7 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
   [
     ('{"a": 1, "a": 1}', "is not JSON: the key 'a' occurs twice"),
     ('{"b": [{"a": 1, "c": 2, "a": 3}]}', "the key 'a' occurs twice"),
+    ('{"c": 1, "a": 2, "a": 3}', "the key 'a' occurs twice"),
     ('{"a": NaN}', "is not JSON: NaN is no number"),
     ('{"a": [-Infinity]}', "-Infinity is no number"),
     ('{"a": 1e999}', "1e999 is larger than any float"),
