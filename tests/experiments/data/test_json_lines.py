@@ -1,5 +1,8 @@
 """Lines of JSON: what is read, and what is refused with its line."""
 
+import hashlib
+import json
+
 import pytest
 from etils import epath
 
@@ -43,6 +46,17 @@ def test_a_line_that_is_refused_is_named(tmp_path, line, message):
     read(tmp_path, f'{{"a": 1}}\n{line}\n')
   assert "\n" not in str(error.value)
   str(error.value).encode()  # can be printed
+
+
+def test_a_fingerprint_is_a_hash_of_fields_and_files(tmp_path):
+  """First the fields, and then the files by the names of their splits."""
+  files = {}
+  for split in ("train", "test"):
+    files[split] = epath.Path(tmp_path / split)
+    files[split].write_text(f"{split}!")
+  for fields, begin in ((), ""), (("a", "b"), json.dumps(["a", "b"])):
+    digest = hashlib.sha256(f"{begin}test!train!".encode()).hexdigest()
+    assert json_lines.fingerprint(files, fields) == digest[:16]
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,17 @@ def test_solutions_have_the_errors_that_are_asked_for():
   ]
 
 
+def test_gold_has_no_errors():
+  task = tasks.get("chain", operations=2)
+  problems = problems_of("4 + 3 * 2 =", "1 - 3 + 9 =")
+  ids, lengths = jax.jit(task.gold)(problems)
+  assert [chains.decode(row) for row in np.asarray(ids)] == [
+    "+ 3 7 ; * 2 4 ; ANS 4 <eos>",
+    "- 3 8 ; + 9 7 ; ANS 7 <eos>",
+  ]
+  np.testing.assert_array_equal(lengths, [11, 11])
+
+
 def test_errors_of_demonstrations_come_at_their_rates(monkeypatch):
   """8, 5 and 3 % per operation; four standard deviations."""
   task = tasks.get("chain", operations=5)

@@ -77,6 +77,13 @@ def test_the_position_is_the_answer():
   np.testing.assert_array_equal(judged.scores, judged.correct)
 
 
+def test_gold_states_the_position_of_the_result():
+  completions, lengths = jax.jit(TASK.gold)(PROBLEMS)
+  at = np.asarray(lengths) - 2  # the end token follows
+  positions = np.asarray(completions)[np.arange(64), at] - rules.DIGIT
+  np.testing.assert_array_equal(SHOWN[np.arange(64), positions - 1], TRUTH)
+
+
 def test_demonstrations_state_positions():
   """A demonstration with the right value has the right position."""
   completions, lengths = jax.jit(TASK.demonstrate)(jax.random.key(1), PROBLEMS)
