@@ -287,7 +287,8 @@ def with_answer(
   # answer, and 3 or more after it.
   position = jnp.arange(length + 3) - thought_lengths[..., None]
   mask = (position >= 0) & (position < 3)
-  answer_tokens = jnp.take_along_axis(answer, jnp.clip(position, 0, 2), -1)
+  # Any number where the mask is False.
+  answer_tokens = jnp.take_along_axis(answer, position, -1)
   space = jnp.zeros((*grid, 3), completions.dtype)
   thought_tokens = jnp.concatenate([completions, space], -1)
   return types.Tokens(

@@ -10,6 +10,7 @@ from helpers import compiled
 
 from experiments import tasks
 from experiments.tasks import chain as chains
+from experiments.tasks import held_out
 from rewards.tasks import chain as rules
 
 fast = compiled.functions(chains)
@@ -82,6 +83,8 @@ def test_sizes_and_names_follow_from_the_settings():
   assert (task.prompt_length, task.completion_length) == (6, 20)
   problems = task.train(jax.random.key(0), 0, 200)
   assert set(np.asarray(problems.facts["start"]).tolist()) == set(range(10))
+  expected = held_out.test_ids(5, 9000, "this")
+  np.testing.assert_array_equal(task.test(5).ids, expected)
   assert problems.ids.max() < 9000
   for operations, nearest in ((0, 1), (6, 5), (9, 5)):
     with pytest.raises(ValueError, match=f"1 to 5, the nearest is {nearest}"):
@@ -175,7 +178,7 @@ def test_the_right_answer_follows_each_part_of_a_sample():
   ]
   wholes = [*("+ 3 7 ; * 2 4 ;", "", "+ 3 7 ; * 2"), "; ; ; ; ;", "- 5 0", ""]
   for name, thoughts, shape in (
-    ("reference", [[whole] for whole in wholes], (2, 3, 23)),
+    ("reference", [[thought] for thought in wholes], (2, 3, 23)),
     ("bare_reference", [[""], [""]], (2, 1, 3)),
     ("step_references", parts, (2, 12, 23)),
   ):
