@@ -87,7 +87,7 @@ def find(
     if matches:
       files[split] = matches[0]
     elif split in required:
-      close = difflib.get_close_matches(usual_name.lower(), by_lower_name, n=1)
+      close = difflib.get_close_matches(usual_name.lower(), by_lower_name)
       guess = ""
       if close:
         nearest = by_lower_name[close[0]].name
@@ -108,7 +108,7 @@ def check_is_file(file: epath.Path) -> None:
     raise ValueError(f"{str(file)!r} is a folder; name a file in it: {listing}")
   if not file.is_file():
     names = sorted(path.name for path in file.parent.glob("*"))
-    similar_names = difflib.get_close_matches(file.name, names, 1)
+    similar_names = difflib.get_close_matches(file.name, names)
     suggestion = ""
     if similar_names:
       suggestion = f"; the nearest name in this folder is {similar_names[0]!r}"

@@ -23,6 +23,7 @@ K steps of reasoning, N operations.
 from __future__ import annotations
 
 import functools
+import string
 
 import jax
 import jax.numpy as jnp
@@ -121,8 +122,9 @@ def chain(
       views["reference"] = with_answer(
         problems, completions, thought_lengths, truth
       )
+      no_tokens = jnp.zeros((*truth.shape, 0), completions.dtype)  # [P, 1, 0]
       views["bare_reference"] = with_answer(
-        problems, completions[:, :1, :0], 0 * thought_lengths[:, :1], truth
+        problems, no_tokens, jnp.zeros_like(truth), truth
       )
       # [P, S, M], number of tokens in the first steps of each thought.
       step_counts = 1 + jnp.arange(2 * operations)
@@ -196,8 +198,7 @@ def chain(
 
 def decode(ids: Array) -> str:
   """Returns the text of tokens, such as `+ 3 7 ; ANS 7 <eos>`, unpadded."""
-  symbols = ["<pad>", "<eos>", "=", ";", "ANS", "+", "-", "*"]
-  symbols += [str(d) for d in range(10)]
+  symbols = ["<pad>", "<eos>", "=", ";", "ANS", "+", "-", "*", *string.digits]
   inside = np.trim_zeros(np.asarray(ids))  # PAD is 0
   return " ".join(symbols[i] for i in inside)
 
@@ -286,7 +287,8 @@ def with_answer(
   # answer, and 3 or more after it.
   position = jnp.arange(length + 3) - thought_lengths[..., None]
   mask = (position >= 0) & (position < 3)
-  answer_tokens = jnp.take_along_axis(answer, jnp.clip(position, 0, 2), -1)
+  # Any number where the mask is False.
+  answer_tokens = jnp.take_along_axis(answer, position, -1)
   space = jnp.zeros((*grid, 3), completions.dtype)
   thought_tokens = jnp.concatenate([completions, space], -1)
   return types.Tokens(
@@ -325,16 +327,16 @@ def _write(
   """
   facts = problems.facts
   value = facts["start"]  # [P], the running value
-  ones = jnp.ones_like(value)
+  fill = functools.partial(jnp.full_like, value)  # token -> [P]
   answered = jnp.zeros(value.shape, bool)
   columns, masks = [], []  # one array [P] for each possible token
   for i in range(slips.shape[-1]):
     answered = answered | early[:, i]
     operator, operand = facts["operators"][:, i], facts["operands"][:, i]
     result = (rules.apply(value, operator, operand) + slips[:, i]) % 10
-    end = ones * rules.END
+    end = fill(rules.END)
     # Filler: + 0 value ;
-    columns += [ones * rules.PLUS, ones * rules.DIGIT, value + rules.DIGIT, end]
+    columns += [fill(rules.PLUS), fill(rules.DIGIT), value + rules.DIGIT, end]
     masks += [fillers[:, i] & ~answered] * 4
     # Operation: operator operand result ;
     columns += [operator + rules.PLUS, operand + rules.DIGIT]
@@ -342,7 +344,7 @@ def _write(
     masks += [~answered] * 4
     value = jnp.where(answered, value, result)
   # Answer: ANS value EOS
-  columns += [ones * rules.ANSWER, value + rules.DIGIT, ones * rules.EOS]
+  columns += [fill(rules.ANSWER), value + rules.DIGIT, fill(rules.EOS)]
   masks += [jnp.ones_like(answered)] * 3
   tokens, mask = jnp.stack(columns, -1), jnp.stack(masks, -1)  # [P, 8 N + 3]
   # A stable sort moves the tokens in use to the left, in their order.

@@ -84,7 +84,8 @@ def choice(operations: int = 3, options: int = 4) -> Task:
     steps = rules.read(completions, lengths, **facts)
     position = steps.answer - 1  # [P, S]; -2 without an answer
     is_choice = (position >= 0) & (position < options)
-    chosen = jnp.take_along_axis(shown, jnp.clip(position, 0, options - 1), -1)
+    # Any number where the answer is no choice.
+    chosen = jnp.take_along_axis(shown, position, -1)
     is_right = is_choice & (chosen == rules.result(**facts))
     return Judged(
       scores=is_right.astype(jnp.float32),
@@ -95,24 +96,13 @@ def choice(operations: int = 3, options: int = 4) -> Task:
       views={VIEW: _second_answers(problems, completions, lengths, options)},
     )
 
-  def answer_by_position(problems: Problems, completions: Array) -> Array:
-    """Replaces the value after ANS by its position, or that of another one."""
-    follows = jnp.roll(completions == rules.ANSWER, 1, -1)
-    value = completions - rules.DIGIT
-    is_option = value[..., None] == problems.facts["options"][:, None]
-    position = jnp.where(
-      is_option.any(-1), jnp.argmax(is_option, -1), value % options
-    )
-    is_value = follows & (value >= 0)
-    return jnp.where(is_value, position + 1 + rules.DIGIT, completions)
-
   def gold(problems: Problems) -> tuple[Array, Array]:
     completions, lengths = base.gold(problems)
-    return answer_by_position(problems, completions), lengths
+    return _answer_by_position(completions, problems.facts["options"]), lengths
 
   def demonstrate(key: Array, problems: Problems) -> tuple[Array, Array]:
     completions, lengths = base.demonstrate(key, problems)
-    return answer_by_position(problems, completions), lengths
+    return _answer_by_position(completions, problems.facts["options"]), lengths
 
   return dataclasses.replace(
     base,
@@ -146,6 +136,24 @@ def _draw_options(
   options = others[:count].at[0].set(truth)
   place = jax.random.permutation(place_key, count)
   return options[place], jax.random.permutation(order_key, count)
+
+
+def _answer_by_position(completions: Array, shown: Array) -> Array:
+  """Replaces the value after ANS by its position, or that of another option.
+
+  Args:
+    completions: `[P, T]`, demonstrations of `chain`.
+    shown: `[P, J]`, the options. The position of a value that is no option is
+      the remainder of its division by J.
+  """
+  follows = jnp.roll(completions == rules.ANSWER, 1, -1)
+  value = completions - rules.DIGIT
+  is_option = value[..., None] == shown[:, None]
+  position = jnp.where(
+    is_option.any(-1), jnp.argmax(is_option, -1), value % shown.shape[-1]
+  )
+  is_value = follows & (value >= 0)
+  return jnp.where(is_value, position + 1 + rules.DIGIT, completions)
 
 
 def _with_digits(prompts: Array, digits: Array) -> Array:

@@ -24,6 +24,7 @@ Shapes: P problems, S samples per problem, L prompt tokens, T completion tokens.
 from __future__ import annotations
 
 import functools
+import string
 
 import jax
 import jax.numpy as jnp
@@ -149,7 +150,7 @@ def decode(ids: Array) -> str:
   # In the order of the token ids in `rewards.tasks.countdown`.
   symbols = ["<pad>", "<eos>", "=", "+", "-", "*"]
   symbols += [str(n) for n in range(1, rules.LARGEST + 1)]
-  symbols += [f"d{d}" for d in range(10)]
+  symbols += [f"d{d}" for d in string.digits]
   ids_without_padding = np.trim_zeros(np.asarray(ids))  # PAD is 0
   return " ".join(symbols[i] for i in ids_without_padding)
 
@@ -215,16 +216,25 @@ def _draw_one(key: Array, count: int, is_test: bool) -> tuple[Array, Array]:
     numbers = 1 + (rules.LARGEST * uniform[:count]).astype(jnp.int32)
     return attempt + 1, numbers, _operators(uniform[count:])
 
-  def is_refused(state: tuple[Array, Array, Array]) -> Array:
-    _, numbers, operators = state
-    target = rules.left_to_right(numbers, operators)
-    in_range = (target >= 1) & (target <= LARGEST_TARGET)
-    return ~in_range | (held_out(numbers) != is_test)
-
   _, numbers, operators = jax.lax.while_loop(
-    is_refused, lambda state: propose(state[0]), propose(jnp.int32(0))
+    lambda state: _is_refused(*state[1:], is_test),
+    lambda state: propose(state[0]),
+    propose(jnp.int32(0)),
   )
   return numbers, operators
+
+
+def _is_refused(numbers: Array, operators: Array, is_test: bool) -> Array:
+  """Returns whether an expression is no problem of a split, `[...]`.
+
+  Args:
+    numbers: `[..., count]`.
+    operators: `[..., count - 1]`.
+    is_test: whether the split is the held-out one.
+  """
+  target = rules.left_to_right(numbers, operators)
+  in_range = (target >= 1) & (target <= LARGEST_TARGET)
+  return ~in_range | (held_out(numbers) != is_test)
 
 
 def _write(numbers: Array, operators: Array) -> tuple[Array, Array]:

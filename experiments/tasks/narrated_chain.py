@@ -73,7 +73,8 @@ def narrated_chain(operations: int = 3, prm: str = "clean") -> Task:
     # The number of maths tokens before each token is the place of the next one.
     is_maths = ~jnp.isin(completions, jnp.asarray(word_ids))
     place = jnp.cumsum(is_maths, -1) - is_maths
-    last = jnp.maximum(maths_lengths - 1, 0)[..., None]
+    # Without maths it is -1, and all ids are -1.
+    last = maths_lengths[..., None] - 1
     step_ids = jnp.take_along_axis(
       judged.step_ids, jnp.minimum(place, last), -1
     )

@@ -250,7 +250,7 @@ def _score(
   for p, operations in enumerate(_operations(problems)):
     for s in range(lengths.shape[1]):
       ids = completions[p, s, : lengths[p, s]]
-      is_finished = len(ids) > 0 and ids[-1] == rules.EOS
+      is_finished = ids[-1:].tolist() == [rules.EOS]
       body = rules.body(ids[: len(ids) - is_finished])
       if is_finished and body:
         programs[p, s] = rules.Job(body, operations)

@@ -24,6 +24,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -275,7 +276,7 @@ def build(
   # the vocabulary.
   vocab_size = max(
     tokenizer.required_vocab_size(hf_tokenizer, end_ids),
-    1 + max(max(ids, default=0) for ids in (*prompts, *solutions)),
+    1 + max(itertools.chain(*prompts, *solutions)),
   )
 
   # The problems that are used, as indices from 0 to N - 1.
@@ -494,10 +495,10 @@ class TextTask:
     """
     ids = np.asarray(ids)
     (positions,) = np.nonzero(ids != self.pad_id)
+    if not len(positions):
+      return ""
     # Padding is at both ends. A pad token between other tokens is a real EOS.
-    unpadded = ids[:0]
-    if len(positions):
-      unpadded = ids[positions[0] : positions[-1] + 1]
+    unpadded = ids[positions[0] : positions[-1] + 1]
     return self.template.tokenizer.decode(
       unpadded.tolist(), clean_up_tokenization_spaces=False
     )

@@ -1,5 +1,8 @@
 """Lines of JSON: what is read, and what is refused with its line."""
 
+import hashlib
+import json
+
 import pytest
 from etils import epath
 
@@ -26,6 +29,7 @@ def test_lines_end_at_line_feeds_alone(tmp_path):
   [
     ('{"a": 1, "a": 1}', "is not JSON: the key 'a' occurs twice"),
     ('{"b": [{"a": 1, "c": 2, "a": 3}]}', "the key 'a' occurs twice"),
+    ('{"c": 1, "a": 2, "a": 3}', "the key 'a' occurs twice"),
     ('{"a": NaN}', "is not JSON: NaN is no number"),
     ('{"a": [-Infinity]}', "-Infinity is no number"),
     ('{"a": 1e999}', "1e999 is larger than any float"),
@@ -42,6 +46,17 @@ def test_a_line_that_is_refused_is_named(tmp_path, line, message):
     read(tmp_path, f'{{"a": 1}}\n{line}\n')
   assert "\n" not in str(error.value)
   str(error.value).encode()  # can be printed
+
+
+def test_a_fingerprint_is_a_hash_of_fields_and_files(tmp_path):
+  """First the fields, and then the files by the names of their splits."""
+  files = {}
+  for split in ("train", "test"):
+    files[split] = epath.Path(tmp_path / split)
+    files[split].write_text(f"{split}!")
+  for fields, begin in ((), ""), (("a", "b"), json.dumps(["a", "b"])):
+    digest = hashlib.sha256(f"{begin}test!train!".encode()).hexdigest()
+    assert json_lines.fingerprint(files, fields) == digest[:16]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import tasks
 
-P, S = 64, 64
+P, S = 64, 48
 
 
 def judge(task, problems, good):
@@ -57,6 +57,33 @@ def test_held_out_problems_have_no_flips(task):
   np.testing.assert_array_equal(judge(task, problems, False).scores, 0.0)
 
 
+def test_a_rate_of_0_flips_nothing(task, monkeypatch):
+  """Not even where the random number, which may be 0, is as small as it."""
+  problems = task.test(P)
+
+  def uniform(key, shape):
+    del key
+    return jnp.zeros(shape)
+
+  monkeypatch.setattr(jax.random, "uniform", uniform)
+  judged = judge(task, problems, True)
+  np.testing.assert_array_equal(judged.scores, 1.0)
+  np.testing.assert_array_equal(judged.components["flipped"], 0.0)
+
+
+def test_held_out_problems_have_the_same_noise_in_every_run(task):
+  noise = jax.random.key_data(jax.random.split(jax.random.key(0), P))
+  np.testing.assert_array_equal(task.test(P).facts["noise"], noise)
+
+
+def test_the_name_has_the_settings():
+  assert tasks.get("noisy").name == (
+    "noisy(task=countdown(count=4), false_positive=0.4, false_negative=0.4)"
+  )
+  name = tasks.get("noisy", false_positive=0.0, false_negative=1.0).name
+  assert name.endswith("false_positive=0, false_negative=1)")
+
+
 def test_the_problems_are_those_of_the_other_task(task):
   countdown = tasks.get("countdown", count=3)
   key = jax.random.key(1)
@@ -69,5 +96,9 @@ def test_refusals(task):
   del task
   with pytest.raises(ValueError, match="probability"):
     tasks.get("noisy", false_positive=1.2)
+  with pytest.raises(ValueError, match=r"false_negative=-0\.1 must be a prob"):
+    tasks.get("noisy", false_negative=-0.1)
+  with pytest.raises(ValueError, match="programs is scored on the host"):
+    tasks.get("noisy", task="programs(allow_unprotected=True)")
   with pytest.raises(ValueError, match="countdown"):
     tasks.get("noisy", task="countdwn")

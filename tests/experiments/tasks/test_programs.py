@@ -68,6 +68,78 @@ def test_programs_and_their_lines(task):
   assert (judged.answer_ids[0] >= 0).tolist() == [True] * 6 + [False] * 5
 
 
+def test_the_digits_of_an_id_are_the_prompt():
+  """An operation is a digit in base 36: four operators times nine operands."""
+  ids = np.array([0, (36 * 17 + 26) * 36 + 35], np.int64)
+  problems = module._problems(ids, 3)
+  assert [module.decode(row) for row in problems.prompts] == [
+    "plus 2 plus 2 plus 2 :",
+    "minus y times y from y :",
+  ]
+  assert problems.prompts.shape == problems.prompt_mask.shape == (2, 7)
+  assert problems.prompt_mask.all()
+  assert problems.facts["operators"].tolist() == [[0, 0, 0], [1, 2, 3]]
+  assert problems.facts["operands"].tolist() == [[0, 0, 0], [8, 8, 8]]
+  for array in (problems.prompts, problems.ids, *problems.facts.values()):
+    assert array.dtype == np.int32
+
+
+def test_sizes_and_names_follow_from_the_settings(task):
+  assert tasks.get("programs").name == "programs(operations=4)"
+  assert (task.prompt_length, task.completion_length) == (5, 21)
+  assert not task.jittable
+  ids = task.train(jax.random.key(0), 0, 200).ids
+  assert 36 * 35 < ids.max() < 36**2
+  for operations, nearest in ((0, 1), (6, 5), (11, 5)):
+    with pytest.raises(ValueError, match=f"1 to 5, the nearest is {nearest}$"):
+      tasks.get("programs", operations=operations)
+  shortest = tasks.get("programs", operations=1)
+  assert (shortest.prompt_length, shortest.completion_length) == (3, 15)
+
+
+def test_gold_is_the_first_way_of_writing(task):
+  problems = problem(("plus", "3"), ("from", "y"))
+  completions, lengths = task.gold(problems)
+  first, second = (
+    " ".join(rules.WORDS[i] for i in rules.writings(*operation)[0])
+    for operation in (("plus", "3"), ("from", "y"))
+  )
+  text = f"{first} ; {second} ; return x <eos>"
+  assert module.decode(completions[0]) == text
+  assert lengths.tolist() == [len(text.split())]
+
+
+def test_each_error_of_a_line_comes_at_its_rate():
+  """Four standard deviations of 6000 lines."""
+
+  def lines(operators, operands):
+    return {
+      tuple(line)
+      for operator in operators
+      for operand in operands
+      for line in rules.writings(operator, operand)
+    }
+
+  right = lines(["times"], ["4"])
+  expected = [
+    (0.85, right),
+    (0.05, lines({*rules.OPERATORS} - {"times"}, ["4"])),
+    (0.05, lines(["times"], {*rules.OPERANDS} - {"4"})),
+    (0.02, {line[:-1] for line in right}),
+    (0.03, {None}),
+  ]
+  rng = np.random.default_rng(0)
+  written = []
+  for _ in range(6000):
+    line = module._write(("times", "4"), rng)
+    assert len(line) <= 1
+    written.append(tuple(line[0]) if line else None)
+  for rate, some in expected:
+    share = np.mean([line in some for line in written])
+    assert abs(share - rate) < 4 * (rate * (1 - rate) / 6000) ** 0.5
+    assert some <= {*written}  # every way of this kind comes up
+
+
 def test_a_failure_of_the_sandbox_is_not_scored(task, monkeypatch):
   report = sandbox.Report(-1, 0, 0, "no sandbox")
   monkeypatch.setattr(sandbox, "run", lambda *_, **__: report)

@@ -165,6 +165,8 @@ def test_the_test_set_is_the_test_file_permuted(task):
   problems = task.test(size)
   ids = problems.ids.tolist()
   assert sorted(ids) == list(range(2**30, 2**30 + size))
+  order = np.random.default_rng(0).permutation(size)
+  np.testing.assert_array_equal(ids, 2**30 + order)
   assert task.test(3).ids.tolist() == ids[:3]
   for i, prompt in zip(ids, problems.prompts, strict=True):
     question, _ = expected("test")[i - 2**30]

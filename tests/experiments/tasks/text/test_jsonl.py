@@ -1,5 +1,7 @@
 """A user's file and verifier: the forms they may have, and every mistake."""
 
+import contextlib
+import hashlib
 import json
 import pickle
 import sys
@@ -15,7 +17,7 @@ from experiments.logging import json_files
 from experiments.tasks.text import jsonl
 from experiments.training import build, loop
 from models import tokenizer
-from rewards.verifiers import Item, each
+from rewards.verifiers import Item, Outcome, each
 from rewards.verifiers.pool import Pool
 
 REWARDS = """
@@ -294,6 +296,77 @@ def test_a_part_that_the_verifier_does_not_have_is_refused(
   with pytest.raises(ValueError, match=message) as error:
     make(verifier=f"my_verifier:{verifier}", parts=parts, **rows)
   assert "\n" not in str(error.value)
+
+
+def test_parts_are_looked_for_in_a_few_references_of_each_split():
+  """The first four of each split, with their indices among all problems."""
+  judged = []
+
+  def pool(items):
+    judged.extend(items)
+    return [Outcome(1.0, 1, "", 0, parts={"form": 1.0}) for _ in items]
+
+  def example(i):
+    solution = "" if i % 2 else f"s{i}"
+    return jsonl.Example(f"q{i}", solution, f"a{i}", {"least": i})
+
+  examples = [(f"line {i}", example(i)) for i in range(11)]
+  splits = {"test": examples[6:], "train": examples[:6]}
+  jsonl._check_parts("mine", pool, pool, ("form",), splits)
+  expected = [(i, i % 2 == 0) for i in (0, 1, 2, 3, 6, 7, 8, 9)]
+  assert [item.prompt for item in judged] == [f"q{i}" for i, _ in expected]
+  assert [item.text for item in judged] == [
+    f"s{i}" if has_solution else f"q{i}" for i, has_solution in expected
+  ]
+  assert [item.reference for item in judged] == [f"a{i}" for i, _ in expected]
+  assert [item.meta for item in judged] == [
+    {"least": i, "row": i} for i, _ in expected
+  ]
+
+
+@pytest.mark.parametrize(
+  ("verdicts", "is_refused"),
+  [((-1, -1), False), ((-1, 0), True), ((0, 0), True), ((1, -1), True)],
+)
+def test_a_part_is_refused_if_a_reference_was_judged_without_it(
+  verdicts, is_refused
+):
+  def pool(items):
+    assert len(items) == 2
+    return [Outcome(0.0, verdict, "", -1) for verdict in verdicts]
+
+  examples = [(f"line {i}", jsonl.Example(str(i), "", "")) for i in range(2)]
+  expected = contextlib.nullcontext()
+  if is_refused:
+    expected = pytest.raises(ValueError, match="unknown part 'form'")
+  with expected:
+    jsonl._check_parts("mine", pool, pool, ("form",), {"test": examples})
+
+
+def test_a_hash_is_a_number_from_0_to_1():
+  for prompt in ("a", "Name a prime.", "é"):
+    digits = hashlib.blake2b(prompt.encode()).hexdigest()[:12]
+    assert jsonl._hash_to_unit(prompt) == int(digits, 16) / 16**12
+
+
+def test_a_prompt_is_held_out_below_the_fraction(monkeypatch):
+  monkeypatch.setattr(jsonl, "_hash_to_unit", float)
+  examples = [
+    (f"line {text}", jsonl.Example(text, "", ""))
+    for text in ("0.1", "0.5", "0.9")
+  ]
+  train, test = jsonl._hold_out(examples, 0.5)
+  assert (train, test) == (examples[1:], examples[:1])
+  for fraction in (0.0, 1.0, -0.5, 1.5):
+    with pytest.raises(ValueError, match="between 0 and 1, both excluded"):
+      jsonl._hold_out(examples, fraction)
+
+
+def test_a_verifier_of_this_codebase_is_the_nearest_module():
+  with pytest.raises(
+    ValueError, match=r"did you mean 'rewards\.verifiers\.match'"
+  ):
+    jsonl.load_verifier("rewards.verifiers.mach:normalized")
 
 
 def test_parts_are_accepted_where_no_reference_can_be_judged(make, tmp_path):

@@ -1,6 +1,8 @@
 """Text tasks with a tokenizer from a folder: prompts, stops, lengths, steps."""
 
+import dataclasses
 import datetime
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -447,6 +449,9 @@ def test_the_reference_view_has_the_answer_after_each_thought(make, bare):
   alone = views["bare_reference"]
   for i, answer in enumerate(answers):
     assert alone.mask.sum(-1).tolist() == alone.lengths.tolist()
+    # Both have room for the longest of all references.
+    room = view.completions.shape[-1] - task.completion_length
+    assert alone.completions.shape == (3, 1, room)
     real = alone.completions[i, 0, : alone.lengths[i, 0]]
     assert task.decode(real) == rf"\boxed{{{answer}}}<eos>"
   without = make("math", tokenizer=bare)
@@ -573,6 +578,7 @@ def test_blank_and_unfinished_texts_are_wrong_and_not_verified(bare):
   judged = score_texts(verify, bare, ["4", "", "so 4"])
   assert verified == ["4", "so 4"]
   assert judged.correct.tolist() == [[1, 0, 1]]
+  assert judged.scores.tolist() == [[1, 0, 1]]
   assert judged.answer_ids.tolist() == [[7, -1, 7]]
   assert judged.scored.all()
   verified.clear()
@@ -584,6 +590,59 @@ def test_blank_and_unfinished_texts_are_wrong_and_not_verified(bare):
   assert verified == ["4"]
   assert judged.correct.tolist() == [[0, 0, 1]]
   assert judged.answer_ids.tolist() == [[-1, -1, 7]]
+
+
+def test_the_last_line_has_the_score_of_the_verdict(bare):
+  """The verdicts are right, wrong and unknown; the other lines are theirs."""
+  task = text_task.build(
+    "one",
+    {"test": [text_task.Example("2 + 2?", "4", "4")]},
+    text_task.TextOptions(
+      tokenizer=bare,
+      prompt_length=20,
+      completion_length=60,
+      steps=True,
+      max_steps=4,
+    ),
+    lambda items: [
+      Outcome(0.0, int(item.completion[-1]) - 1, "", -1) for item in items
+    ],
+  )
+  texts = [
+    *("1+1=2\n1+1=3\nso 2", "1+1=2\n1", "1+1=3\n1+1=2\n0", "2"),
+    "so\n1+1=2\n1+1=3\n4+4=9\n9\n1",
+  ]
+  ids, lengths, finished = ids_of(bare, texts, "<eos>")
+  judged = task.score(task.test(1), ids[None, :, 0], lengths.T, finished.T)
+  assert judged.correct.tolist() == [[1, 0, -1, 1, 0]]
+  expected = [
+    *([1, -1, 1, 0], [1, -1, 0, 0], [-1, 1, 0, 0], [1, 0, 0, 0]),
+    [0, 1, -1, -1],  # the fourth step has all other lines
+  ]
+  assert judged.step_scores[0].tolist() == expected
+  assert judged.step_mask[0].sum(-1).tolist() == [3, 2, 3, 1, 4]
+  assert judged.step_scores.dtype == np.float32
+
+
+def test_a_fingerprint_is_a_hash_of_the_train_problems():
+  examples = [text_task.Example(*"abc"), text_task.Example(*"def")]
+  text = repr(([1], [2, 3], "c"))
+  digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+  args = ([[1], [4]], [[2, 3], [5]], examples)
+  assert text_task._fingerprint(1, *args) == digest
+  assert text_task._fingerprint(2, *args) != digest
+
+
+def test_tasks_are_compared_by_identity(make, bare):
+  """They have arrays, which have no hash."""
+  task = make(tokenizer=bare).score.__self__
+  assert hash(task) == hash(task)
+  assert task != dataclasses.replace(task)
+
+
+def test_padding_alone_has_no_text(make, bare):
+  task = make(tokenizer=bare)
+  assert task.decode([]) == task.decode([task.pad_id] * 3) == ""
 
 
 def test_thoughts_in_special_tokens_are_part_of_the_text(tmp_path):
@@ -665,7 +724,7 @@ def test_time_outs_and_parts_of_outcomes_are_in_the_scores(bare):
       "late": Outcome(0.0, -1, "", -1, parts=late),
       "slow": Outcome(0.0, 0, "", -1, parts={**late, "form": 0.5}),
       "none": Outcome(0.0, -1, "", -1),
-      "good": Outcome(1.0, 1, "4", 7, parts={"form": 1.0}),
+      "good": Outcome(1.0, 1, "4", 0, parts={"form": 1.0}),
     }
     return [outcomes[item.completion] for item in items]
 
@@ -673,6 +732,8 @@ def test_time_outs_and_parts_of_outcomes_are_in_the_scores(bare):
   judged = score_texts(verify, bare, texts, parts=("form",))
   assert judged.scored.tolist() == [[False, True, False, True, True]]
   assert judged.extras["timeout"].tolist() == [[1, 1, 0, 0, 0]]
+  # Ids of answers begin at 0.
+  assert judged.components["answered"].tolist() == [[0, 0, 0, 1, 0]]
   assert judged.components["form"].tolist() == [[0, 0.5, 0, 1, 0]]
   assert set(judged.components) == {"answered", "form"}
   again = score_texts(verify, bare, ["good"], parts=("form",))

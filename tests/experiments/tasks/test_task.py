@@ -1,0 +1,78 @@
+"""Texts and items of a task whose tokens are words."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments.tasks.task import Problems, Task
+
+WORDS = ("", "<eos>", "a", "b", "c")
+
+
+def decode(ids):
+  """Returns the words of tokens; the token 0 is padding."""
+  return " ".join(WORDS[i] for i in ids if i)
+
+
+def gold(problems):
+  """Returns `a b <eos>` and `c <eos>` as the solutions."""
+  del problems
+  return np.array([[2, 3, 1, 0], [4, 1, 0, 0]]), np.array([3, 2])
+
+
+TASK = Task(
+  name="words",
+  vocab_size=5,
+  eos_id=1,
+  pad_id=0,
+  prompt_length=3,
+  completion_length=4,
+  train=None,
+  test=None,
+  score=None,
+  demonstrate=None,
+  decode=decode,
+  gold=gold,
+  fingerprints={"problems": "0"},
+  stop_ids=(4, 1),
+)
+PROBLEMS = Problems(
+  np.array([[0, 2, 3], [4, 3, 2]]),
+  np.array([[False, True, True], [True] * 3]),
+  np.arange(2),
+  {},
+)
+
+
+def test_a_completion_ends_with_one_end_token():
+  assert TASK.prompt_ids("a b") == [2, 3]
+  assert TASK.completion_ids("a b") == [2, 3, 1]
+  assert TASK.completion_ids("a b <eos>") == [2, 3, 1]
+  assert TASK.completion_ids("<eos> b") == [1, 3, 1]
+  assert TASK.completion_ids("") == [1]
+  with pytest.raises(ValueError, match="unknown token 'd'"):
+    TASK.completion_ids("a d")
+
+
+def test_texts_have_neither_padding_nor_end_tokens():
+  assert TASK.prompt_texts(PROBLEMS) == ["a b", "c b a"]
+  assert TASK.eos_ids == (1, 4)
+  assert TASK.text_of([2, 4, 3, 1]) == "a b"
+
+
+def test_an_item_has_the_question_and_the_reference():
+  items = TASK.items(PROBLEMS)
+  assert [item.prompt for item in items] == ["a b", "c b a"]
+  assert [item.text for item in items] == ["", ""]
+  # The token c is an end token too.
+  assert [item.reference for item in items] == ["a b", ""]
+
+
+def test_a_task_is_a_constant_of_compiled_programs():
+  """It has a hash, although it has a dict, and cannot be changed."""
+  again = dataclasses.replace(TASK, fingerprints={"problems": "0"})
+  assert hash(again) == hash(TASK)
+  assert TASK.jittable
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    TASK.name = "other"
