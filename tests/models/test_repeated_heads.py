@@ -56,7 +56,7 @@ def test_an_axis_that_cannot_split_the_queries_is_refused():
   with pytest.raises(ValueError, match=message):
     repeated_heads.repeats(CONFIG, 16)
   config = ModelConfig(**vars(CONFIG) | {"heads": 3, "kv_heads": 3})
-  with pytest.raises(ValueError, match="tensor = 2 .* in 3 .*; nearest: 1"):
+  with pytest.raises(ValueError, match=r"tensor = 2 .* in 3 .*; nearest: 1"):
     repeated_heads.repeats(config, 2)
 
 

@@ -42,7 +42,7 @@ GPT2 = {
   ],
 )
 def test_layers_with_a_window_of_no_size_are_refused(name, keys):
-  with pytest.raises(ValueError, match="sliding_window = 0 in config.json"):
+  with pytest.raises(ValueError, match=r"sliding_window = 0 in config.json"):
     config_conversion.from_hf({"model_type": name, **SIZES, **keys})
 
 

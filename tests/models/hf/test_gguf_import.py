@@ -48,7 +48,7 @@ def test_a_number_for_each_layer_may_be_that_of_all():
   with pytest.raises(ValueError, match=r"differs between layers \(\[4, 2\]\)"):
     file_of(heads=[4, 2]).get("heads")
   assert file_of().get("heads", 3) == 3
-  with pytest.raises(ValueError, match="m.gguf lacks the key llama.heads"):
+  with pytest.raises(ValueError, match=r"m.gguf lacks the key llama.heads"):
     file_of().get("heads")
 
 

@@ -73,7 +73,7 @@ def test_buffers_are_aligned_to_64_bytes():
 
 def test_a_tokenizer_may_have_as_many_ids_as_rows():
   load_folder.check_tokenizer(CONFIG, 40, "folder")
-  with pytest.raises(ValueError, match="folder has 41 tokens, .* 40 rows"):
+  with pytest.raises(ValueError, match=r"folder has 41 tokens, .* 40 rows"):
     load_folder.check_tokenizer(CONFIG, 41, "folder")
 
 
