@@ -304,7 +304,7 @@ class ModelConfig:
           "positions = 'rotary'"
         )
       return
-    if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
+    if self.rotary_dim % 2 or not 2 <= self.rotary_dim <= self.head_dim:
       raise ValueError(
         f"head_dim * rope_fraction = {self.head_dim} * {self.rope_fraction} "
         f"rotates {self.rotary_dim} channels of a head, but the number must be "

@@ -47,7 +47,7 @@ def vocabulary_product() -> Callable[[Array, Array, Array], Array]:
   def forward(
     hidden: Array, kernel: Array, cast: Array
   ) -> tuple[Array, tuple[Array, Array, Array]]:
-    empty = jnp.zeros(0, kernel.dtype)  # keeps the dtype
+    empty = jnp.zeros((), kernel.dtype)  # keeps the dtype
     return multiply(hidden, kernel, cast), (hidden, cast, empty)
 
   def backward(

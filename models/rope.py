@@ -141,7 +141,7 @@ def frequencies(
 
 
 def yarn_attention_factor(
-  factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0
+  factor: float, mscale: float, mscale_all_dim: float
 ) -> float:
   """Returns YaRN's attention factor, for a checkpoint that does not state one.
 
@@ -151,9 +151,8 @@ def yarn_attention_factor(
     mscale_all_dim: value of the key `mscale_all_dim`; 0 if absent. Both values
       have an effect only if both are not 0.
   """
-  if factor <= 1:
-    return 1.0
-  scaled = lambda scale: 0.1 * scale * math.log(factor) + 1.0  # noqa: E731
+  growth = math.log(max(factor, 1.0))
+  scaled = lambda scale: 0.1 * scale * growth + 1.0  # noqa: E731
   if mscale and mscale_all_dim:
     return scaled(mscale) / scaled(mscale_all_dim)
   return scaled(1.0)

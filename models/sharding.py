@@ -109,7 +109,7 @@ def make_mesh(
       `replica` is not a multiple of the number of slices.
   """
   devices = jax.devices() if devices is None else list(devices)
-  slices = len({getattr(device, "slice_index", 0) for device in devices})
+  slices = len({getattr(device, "slice_index", None) for device in devices})
   replica = slices if replica is None else replica
   sizes = dict(zip(AXES, (replica, data, fsdp, tensor, context), strict=True))
   sizes = _resolve_sizes(sizes, len(devices))
@@ -145,7 +145,7 @@ def _resolve_sizes(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
   text = ", ".join(f"{name}={size}" for name, size in sizes.items())
   free = [name for name, size in sizes.items() if size == -1]
   fixed = [size for size in sizes.values() if size != -1]
-  if len(free) > 1 or min(fixed, default=1) < 1:
+  if len(free) > 1 or min(fixed) < 1:
     raise ValueError(
       f"mesh {text}: sizes must be positive integers, at most one of them -1"
     )

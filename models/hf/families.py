@@ -95,7 +95,7 @@ def _size_fields(hf: ConfigReader, activation: str = "hidden_act") -> Fields:
     "kv_heads": hf.get("num_key_value_heads", heads),
     "head_dim": hf.get("head_dim", width // heads),
     "mlp_width": hf.get("intermediate_size"),
-    "max_positions": hf.get("max_position_embeddings", 0),
+    "max_positions": hf.get("max_position_embeddings") or 0,
     "norm_eps": hf.get("rms_norm_eps"),
     "activation": hf.get_choice(activation, _ACTIVATIONS),
     "tied_embeddings": hf.get("tie_word_embeddings"),
@@ -190,7 +190,7 @@ def _window_by_layer_keys(config: ModelConfig) -> Fields:
 
 def _bias_fields(hf: ConfigReader) -> Fields:
   """Fields of the biases of all four attention projections, from one key."""
-  bias = hf.get("attention_bias", False)
+  bias = bool(hf.get("attention_bias"))
   return {"attention_bias": bias, "output_bias": bias}
 
 
@@ -432,7 +432,7 @@ def _gpt2_keys(config: ModelConfig) -> Fields:
 
 def _num_experts(hf: ConfigReader, key: str) -> int:
   """Returns the number of experts under a key, which must not be 0."""
-  if count := hf.get(key, 0):
+  if count := hf.get(key):
     return count
   raise ValueError(f"{key} = 0 in config.json must be at least 1")
 

@@ -253,7 +253,7 @@ def _match_names(
   # Every model has an embedding, whose name shows the prefix.
   embedding = tensor_layout.embedding_name(config)
   for prefix in (expected_prefix, *other_prefixes):
-    if embedding.replace(expected_prefix, prefix, 1) in stored:
+    if prefix + embedding.removeprefix(expected_prefix) in stored:
       break
   else:
     raise ValueError(f"{folder} has no tensor {embedding}")
@@ -334,7 +334,7 @@ def _check_tied(embedding: _StoredTensor, unembedding: _StoredTensor) -> None:
   equal = embedding.shape == unembedding.shape
   embedding_rows, unembedding_rows = embedding.open(), unembedding.open()
   num_rows = embedding.shape[0]
-  for start in range(0, num_rows if equal else 0, _COMPARED_ROWS):
+  for start in range(0, num_rows, _COMPARED_ROWS):
     rows = slice(start, min(start + _COMPARED_ROWS, num_rows))
     equal = equal and np.array_equal(
       embedding_rows[rows], unembedding_rows[rows]

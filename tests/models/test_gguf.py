@@ -406,6 +406,11 @@ def test_the_command_converts_and_counts(llama, tmp_path, capsys):
   printed = capsys.readouterr().out
   count = sum(x.size for x in jax.tree.leaves(llama.params))
   assert f"{count:,} parameters, {4 * count:,} bytes" in printed
+  # Files for people to read.
+  text = (tmp_path / "out" / "config.json").read_text()
+  assert text.startswith('{\n  "hidden_size": 32,\n  "num_hidden')
+  text = (tmp_path / "out" / "generation_config.json").read_text()
+  assert text.startswith('{\n  "')
   assert command.main(arguments) == 2
   assert "exists already" in capsys.readouterr().err
 

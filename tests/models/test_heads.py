@@ -53,6 +53,21 @@ def test_bfloat16_rounds_the_gradient_of_the_logits_and_sums_in_float32():
   np.testing.assert_allclose(of_kernel, hidden.T @ gradient, rtol=1e-5)
 
 
+def test_an_initial_kernel_has_the_documented_deviation():
+  """1 / (D + 1) = 1 / 4 for the three channels here."""
+  params = heads.init_linear(jax.random.key(0), 3, 5000)
+  error = 4 * 0.25 / np.sqrt(2 * 15000)  # four standard errors
+  assert abs(np.std(params["kernel"]) - 0.25) < error
+  np.testing.assert_array_equal(params["bias"], np.zeros(5000))
+
+
+def test_a_head_is_linear_with_a_bias():
+  hidden = np.array([[1.0, 2.0], [3.0, -1.0]], np.float32)
+  params = {"kernel": np.array([2.0, 1.0]), "bias": np.array(0.5)}
+  np.testing.assert_array_equal(heads.scalar(params, hidden), [4.5, 5.5])
+  assert heads.scalar(params, hidden.astype(jnp.bfloat16)).dtype == "float32"
+
+
 def test_leading_axes_are_summed_over():
   hidden, kernel, gradient = numbers()
   stacked = (np.stack([hidden, 2 * hidden]), np.stack([gradient, gradient]))

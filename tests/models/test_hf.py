@@ -10,6 +10,7 @@ import importlib
 import json
 import math
 import pathlib
+import runpy
 
 import jax
 import jax.numpy as jnp
@@ -721,7 +722,9 @@ def test_import_makes_a_workdir_and_export_brings_it_back(
   assert cli.main(["import", str(tmp_path / "in"), str(workdir)]) == 0
   count = sum(leaf.size for leaf in jax.tree.leaves(params))
   assert f"{count:,} parameters, {4 * count:,} bytes" in capsys.readouterr().out
-  built = json.loads((workdir / "model.json").read_text())
+  text = (workdir / "model.json").read_text()
+  assert text.startswith('{\n  "model": {\n    "vocab_size"')
+  built = json.loads(text)
   assert from_fields(built["model"]) == hf.load_config(tmp_path / "in")
   assert cli.main(["export", str(workdir), str(out)]) == 0
   assert same(hf.load(out)[1], params)
@@ -744,6 +747,10 @@ def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
   trained, _ = lora.split(config, random_params(config, seed=1))
   origin = str(tmp_path / "base")
   workdirs.write_model(tmp_path / "run", config, origin, origin)
+  # A relative path starts at the workdir.
+  text = (tmp_path / "run" / "model.json").read_text()
+  settings = json.loads(text) | {"frozen": "../base"}
+  (tmp_path / "run" / "model.json").write_text(json.dumps(settings))
   with checkpointing.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
     saving.save(3, {"params": trained, "step": jnp.int32(3)}, {})
   out = tmp_path / "out"
@@ -817,6 +824,9 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, capsys):
     assert output.count("\n") == 1
     return output
 
+  with pytest.raises(SystemExit):
+    cli.main([])
+  assert "arguments are required: command" in capsys.readouterr().err
   assert "is not a folder" in says("import", tmp_path / "a", tmp_path / "b")
   assert "no model.json" in says("export", tmp_path, tmp_path / "b")
   write(tmp_path / "in")
@@ -832,6 +842,26 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, capsys):
   (run / "model.json").write_text(json.dumps(told_of))
   assert "cannot express norm_place = 'post'" in says("export", run, out)
   assert not out.exists()
+
+
+def test_the_program_reads_the_command_line(tmp_path, capsys, monkeypatch):
+  words = ["program", "export", str(tmp_path), str(tmp_path / "out")]
+  monkeypatch.setattr("sys.argv", words)
+  with (
+    pytest.warns(RuntimeWarning, match="found in sys.modules"),
+    pytest.raises(SystemExit) as ended,
+  ):
+    runpy.run_module("models.hf.__main__", run_name="__main__")
+  assert ended.value.code == 2
+  assert "no model.json" in capsys.readouterr().err
+
+
+def test_a_workdir_may_exist_and_its_parents_need_not(tmp_path):
+  write(tmp_path / "in")
+  (tmp_path / "empty").mkdir()
+  for out in (tmp_path / "a" / "b", tmp_path / "empty"):
+    assert cli.main(["import", str(tmp_path / "in"), str(out)]) == 0
+    assert checkpoint_reader.steps(out / checkpoint_reader.FOLDER) == [0]
 
 
 def test_a_local_theta_has_an_effect_beside_a_scaling():

@@ -242,6 +242,22 @@ def test_an_expression_that_finds_nothing_is_refused(text, message):
     lora.target_names(config)
 
 
+def test_adapters_of_rank_16_have_the_factor_1_by_default():
+  """W + A B alpha / r, with 16 numbers of 1/4 and 1 in A and B."""
+  config = dataclasses.replace(small_decoders.BASE, lora_rank=16)
+  params = {
+    "kernel": jnp.ones((1, 1, 1)),
+    "lora_a": jnp.full((1, 1, 16), 0.25),
+    "lora_b": jnp.ones((1, 16, 1)),
+  }
+  _, merged = lora.merge(config, {"query": params})
+  assert float(merged["query"]["kernel"][0, 0, 0]) == 5
+  # No other projection than those of attention has adapters by default.
+  assert lora.target_names(config) == [
+    f"attention.{name}" for name in PROJECTIONS
+  ]
+
+
 def test_a_merge_is_summed_in_float32_and_rounded_once():
   """bfloat16 rounds 1 + 2^-8 to 1, and -1 + 1 + 2^-8 would be lost."""
   config = dataclasses.replace(

@@ -302,10 +302,54 @@ def test_its_family_can_express_it(name):
   assert again.max_positions == config.max_positions
 
 
+# What a round trip through a config cannot show, of the other presets:
+# rope_theta, the longest context, and the factor of the scaling, if there is
+# one, as their config.json files have them.
+ROTARY = {
+  "qwen2.5-0.5b": (1e6, 32768, None),
+  "qwen2.5-3b": (1e6, 32768, None),
+  "qwen2.5-7b": (1e6, 32768, None),
+  "qwen2.5-32b": (1e6, 32768, None),
+  "qwen3-1.7b": (1e6, 40960, None),
+  "qwen3-4b": (1e6, 40960, None),
+  "qwen3-8b": (1e6, 40960, None),
+  "qwen3-14b": (1e6, 40960, None),
+  "qwen3-32b": (1e6, 40960, None),
+  "llama3.2-3b": (5e5, 131072, 32.0),
+  "llama3.1-70b": (5e5, 131072, 8.0),
+  "llama3-8b": (5e5, 8192, None),
+  "llama3-70b": (5e5, 8192, None),
+  "gemma-2b": (1e4, 8192, None),
+  "gemma2-9b": (1e4, 8192, None),
+  "gemma3-270m": (1e6, 32768, None),
+  "gemma3-4b": (1e6, 131072, 8.0),
+  "smollm2-360m": (1e5, 8192, None),
+  "smollm2-1.7b": (1.3e5, 8192, None),
+  "olmo2-7b": (5e5, 4096, None),
+  "phi4-mini": (1e4, 131072, 32.0),  # 131072 / 4096
+}
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_its_positions_are_those_of_the_published_file(name):
+  config = presets.get(name)
+  scaling = config.rope_scaling
+  factor = scaling.factor if scaling else None
+  theta, length = config.rope_theta, config.max_positions
+  assert (theta, length, factor) == ROTARY[name]
+
+
+def test_every_preset_is_compared_with_its_published_file():
+  assert {*PUBLISHED, *DEFAULTS, *ROTARY} == set(presets.names())
+
+
 def test_phi4_scales_its_frequencies_by_a_geometric_sequence():
   """The factors of LongRoPE rise from 1 to 32.03, its context's growth."""
   scaling = presets.get("phi4-mini").rope_scaling
   assert scaling.short_factors == (1.0,) * 48  # pairs of 3/4 of 128 channels
+  assert (scaling.factor, scaling.original) == (32.0, 4096)
+  # As in its paper: sqrt(1 + ln 32 / ln 4096) = sqrt(1 + 5 / 12).
+  assert scaling.attention_factor == pytest.approx(1.1902380714238083)
   expected = 32.03 ** (np.arange(32) / 31)
   np.testing.assert_allclose(scaling.long_factors[:32], expected, rtol=1e-6)
   assert sorted(scaling.long_factors) == list(scaling.long_factors)

@@ -55,6 +55,9 @@ def test_an_axis_that_cannot_split_the_queries_is_refused():
   message = "tensor = 16 cannot split the 8 heads in 2 groups.*nearest: 8"
   with pytest.raises(ValueError, match=message):
     repeated_heads.repeats(CONFIG, 16)
+  config = ModelConfig(**vars(CONFIG) | {"heads": 3, "kv_heads": 3})
+  with pytest.raises(ValueError, match=r"tensor = 2 .* in 3 .*; nearest: 1"):
+    repeated_heads.repeats(config, 2)
 
 
 def test_parameters_that_are_cast_before_sampling_give_the_same_bits():

@@ -20,6 +20,8 @@ def frequencies(scaling, length=0, dim=4, theta=100.0):
   [
     (None, 0, [1, 0.1]),
     (RopeScaling("linear", factor=4.0), 0, [0.25, 0.025]),
+    # Without a factor the context is not extended.
+    (RopeScaling("linear"), 0, [1, 0.1]),
     # Within the original context nothing changes.
     (RopeScaling("dynamic", 2.0, original=8), 4, [1, 0.1]),
     (RopeScaling("dynamic", 2.0, original=8), 8, [1, 0.1]),
@@ -46,8 +48,9 @@ def frequencies(scaling, length=0, dim=4, theta=100.0):
   ],
 )
 def test_frequencies_of_a_scaling(scaling, length, expected):
-  actual = frequencies(scaling, length)
+  actual, attention_factor = rope.frequencies(4, 100.0, scaling, length)
   assert actual.dtype == np.float32
+  assert attention_factor == 1.0
   np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
@@ -87,9 +90,10 @@ def test_longrope_is_long_beyond_the_original_length():
 @pytest.mark.parametrize(
   ("arguments", "expected"),
   [
-    ((4.0,), 1 + 0.1 * np.log(4)),
-    ((1.0,), 1.0),
-    ((0.5,), 1.0),
+    ((4.0, 0.0, 0.0), 1 + 0.1 * np.log(4)),
+    ((1.5, 0.0, 0.0), 1 + 0.1 * np.log(1.5)),
+    ((1.0, 0.0, 0.0), 1.0),
+    ((0.5, 0.0, 0.0), 1.0),
     ((4.0, 0.5, 2.0), (1 + 0.05 * np.log(4)) / (1 + 0.2 * np.log(4))),
     # One of the two alone has no effect.
     ((4.0, 0.5, 0.0), 1 + 0.1 * np.log(4)),
@@ -102,7 +106,12 @@ def test_attention_factor_of_yarn(arguments, expected):
 
 @pytest.mark.parametrize(
   ("factor", "original", "expected"),
-  [(8.0, 4, np.sqrt(1 + 1.5)), (1.0, 4, 1.0), (0.5, 4, 1.0)],
+  [
+    (8.0, 4, np.sqrt(1 + 1.5)),
+    (np.sqrt(2), 4, np.sqrt(1 + 0.25)),  # sqrt(2) = 4^(1/4)
+    (1.0, 4, 1.0),
+    (0.5, 4, 1.0),
+  ],
 )
 def test_attention_factor_of_longrope(factor, original, expected):
   actual = rope.longrope_attention_factor(factor, original)

@@ -140,7 +140,9 @@ def test_a_dimension_that_does_not_divide_is_named(mesh):
 def test_a_matrix_without_a_rule_is_named():
   tree = {"layers": {"mlp": {"gates": {"kernel": jnp.zeros((2, 2))}}}}
   with pytest.raises(
-    ValueError, match=r"no sharding rule for 'layers\.mlp\.gates\.kernel'"
+    ValueError,
+    match=r"no sharding rule for 'layers\.mlp\.gates\.kernel' of shape "
+    r"\(2, 2\).*the most similar one is 'layers.mlp.\(gate\|up\).kernel'",
   ):
     sharding.partition_specs(tree)
 
@@ -161,6 +163,15 @@ def test_minus_one_takes_the_remaining_devices():
   [
     ({"fsdp": 3}, "does not fit 8 devices.*multiply to 3"),
     (
+      {"fsdp": 7},
+      r"other than -1 multiply to 7, .* in \[1, 2, 4, 8\] \(nearest: 8\)",
+    ),
+    ({"fsdp": 16, "data": -1}, r"in \[1, 2, 4, 8\] \(nearest: 8\)"),
+    (
+      dict.fromkeys(("replica", "data", "fsdp", "tensor", "context"), -1),
+      "at most one of them -1",
+    ),
+    (
       {"data": 2, "fsdp": 2},
       "multiply to 4, but their product must be exactly 8",
     ),
@@ -171,6 +182,86 @@ def test_minus_one_takes_the_remaining_devices():
 def test_a_mesh_that_does_not_fit_is_refused(sizes, message):
   with pytest.raises(ValueError, match=message):
     sharding.make_mesh(**sizes)
+
+
+class SliceDevice:
+  """A device of one of several slices, as far as meshes read it."""
+
+  platform, device_kind, process_index = "cpu", "cpu", 0
+
+  def __init__(self, number: int, slice_index: int):
+    self.id, self.slice_index = number, slice_index
+
+
+def test_only_the_axis_replica_crosses_slices():
+  """Three slices of four devices with a copy of the parameters in each."""
+  devices = [SliceDevice(i, i // 4) for i in range(12)]
+  mesh = sharding.make_mesh(data=2, fsdp=-1, devices=devices)
+  assert tuple(mesh.shape.values()) == (3, 2, 2, 1, 1)
+  for number, replica in enumerate(mesh.devices):
+    assert {x.slice_index for x in replica.flat} == {number}
+  assert set(mesh.devices.flat) == set(devices)
+  # Two copies in each slice.
+  mesh = sharding.make_mesh(replica=6, data=2, devices=devices)
+  assert tuple(mesh.shape.values()) == (6, 2, 1, 1, 1)
+  slices = [{x.slice_index for x in replica.flat} for replica in mesh.devices]
+  assert slices == [{0}, {0}, {1}, {1}, {2}, {2}]
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+def test_an_axis_of_a_mesh_may_split_an_axis_of_the_network(
+  slices, monkeypatch
+):
+  """Without that, a TPU has no mesh of most sizes."""
+  devices = [SliceDevice(i, i * slices // 8) for i in range(8)]
+  options = []
+
+  def record(*sizes_and_devices, **others):
+    options.append(others)
+    return np.array(devices).reshape(slices, 8 // slices, 1, 1, 1)
+
+  for name in ("create_device_mesh", "create_hybrid_device_mesh"):
+    monkeypatch.setattr(sharding.mesh_utils, name, record)
+  sharding.make_mesh(devices=devices)
+  assert options == [{"allow_split_physical_axes": True}]
+
+
+def test_a_mesh_has_all_devices_on_the_axis_data_by_default():
+  assert tuple(sharding.make_mesh().shape.values()) == (1, 8, 1, 1, 1)
+
+
+def test_context_splits_parameters_together_with_fsdp():
+  table = {"embed": {"table": jax.ShapeDtypeStruct((4, 8), jnp.float32)}}
+
+  def spec(mesh):
+    return sharding.shardings(table, mesh)["embed"]["table"].spec
+
+  mesh = sharding.make_mesh(data=2, fsdp=2, context=2)
+  assert spec(mesh) == P("tensor", ("fsdp", "context"))
+  mesh = sharding.make_mesh(data=4, fsdp=2)
+  assert spec(mesh) == P("tensor", "fsdp")
+  # A mesh of another program may lack the axis.
+  assert spec(jax.make_mesh((4, 2), ("fsdp", "tensor"))) == P("tensor", "fsdp")
+
+
+def test_the_table_of_leaves_is_aligned():
+  mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+  tree = {
+    "embed": {"table": jax.ShapeDtypeStruct((4, 1000), jnp.float32)},
+    "step": jax.ShapeDtypeStruct((), jnp.int32),
+  }
+  placed = jax.tree.map(
+    lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+    tree,
+    sharding.shardings(tree, mesh),
+  )
+  # 2 rows of 500 numbers of 4 bytes on a device, and a whole number.
+  assert sharding.sharding_table(placed).splitlines() == [
+    "name         shape     dtype    split over          bytes/device",
+    "embed.table  4 x 1000  float32  0: tensor, 1: fsdp  4,000",
+    "step         scalar    int32    whole               4",
+    "total                                               4,004",
+  ]
 
 
 def test_a_replica_lies_within_a_slice():

@@ -1,5 +1,6 @@
 """Texts become ids and ids texts, whatever special tokens the texts spell."""
 
+import hashlib
 import itertools
 import json
 from concurrent import futures
@@ -9,7 +10,7 @@ import pytest
 import tokenizers
 import transformers
 from helpers import small_chat
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers import decoders, models, pre_tokenizers, processors
 
 from models import tokenizer
 
@@ -202,6 +203,14 @@ def test_parts_after_a_special_token_have_no_further_space(sentencepiece):
   ]
 
 
+def test_a_line_break_is_cut_off_where_texts_begin_with_a_space(
+  chat, sentencepiece
+):
+  assert tokenizer._ids_of_line_break(chat) == []
+  ids = tokenizer._ids_of_line_break(sentencepiece)
+  assert sentencepiece.convert_ids_to_tokens(ids) == ["▁", "\n"]
+
+
 def test_continuations_of_a_byte_level_bpe_are_its_texts(chat):
   texts = ["abc", " abc", "\n\n1.", ""]
   expected = tokenizer.encode(chat, texts)
@@ -215,9 +224,122 @@ def test_the_start_of_a_very_long_word_trains_a_bpe():
   word = "ab" * 10**6
   trained = tokenizer.train([word, "cd cd cd"], 300)
   assert trained.tokenize("abab cd") == ["abab", "Ġcd"]
-  limit = tokenizer._LONGEST_WORD
-  shorter = tokenizer.train([word[:limit], "cd cd cd"], 300)
+  shorter = tokenizer.train([word[:10_000], "cd cd cd"], 300)
   assert trained.get_vocab() == shorter.get_vocab()
+
+
+def test_bytes_and_two_special_tokens_are_the_smallest_vocabulary():
+  trained = tokenizer.train(["12 12 12 ab"], 258)
+  assert len(trained) == 258
+  assert trained.convert_ids_to_tokens([0, 1]) == ["<pad>", "<eos>"]
+  with pytest.raises(ValueError, match=r"vocab_size=257 .* at least 258"):
+    tokenizer.train(["ab"], 257)
+
+
+def test_digits_are_never_merged_and_a_text_has_no_further_space():
+  trained = tokenizer.train(["12 12 12 12 ab ab ab"], 300)
+  assert trained.tokenize("12ab") == ["1", "2", "ab"]
+
+
+def test_spaces_before_punctuation_are_kept():
+  trained = tokenizer.train(["a b"], 258)
+  text = "a , b . c ' s"
+  (ids,) = tokenizer.encode(trained, [text])
+  assert trained.decode(ids) == text
+  assert tokenizer.decode(trained, [ids]) == [text]
+
+
+def test_a_fingerprint_is_the_start_of_the_hash_of_all_tokens():
+  trained = tokenizer.train(["ab ab"], 259)
+  tokens = trained.convert_ids_to_tokens(range(259))
+  text = json.dumps([[token, i] for i, token in enumerate(tokens)])
+  expected = hashlib.sha256(text.encode()).hexdigest()
+  assert tokenizer.fingerprint(trained) == expected[:16]
+
+
+def test_unused_special_tokens_at_the_end_need_no_row(chat):
+  """The last five tokens are those of turns, END the fourth of them."""
+  chat.chat_template = None
+  rows = len(chat) - 5
+  assert tokenizer.required_vocab_size(chat) == rows
+  end = chat.convert_tokens_to_ids(END)
+  assert tokenizer.required_vocab_size(chat, (end,)) == end + 1 == rows + 4
+  chat.chat_template = f"{{{{ messages }}}}{USER}"
+  assert tokenizer.required_vocab_size(chat) == rows + 1
+
+
+def test_the_token_that_ends_a_turn_is_found_in_the_template(chat):
+  end = chat.convert_tokens_to_ids(END)
+  for template in TEMPLATES.values():
+    chat.chat_template = template
+    assert tokenizer.turn_end_id(chat, (1,)) == end
+  # What begins the next reply ends no turn.
+  chat.chat_template = (
+    "{% for turn in messages %}{{ turn['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+  )
+  assert tokenizer.turn_end_id(chat, (1,)) is None
+  chat.chat_template = "{{ messages[1]['content'] }} x"
+  (x,) = tokenizer.encode(chat, ["x"])[0]
+  assert tokenizer.turn_end_id(chat, (x,)) == x
+  chat.chat_template = "no reply"
+  assert tokenizer.turn_end_id(chat, (1,)) is None
+
+
+def test_prompts_begin_with_bos_if_the_tokenizer_adds_it(sentencepiece):
+  rows = tokenizer.encode(sentencepiece, ["def"])
+  assert tokenizer.text_prompts(sentencepiece, ["def"]) == rows
+  adds = transformers.PreTrainedTokenizerFast(
+    tokenizer_object=tokenizers.Tokenizer.from_str(
+      sentencepiece.backend_tokenizer.to_str()
+    ),
+    bos_token="<s>",
+    eos_token="</s>",
+    unk_token="<unk>",
+  )
+  adds.backend_tokenizer.post_processor = processors.TemplateProcessing(
+    single="<s> $A", special_tokens=[("<s>", 1)]
+  )
+  assert adds("def").input_ids == [1, *rows[0]]
+  assert tokenizer.encode(adds, ["def"]) == rows
+  assert tokenizer.text_prompts(adds, ["def"]) == [[1, *rows[0]]]
+
+
+def test_the_longest_of_several_texts_matches():
+  pattern = tokenizer._any_of(["a", "abc", "ab"])
+  assert pattern.findall("xabcab.a") == ["abc", "ab", "a"]
+  assert tokenizer._cut("xabcyyaz", pattern) == ["x", "abc", "yy", "a", "z"]
+  assert tokenizer._cut("aab", pattern) == ["a", "ab"]
+  assert tokenizer._cut("", pattern) == []
+
+
+def test_tokens_that_contain_a_separator(chat):
+  ids = tokenizer.ids_containing(chat, "2")
+  assert chat.convert_tokens_to_ids("2") in ids
+  assert all("2" in chat.decode([i]) for i in ids)
+
+
+def test_a_tokenizer_is_read_without_the_network(chat, tmp_path, monkeypatch):
+  options = []
+
+  def record(path, **others):
+    options.append((path, others))
+
+  monkeypatch.setattr(
+    tokenizer.transformers.AutoTokenizer, "from_pretrained", record
+  )
+  tokenizer.load(tmp_path)
+  assert options == [(str(tmp_path), {"local_files_only": True})]
+
+
+def test_a_tokenizer_without_an_end_is_refused(tmp_path):
+  trained = tokenizer.train(["ab"], 258)
+  trained.eos_token = None
+  with pytest.raises(ValueError, match="has no EOS, so nothing would end"):
+    tokenizer.stop_ids(trained, tmp_path)
+  (tmp_path / "config.json").write_text("[]")
+  with pytest.raises(ValueError, match=r"config\.json is not a JSON object"):
+    tokenizer.stop_ids(trained, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,92 @@ def test_one_token_completions_read_the_prompt_alone():
   np.testing.assert_allclose(result, full[:, :, :1], atol=1e-5)
 
 
+def test_positions_are_counted_from_the_first_real_token():
+  mask = np.array([[0, 0, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0]], bool)
+  np.testing.assert_array_equal(
+    transformer.token_positions(mask),
+    [[0, 0, 0, 1], [0, 1, 2, 3], [0, 0, 1, 1]],
+  )
+
+
+def test_each_kind_of_layer_has_its_own_angles_and_window():
+  """Channel pairs turn by 1 and 1/10, or by 1 and 1/2 in local layers."""
+  config = dataclasses.replace(
+    BASE,
+    layers=3,
+    layer_kinds=("local", "nope", "global"),
+    window=3,
+    rope_theta=100.0,
+    local_rope_theta=4.0,
+    rope_scaling=RopeScaling("linear", 2.0, attention_factor=1.5),
+  )
+  tables = transformer.position_tables(config, np.array([[0, 2]]), 3)
+  assert tables.kinds == ("local", "nope", "global")
+  angles = np.array([[0, 0], [2, 1]])  # of local layers, which are not scaled
+  np.testing.assert_allclose(tables.cos[0, 0, 0], np.cos(angles), atol=1e-6)
+  np.testing.assert_allclose(tables.sin[0, 0, 0], np.sin(angles), atol=1e-6)
+  np.testing.assert_array_equal(tables.cos[1], np.ones((1, 1, 2, 2)))
+  np.testing.assert_array_equal(tables.sin[1], np.zeros((1, 1, 2, 2)))
+  angles = np.array([[0, 0], [1, 0.1]])
+  for table, function in ((tables.cos, np.cos), (tables.sin, np.sin)):
+    np.testing.assert_allclose(
+      table[2, 0, 0], 1.5 * function(angles), atol=1e-6
+    )
+  # The other windows are longer than any text, and fit into 32 bits.
+  assert tables.windows[0] == 3
+  for window in tables.windows[1:]:
+    assert 10**7 < window < 2**31
+  chosen = tables.select(2)
+  assert chosen.window == tables.windows[2]
+  np.testing.assert_array_equal(chosen.cos, tables.cos[2])
+  np.testing.assert_array_equal(chosen.sin, tables.sin[2])
+
+
+def test_the_window_of_a_single_kind_is_a_python_int():
+  tables = transformer.PositionTables(("local",), None, None, (3,))
+  assert type(tables.select(jnp.zeros((), int)).window) is int
+  assert tables.select(jnp.zeros((), int)).window == 3
+  two = transformer.PositionTables(("local", "global"), None, None, (3, 9))
+  assert [two.select(i).window for i in range(2)] == [3, 9]
+  assert int(two.select(jnp.ones((), int)).window) == 9
+  assert transformer.PositionTables(("global",), None, None, None).select(
+    0
+  ) == (None, None, None)
+
+
+def test_learned_positions_are_those_of_inputs():
+  """The last token of a text is only predicted."""
+  config = dataclasses.replace(BASE, positions="learned", max_positions=4)
+  positions = np.zeros((1, 1), int)
+  assert transformer.position_tables(config, positions, 5).cos is None
+  assert transformer.position_tables(config, positions, 4, 4).windows is None
+  for arguments in ((6,), (5, 5)):
+    with pytest.raises(ValueError, match=r"5 are inputs .* only 4 learned"):
+      transformer.position_tables(config, positions, *arguments)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0, 3.0])
+def test_embeddings_are_scaled_before_positions_are_added(scale):
+  config = dataclasses.replace(
+    BASE, positions="learned", max_positions=4, embedding_scale=scale
+  )
+  table, places = np.array([[1.0], [2.0]]), np.array([[10.0], [20.0]])
+  params = {"embed": {"table": table}, "positions": {"table": places}}
+  tokens, mask = np.array([1, 0, 1]), np.array([True, True, False])
+  x = transformer.embed(
+    config, jax.tree.map(jnp.asarray, params), tokens, mask, np.array([0, 1, 1])
+  )
+  np.testing.assert_array_equal(x[:, 0], [2 * scale + 10, scale + 20, 0])
+
+
+def test_a_cap_on_logits_is_a_hyperbolic_tangent():
+  config = dataclasses.replace(BASE, logit_softcap=3.0)
+  kernel = np.array([[1.0, -2.0, 10.0]], np.float32)
+  params = {"unembed": {"kernel": jnp.asarray(kernel)}}
+  result = transformer.unembed(config, params, jnp.ones((1, 1)))
+  np.testing.assert_allclose(result, 3 * np.tanh(kernel / 3), rtol=1e-5)
+
+
 def test_initial_kernels_have_the_documented_deviation():
   config = dataclasses.replace(BASE, width=64, heads=8, mlp_width=128)
   params = transformer.init(config, jax.random.key(0))
