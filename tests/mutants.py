@@ -134,7 +134,7 @@ _SYMMETRIC = {
   # clip(x, low, high) = min(max(x, low), high).
   "clip",
   *("array_equal", "atoms", "getattr", "hasattr", "cast", "zip", "gcd"),
-  *("promote_types", "swapaxes"),
+  *("promote_types", "swapaxes", "lcm"),
 }
 
 
