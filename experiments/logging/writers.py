@@ -423,9 +423,8 @@ def _summary(metrics: Mapping[str, Value]) -> str:
   short_names = dict(TERMINAL_METRICS)
   # `match` anchors at the start, so held-out "evaluation/..." does not match.
   matches = (_PASS_AT_K.match(name) for name in metrics)
-  k = max((int(match[1]) for match in matches if match), default=1)
-  if k > 1:
-    short_names[f"accuracy/pass@{k}"] = f"pass@{k}"
+  if ks := [int(match[1]) for match in matches if match]:
+    short_names[f"accuracy/pass@{max(ks)}"] = f"pass@{max(ks)}"
   return "  ".join(
     f"{short_name} {metrics[name]:.4g}"
     for name, short_name in short_names.items()
