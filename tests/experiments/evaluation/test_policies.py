@@ -273,13 +273,13 @@ def test_learned_positions_are_those_of_the_inputs():
 
 
 def test_the_problems_of_a_task_must_exist_but_not_those_of_a_user(monkeypatch):
-  asked = []
-  monkeypatch.setattr(TASK, "test", asked.append)
+  problem_counts = []
+  monkeypatch.setattr(TASK, "test", problem_counts.append)
   _check(problems=3)
-  assert asked == [3]
+  assert problem_counts == [3]
   monkeypatch.setattr(TASK, "name", free_prompts.NAME)
   _check(problems=3)
-  assert asked == [3]
+  assert problem_counts == [3]
 
 
 def test_a_model_has_all_tokens_of_a_task(monkeypatch):

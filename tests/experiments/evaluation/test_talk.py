@@ -58,7 +58,7 @@ class Heartbeat:
 
 @pytest.fixture
 def printer(monkeypatch):
-  """A printer whose samples are `_samples()`; `asked` has its problems."""
+  """A printer whose samples are `_samples()`; `problems` has its problems."""
   file = io.StringIO()
   result = talk.Printer(
     *(LOADED, "key", SimpleNamespace(samples=2)),
@@ -66,11 +66,11 @@ def printer(monkeypatch):
     rich.console.Console(file=file, width=20),
     Heartbeat(),
   )
-  result.asked, result.answer, result.scores = [], _samples(), None
+  result.problems, result.answer, result.scores = [], _samples(), None
 
   def complete(loaded, problem, key, sampling):
     assert (loaded, key, sampling.samples) == (LOADED, "key", 2)
-    result.asked.append(problem)
+    result.problems.append(problem)
     return result.answer, result.scores
 
   monkeypatch.setattr(completions, "complete", complete)
@@ -133,8 +133,8 @@ def test_each_line_is_a_prompt_with_its_own_random_numbers(
 ):
   monkeypatch.setattr("sys.stdin", io.StringIO("4 5\n\n?\n6\n1 2 3 4\n"))
   talk.complete_lines(printer)
-  assert [problem.ids.tolist() for problem in printer.asked] == [[0], [3]]
-  prompts = [problem.prompts.tolist() for problem in printer.asked]
+  assert [problem.ids.tolist() for problem in printer.problems] == [[0], [3]]
+  prompts = [problem.prompts.tolist() for problem in printer.problems]
   assert prompts == [[[1, 4, 5]], [[1, 1, 6]]]
   lines = printer.lines()
   assert lines[0] == "Type one prompt per line; Ctrl-D ends the command."
@@ -149,7 +149,7 @@ def test_a_conversation_is_answered_turn_after_turn(
   text = "/new\n4\n5\n6\n?\n\n3\n"
   monkeypatch.setattr("sys.stdin", io.StringIO(text))
   talk.converse(printer)
-  prompts = [problem.prompts.tolist() for problem in printer.asked]
+  prompts = [problem.prompts.tolist() for problem in printer.problems]
   # The answer is 7. A third turn of the user is beyond the three tokens.
   assert prompts == [[[1, 1, 4]], [[4, 7, 5]], [[5, 7, 6]], [[1, 1, 3]]]
   assert printer.lines()[1:] == [
