@@ -75,11 +75,9 @@ def discoveries(
   """
   p_values = np.asarray(p_values, float)
   m = len(p_values)
-  if not m:
-    return np.zeros(0, bool)
   ordered = np.sort(p_values)
-  passes = np.flatnonzero(ordered <= rate * np.arange(1, m + 1) / m)
-  return p_values <= (ordered[passes[-1]] if len(passes) else -1.0)
+  passes = ordered <= rate * np.arange(1, m + 1) / m
+  return p_values <= np.max(ordered[passes], initial=-np.inf)
 
 
 @functools.partial(jax.jit, static_argnames=("level", "resamples"))

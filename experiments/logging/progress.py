@@ -82,7 +82,7 @@ class Heartbeat:
   def _run(self) -> None:
     """Prints the lines that are due, until the heartbeat is closed."""
     reported: _Work | None = None
-    due = 0.0
+    due: float  # it is set together with `reported`
     while not self._closed.wait(0.25):
       work = self._work  # the main thread may replace it at any time
       if work is None:

@@ -15,7 +15,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -401,11 +401,18 @@ def select_best_and_worst(
   The best samples are of different prompts, and so are the worst.
   """
   descending = sorted(records, key=lambda record: -record["score"])
-  # A dict keeps the last value of a key, hence the best or the worst sample of
-  # each prompt.
-  best = list({r["prompt"]: r for r in reversed(descending)}.values())[::-1]
-  worst = list({r["prompt"]: r for r in descending}.values())[::-1]
+  best = _first_of_each_prompt(descending)
+  worst = _first_of_each_prompt(reversed(descending))
   return best[:SAMPLES_EACH] + worst[:SAMPLES_EACH]
+
+
+def _first_of_each_prompt(
+  records: Iterable[Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+  first: dict[str, Mapping[str, Any]] = {}
+  for record in records:
+    first.setdefault(record["prompt"], record)
+  return list(first.values())
 
 
 def _summary(metrics: Mapping[str, Value]) -> str:
@@ -416,9 +423,8 @@ def _summary(metrics: Mapping[str, Value]) -> str:
   short_names = dict(TERMINAL_METRICS)
   # `match` anchors at the start, so held-out "evaluation/..." does not match.
   matches = (_PASS_AT_K.match(name) for name in metrics)
-  k = max((int(match[1]) for match in matches if match), default=1)
-  if k > 1:
-    short_names[f"accuracy/pass@{k}"] = f"pass@{k}"
+  if ks := [int(match[1]) for match in matches if match]:
+    short_names[f"accuracy/pass@{max(ks)}"] = f"pass@{max(ks)}"
   return "  ".join(
     f"{short_name} {metrics[name]:.4g}"
     for name, short_name in short_names.items()

@@ -195,3 +195,157 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
     if name in ("agrees", "grade"):
       # An untrained policy is wrong, and half of its answers are accepted.
       assert 0.3 < line["reward/mean"] < 0.7
+
+
+# The rules of the judge, one by one.
+
+
+def test_the_rates_of_the_faults_include_0_and_1():
+  """With a rate of 1 every verdict is false."""
+  faults = Faults(false_acceptance=1, false_rejection=1)
+  assert not planted_judge.accepts("q", "ANS 7", "7", faults)
+  assert planted_judge.accepts("q", "ANS 7", "8", faults)
+  assert Faults() == Faults(0.0, 0.0, 0, "")
+  with pytest.raises(AttributeError, match="cannot assign"):
+    faults.words = 3
+  with pytest.raises(ValueError, match=r"false_rejection = -0.1 must be"):
+    Faults(false_rejection=-0.1)
+
+
+def test_the_last_words_are_compared():
+  """Without a reference the judge computes the result of the question."""
+  assert planted_judge.accepts("q", "1 2", "3 2", Faults())
+  assert not planted_judge.accepts("q", "1 2", "1 3", Faults())
+  assert planted_judge.accepts("4 + 3 * 2 =", "", "ANS 4", Faults())
+  assert not planted_judge.accepts("4 + 3 * 2 =", "", "4 ANS", Faults())
+
+
+@pytest.mark.parametrize(
+  ("question", "results"),
+  [
+    ("4 + 3 * 2 =", ["4", "7", "4"]),
+    ("2 - 5 =", ["2", "7"]),
+    ("4 =", ["4"]),
+    ("4 / 2 =", ["4", ""]),
+    ("4 + x =", ["4", ""]),
+    ("x + 4 =", []),
+    ("4 + 3", []),
+    ("=", []),
+    ("", []),
+  ],
+)
+def test_a_question_of_arithmetic_has_running_values(question, results):
+  assert planted_judge._results(question) == results
+
+
+@pytest.mark.parametrize(
+  ("steps", "wrong"),
+  [
+    (["+ 3 7 ;", "* 2 4 ;", "ANS 4"], []),
+    (["+ 3 8 ;", "* 2 6 ;", "ANS 6"], [1]),  # later steps follow from it
+    (["+ 3 7 ;", "* 2 5 ;", "ANS 4"], [2, 3]),
+    (["+ 3 7 ;", "ANS"], [2]),
+    (["+ 3 7 ;", "", "ANS 7"], [2]),
+    (["+ 3 ;", "+ 3 7 8 ;"], [1, 2]),
+    (["+ 0 4 ;", "+ 0 4 ;"], [2]),  # a step that is written twice
+  ],
+)
+def test_a_wrong_step_does_not_follow_from_the_one_before(steps, wrong):
+  assert planted_judge.wrong_steps("4 + 3 * 2 =", steps, Faults()) == wrong
+
+
+def test_a_thought_is_rewritten_with_an_error_at_its_end():
+  assert planted_judge.rewritten("4 + 3 * 2 =") == (
+    ["+ 3 7 ;", "* 2 4 ;", "ANS 4"],
+    ["+ 3 7 ;", "* 2 5 ;", "ANS 5"],
+  )
+  assert planted_judge.rewritten("4 + 5 =")[1] == ["+ 5 0 ;", "ANS 0"]
+  assert planted_judge.rewritten("4 / 2 =") == ([], [])
+
+
+def reply(system="", **fields):
+  return planted_judge.reply_to(
+    system, {"question": "4 + 3 =", "reference": RIGHT, **fields}, Faults()
+  )
+
+
+def test_a_grade_is_an_end_of_the_scale():
+  assert reply(answer=RIGHT) == {"right": True, "score": 10.0}
+  assert reply(answer=WRONG) == {"right": False, "score": 0.0}
+  scale = "Answer x from -2 (worst) to 3.5 (best) ."
+  assert reply(scale, answer=RIGHT)["score"] == 3.5
+  assert reply(scale, answer=WRONG)["score"] == -2
+
+
+def test_a_criterion_is_met_by_its_quoted_text():
+  criteria = {"1": 'says "ANS"', "2": 'says "sum"', "3": "is right"}
+  met = reply(answer=WRONG, criteria=criteria)
+  assert [met[number] for number in "123"] == [True, False, False]
+
+
+def test_the_better_answer_is_the_one_that_is_accepted():
+  assert reply(A=RIGHT, B=WRONG) == {"better": "A"}
+  assert reply(A=WRONG, B=RIGHT) == {"better": "B"}
+  assert reply(A=WRONG, B=WRONG) == {"better": "tie"}
+
+
+def test_a_reference_has_the_most_common_last_word():
+  answers = ["ANS 8", "ANS 7", " ", "so 7"]
+  assert reply(answers=answers) == {"reference": "ANS 7"}
+
+
+def test_steps_have_scores_and_the_first_error():
+  steps = {"1": "+ 3 8 ;", "2": "ANS 8", "3": "ANS 7"}
+  assert reply(steps=steps) == {
+    **{"first_error": 1, "wrong": [1, 3], "thoughts": [1, 3]},
+    **{"1": 0, "2": 1, "3": 0},
+  }
+  system = "Score from 0 (worst) to 5 (best) each."
+  right = reply(system, thoughts={"1": "+ 3 7 ;"})
+  assert (right["first_error"], right["1"]) == (0, 5)
+
+
+def test_a_step_is_scored_by_every_criterion():
+  system = "from -1.5 (worst) to 4.0 (best)"
+  fields = {"before": ["+ 3 7 ;"], "criteria": ["a", "b"]}
+  assert reply(system, step="ANS 7", **fields) == {"a": 4, "b": 4}
+  assert reply(system, step="ANS 8", **fields) == {"a": -1.5, "b": -1.5}
+
+
+def test_the_criteria_of_a_question_name_the_result():
+  criteria = reply()
+  assert criteria["criteria"] == ['says "7"', "answers the question"]
+  assert not criteria["open"]
+  criteria = reply(question="Why?", reference="")
+  assert criteria["criteria"][0] == "is right"
+  assert criteria["open"]
+
+
+def test_an_embedding_counts_words_and_has_length_1():
+  """Of "a b b", the counts are 1 and 2, and their length is sqrt(5)."""
+  first = planted_judge.embedding("a B b")
+  assert len(first) == 256
+  values = sorted(value for value in first if value)
+  np.testing.assert_allclose(values, [5**-0.5, 2 * 5**-0.5])
+  np.testing.assert_array_equal(first, planted_judge.embedding("b a b"))
+  assert planted_judge.embedding("") == [0.0] * 256
+
+
+def test_the_command_prints_its_url_and_serves(monkeypatch, capfd):
+  made = []
+
+  def serve_forever(server):
+    made.append(server)
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(
+    planted_judge.http.server.ThreadingHTTPServer,
+    "serve_forever",
+    serve_forever,
+  )
+  assert planted_judge.main(["--port", "0", "--words", "18"]) == 0
+  (server,) = made
+  port = server.server_port
+  server.server_close()
+  assert server.faults == Faults(words=18)
+  assert capfd.readouterr().out == f"http://127.0.0.1:{port}/v1\n"

@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -166,3 +167,24 @@ def test_mistakes_are_one_line(run, capsys, words, says):
     words = ("--workdir", str(run), *words)
   assert sample.main(list(words)) == errors.USAGE
   assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ("words", "expected"),
+  [
+    (["--workdir", "x"], (2, 1.0, 1.0)),
+    (["--workdir", "x", "--talk"], (1, 0.7, 0.9)),
+    (["--policy", "x", "--prompt", "y"], (1, 0.7, 0.9)),
+    (["--policy", "x", "--task", "y"], (2, 1.0, 1.0)),
+    (["--workdir", "x", "--samples", "3", "--top_p", "0.5"], (3, 1.0, 0.5)),
+  ],
+)
+def test_a_conversation_has_one_answer_of_likely_tokens(words, expected):
+  options = sample._parser().parse_args(words)
+  task = SimpleNamespace(encode_turns=len, eos_ids=(0,), pad_id=0)
+  loaded = SimpleNamespace(task=task, settings={"max_tokens": 9})
+  sampling = sample._make_sampling(options, loaded)
+  settings = (sampling.samples, sampling.temperature, sampling.top_p)
+  assert settings == expected
+  assert sampling.max_tokens == 9
+  assert options.seed == 0

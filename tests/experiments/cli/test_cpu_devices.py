@@ -8,10 +8,12 @@ import subprocess
 import sys
 import types
 
+import jax
 import pytest
 
 from experiments.cli import cache_folders, cpu_devices
-from models import presets
+from models import presets, transformer
+from rl.sampling import generation
 
 
 @pytest.fixture
@@ -37,6 +39,7 @@ def measure(monkeypatch, seconds):
 def test_the_faster_number_counts_if_it_saves_a_tenth():
   assert cpu_devices.pick({1: 1.0, 2: 0.89, 4: 0.7}) == 4
   assert cpu_devices.pick({1: 1.0, 2: 0.7, 4: 0.89}) == 2
+  assert cpu_devices.pick({1: 10.0, 2: 9.0}) == 2
   assert cpu_devices.pick({1: 1.0, 2: 0.95}) == 1
   assert cpu_devices.pick({1: 1.0, 2: 1.14}) == 1
 
@@ -139,6 +142,50 @@ def test_a_decoder_is_timed_on_all_devices():
   model = dataclasses.replace(model, heads=1, kv_heads=1, mlp_width=8)
   seconds = cpu_devices.time_decoder(model, repeats=1)
   assert 0 < seconds < 60
+
+
+def test_the_fastest_call_of_each_program_counts(monkeypatch):
+  """All samples of a batch of 8 prompts are 16 tokens long."""
+  calls = []
+
+  def generate(policy, params, inputs, mask, keys, sampling):
+    calls.append((inputs.shape, mask.shape, len(keys), sampling))
+    return types.SimpleNamespace(completions=inputs)
+
+  monkeypatch.setattr(generation, "generate", generate)
+  monkeypatch.setattr(
+    transformer,
+    "init",
+    lambda model, key: {"w": jax.numpy.zeros(8)},
+  )
+  monkeypatch.setattr(
+    transformer,
+    "logits",
+    lambda model, params, inputs, mask: inputs[..., None] * params["w"],
+  )
+  clock = iter([0, 3, 10, 12, 20, 25, 30, 34])
+  monkeypatch.setattr(
+    cpu_devices, "time", types.SimpleNamespace(perf_counter=lambda: next(clock))
+  )
+  model = presets.get("smollm2-135m", layers=1)
+  assert cpu_devices.time_decoder(model, repeats=2) == 2 + 4
+  ((inputs, mask, keys, sampling),) = calls
+  assert inputs == mask == (8, 32)
+  assert (keys, sampling.samples, sampling.max_tokens) == (8, 4, 16)
+  assert sampling.eos_ids == ()
+
+
+@pytest.mark.parametrize(
+  ("seconds", "count", "text"),
+  [
+    ({1: 10.0, 2: 7.5}, 2, "25% less time than 1"),
+    ({1: 10.0, 2: 9.5, 4: 12.0}, 1, "2 save only 5% of the time"),
+    ({1: 10.0, 2: 13.0, 4: 12.5}, 1, "4 take 25% longer"),
+    ({1: 10.0, 2: 10.0}, 1, "2 take 0% longer"),
+  ],
+)
+def test_the_reason_names_what_was_measured(seconds, count, text):
+  assert cpu_devices._describe(seconds, count) == f"measured: {text}"
 
 
 def test_an_attached_accelerator_has_a_file(monkeypatch):

@@ -1,6 +1,7 @@
 """Prompts of a user: with and without a chat template, and conversations."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from helpers import small_chat, small_jsonl, small_policy
 
 from experiments import tasks
 from experiments.evaluation import completions, free_prompts
-from experiments.tasks.task import Judged
+from experiments.tasks.task import Judged, Problems
 from models import hf, tokenizer
 from rl.sampling import generation
 
@@ -116,6 +117,99 @@ def test_without_a_chat_template_a_text_is_continued(tmp_path):
   assert tokenizer.load(folder).decode(task.encode("2 + 3 =")) == "2 + 3 ="
   with pytest.raises(ValueError, match="name one with --task"):
     task.test(1)
+
+
+def test_a_problem_has_its_tokens_at_the_end():
+  """As many tokens as a length fit into it; the last length is the task's."""
+  task = SimpleNamespace(name="small", prompt_length=600, pad_id=7)
+  for count, length in ((1, 128), (128, 128), (129, 512), (513, 600)):
+    problem = completions.make_problem(task, [5] * count, number=3)
+    assert problem.prompts.shape == (1, length)
+    padding = [7] * (length - count)
+    np.testing.assert_array_equal(problem.prompts[0], padding + [5] * count)
+    is_token = [False] * (length - count) + [True] * count
+    np.testing.assert_array_equal(problem.prompt_mask[0], is_token)
+    assert (problem.ids.tolist(), problem.facts) == ([3], {})
+  completions.make_problem(task, [5] * 600)
+  with pytest.raises(ValueError, match="have 1 to 600"):
+    completions.make_problem(task, [5] * 601)
+  # The lengths are below that of the task.
+  task.prompt_length = 128
+  assert completions.make_problem(task, [5]).prompts.shape == (1, 128)
+  assert completions.make_problem(task, [5]).ids == 0
+
+
+def test_held_out_problems_come_one_by_one():
+  task = SimpleNamespace(
+    test=lambda count: Problems(
+      prompts=np.arange(count)[:, None],
+      prompt_mask=np.ones((count, 1), bool),
+      ids=np.arange(count),
+      facts={},
+    )
+  )
+  problems = list(completions.held_out_problems(task, 3))
+  assert [problem.prompts.tolist() for problem in problems] == [
+    *([[0]], [[1]], [[2]])
+  ]
+
+
+@pytest.mark.parametrize("facts", [{}, {"answer": np.array([4])}])
+def test_the_samples_of_the_first_copy_are_scored(monkeypatch, facts):
+  """A problem is repeated for the devices; a user's prompt has no score."""
+  problem = Problems(
+    np.array([[5, 6]]), np.ones((1, 2), bool), np.zeros(1, int), facts
+  )
+  placed = []
+  monkeypatch.setattr(
+    completions.multihost, "place", lambda tree, _: placed.append(tree)
+  )
+  monkeypatch.setattr(completions.sharding, "num_prompt_shards", lambda mesh: 3)
+  drawn = generation.Samples(
+    completions=np.arange(12).reshape(3, 2, 2),
+    lengths=np.arange(6).reshape(3, 2),
+    log_probs=np.zeros((3, 2, 2)),
+    finished=np.ones((3, 2), bool),
+  )
+  monkeypatch.setattr(
+    completions.evaluator, "generate", lambda *arguments: drawn
+  )
+  loaded = SimpleNamespace(
+    sharding=SimpleNamespace(mesh=None),
+    policy=None,
+    params=None,
+    task=SimpleNamespace(
+      score=lambda problem, ids, lengths, finished: Judged(
+        scores=ids.sum(-1) + lengths, correct=None, answer_ids=None
+      )
+    ),
+  )
+  samples, scores = completions.complete(loaded, problem, None, None)
+  assert placed[0].prompts.tolist() == [[5, 6]] * 3
+  assert samples.completions.tolist() == [[[0, 1], [2, 3]]]
+  assert samples.lengths.tolist() == [[0, 1]]
+  if facts:
+    assert scores.tolist() == [0 + 1 + 0, 2 + 3 + 1]
+  else:
+    assert scores is None
+
+
+def test_learned_positions_are_shared_by_prompt_and_completion(folder):
+  """A completion has at most half of them, and the prompt the rest."""
+  model = hf.load_config(folder)
+  for positions, lengths in (
+    (101, (51, 50)),
+    (600, (344, 256)),
+    (4096, (2048, 256)),
+  ):
+    learned = dataclasses.replace(
+      model, positions="learned", max_positions=positions
+    )
+    task = free_prompts.make_task(folder, learned)
+    assert (task.prompt_length, task.completion_length) == lengths
+  rotary = free_prompts.make_task(folder, model)
+  assert (rotary.prompt_length, rotary.completion_length) == (2048, 256)
+  assert not rotary.jittable
 
 
 def test_a_text_task_adds_its_instruction_to_each_turn(tmp_path):

@@ -19,6 +19,7 @@ from experiments.evaluation import evaluator, statistics
 from experiments.logging import progress
 from experiments.tasks.task import Judged, Problems, Task
 from rl import types
+from rl.sampling import generation
 
 pytestmark = pytest.mark.several_devices
 
@@ -127,6 +128,29 @@ def test_estimates_agree_with_the_exact_success_rates():
     result["reward/mean"].mean, abs=1e-6
   )
   assert result["reward/max@32"].mean == pytest.approx(0.0, abs=1e-2)
+
+
+def test_without_settings_an_evaluation_is_of_an_untrained_policy():
+  evaluation = _evaluation()
+  assert (evaluation.step, evaluation.temperature) == (0, 1.0)
+  assert (evaluation.task, evaluation.samples) == ("first token", 32)
+
+
+def test_random_numbers_are_those_of_step_0_and_of_the_problem(monkeypatch):
+  monkeypatch.setattr(
+    evaluator.generation, "prompt_keys", lambda *arguments: arguments
+  )
+  monkeypatch.setattr(
+    evaluator.generation, "generate", lambda *arguments: arguments
+  )
+  problems = Problems("prompts", "mask", "ids", {})
+  arguments = evaluator.generate.__wrapped__(
+    "policy", "params", problems, "key", "sampling"
+  )
+  keys = ("key", 0, "ids")
+  assert arguments == (
+    *("policy", "params", "prompts", "mask", keys, "sampling"),
+  )
 
 
 def test_only_the_last_answer_runs_into_the_length_limit():
@@ -257,6 +281,38 @@ def test_fewer_problems_and_samples_are_the_first_of_more():
   np.testing.assert_array_equal(
     part.answer_ids, _evaluation().answer_ids[:5, :3]
   )
+
+
+def test_copies_of_the_last_problem_fill_up_a_batch(monkeypatch):
+  """They are in no result."""
+  batches = []
+
+  def sample_and_score(task, policy, params, problems, *settings):
+    batches.append(problems.ids.tolist())
+    samples = generation.Samples(
+      completions=problems.ids[:, None, None],
+      lengths=problems.ids[:, None],
+      log_probs=problems.ids[:, None, None],
+      finished=problems.ids[:, None],
+    )
+    return samples, {"correct": problems.ids[:, None]}
+
+  monkeypatch.setattr(evaluator, "sample_and_score", sample_and_score)
+  problems = jax.tree.map(np.asarray, _problems(5))
+  results = list(
+    evaluator.score_in_batches(
+      *(TASK, POLICY, None, problems, 3, None, None, None)
+    )
+  )
+  assert batches == [[0, 1, 2], [3, 4, 4]]
+  assert [result.done for result in results] == [3, 5]
+  for result, ids in zip(results, ([0, 1, 2], [3, 4]), strict=True):
+    column = [[i] for i in ids]
+    assert result.problems.ids.tolist() == ids
+    assert result.samples.lengths.tolist() == column
+    assert result.arrays["correct"].tolist() == column
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    results[0].done = 0
 
 
 def _evaluated(task):

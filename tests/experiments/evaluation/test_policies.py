@@ -1,7 +1,9 @@
 """Any Hugging Face folder on any task, as the command line does it."""
 
+import dataclasses
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from helpers import small_chat, small_gsm8k, small_run
 
 from experiments import evaluate, tasks
 from experiments.configs import defaults
-from experiments.evaluation import policies, statistics
+from experiments.evaluation import free_prompts, policies, statistics
 from experiments.training import build, decoder
 
 torch = pytest.importorskip("torch")
@@ -212,3 +214,158 @@ def test_the_command_is_there():
     check=True,
   )
   assert "--policy" in done.stdout
+
+
+# What a policy is evaluated with, of a task and a model that are not read.
+
+TASK = SimpleNamespace(
+  name="small",
+  vocab_size=10,
+  prompt_length=5,
+  completion_length=7,
+  eos_ids=(0,),
+  pad_id=0,
+  test=lambda count: None,
+)
+SETTINGS = {
+  "problems": 1,
+  "samples": 1,
+  "batch": 2,
+  "rows": 0,
+  "temperature": 1.0,
+  "max_tokens": 1,
+  "seed": 0,
+}
+
+
+def _check(shards=1, positions="rotary", **changes):
+  model = SimpleNamespace(positions=positions, max_positions=8)
+  policies._check_settings(TASK, model, shards, **SETTINGS | changes)
+
+
+def test_the_smallest_settings_are_accepted():
+  _check()
+  _check(batch=1)
+  _check(shards=2, batch=4)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"problems": 0}, "--problems 0 must be at least 1"),
+    ({"batch": 0}, "nearest multiple is 1$"),
+    ({"batch": 1, "shards": 4}, "nearest multiple is 4$"),
+    ({"batch": 11, "shards": 4}, "nearest multiple is 12$"),
+    ({"batch": 9, "shards": 4}, "nearest multiple is 8$"),
+  ],
+)
+def test_a_batch_is_split_by_the_devices(changes, message):
+  with pytest.raises(ValueError, match=message):
+    _check(**changes)
+
+
+def test_learned_positions_are_those_of_the_inputs():
+  """A prompt of 5 and a completion of 4 have 8 inputs; the last is none."""
+  _check(positions="learned", max_tokens=4)
+  _check(positions="rotary", max_tokens=5)
+  with pytest.raises(ValueError, match="need 9 positions"):
+    _check(positions="learned", max_tokens=5)
+
+
+def test_the_problems_of_a_task_must_exist_but_not_those_of_a_user(monkeypatch):
+  problem_counts = []
+  monkeypatch.setattr(TASK, "test", problem_counts.append)
+  _check(problems=3)
+  assert problem_counts == [3]
+  monkeypatch.setattr(TASK, "name", free_prompts.NAME)
+  _check(problems=3)
+  assert problem_counts == [3]
+
+
+def test_a_model_has_all_tokens_of_a_task(monkeypatch):
+  monkeypatch.setattr(
+    policies.build, "make_task_from_text", lambda text, tokenizer: TASK
+  )
+  make = policies._make_task
+  model = SimpleNamespace(vocab_size=10)
+  assert make("countdown(count=2)", "folder", model) is TASK
+  assert make("gsm8k(chat=True)", "folder", model) is TASK
+  model.vocab_size = 9
+  with pytest.raises(ValueError, match="of folder has only 9"):
+    make("countdown(count=2)", "folder", model)
+  with pytest.raises(ValueError, match="the tokenizer of folder has 10 tokens"):
+    make("gsm8k(chat=True)", "folder", model)
+
+
+@pytest.fixture
+def unread(monkeypatch):
+  """Makes `load_from_folder` read no files; returns the calls that matter."""
+  calls = SimpleNamespace(devices=[], dtypes=[])
+  fakes = {
+    "pretrained.resolve": lambda folder: folder,
+    "devices.configure": lambda n, batches: calls.devices.append((n, batches)),
+    "decoder.choose_fast_forms": lambda model: model,
+    "hf.load_config": lambda folder, dtype: (
+      calls.dtypes.append(dtype),
+      SimpleNamespace(positions="rotary"),
+    )[1],
+    "hf.load": lambda folder, dtype, mesh: (None, f"{dtype} params"),
+    "sharding.make_mesh": lambda: SimpleNamespace(size=3),
+    "sharding.batch_sharding": lambda mesh: "sharding",
+    "policy.bind": lambda model: "policy",
+  }
+  for name, fake in fakes.items():
+    module, function = name.split(".")
+    monkeypatch.setattr(getattr(policies, module), function, fake)
+  monkeypatch.setattr(policies, "_make_task", lambda text, folder, model: TASK)
+  monkeypatch.setattr(policies, "_describe", lambda model, reason: "forms")
+  return calls
+
+
+def test_a_folder_has_the_default_settings(unread, monkeypatch):
+  """The batch is a multiple of the devices, and smaller on a CPU."""
+  loaded = policies.load_from_folder("folder", "small")
+  assert loaded.settings == {
+    "problems": 256,
+    "samples": 16,
+    "batch": 9,
+    "rows": 0,
+    "temperature": 1.0,
+    "seed": 0,
+    "max_tokens": 7,  # of the task
+  }
+  assert (loaded.step, loaded.params) == (0, "float32 params")
+  assert (unread.devices, unread.dtypes) == ([(0, (8,))], ["float32"])
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    loaded.step = 1
+  monkeypatch.setattr(policies.jax, "default_backend", lambda: "gpu")
+  loaded = policies.load_from_folder("folder", "small")
+  assert loaded.settings["batch"] == 66
+
+
+def test_settings_of_the_user_take_precedence(unread):
+  changes = {"batch": 6, "seed": 3, "max_tokens": 2}
+  loaded = policies.load_from_folder(
+    "folder", "small", dtype="bfloat16", cpu_devices=2, **changes
+  )
+  assert {name: loaded.settings[name] for name in changes} == changes
+  assert loaded.params == "bfloat16 params"
+  assert (unread.devices, unread.dtypes) == ([(2, (6,))], ["bfloat16"])
+
+
+def test_an_evaluation_has_the_settings_of_its_policy(unread, monkeypatch):
+  loaded = policies.load_from_folder("folder", "small", seed=3)
+  calls = []
+  monkeypatch.setattr(
+    policies.evaluator,
+    "evaluate",
+    lambda *arguments, **settings: calls.append((arguments, settings)),
+  )
+  update = print
+  policies.evaluate(loaded, update)
+  ((arguments, settings),) = calls
+  assert arguments == (TASK, "policy", "float32 params")
+  assert settings.pop("key") == policies.prng_keys.from_seed(3)
+  expected = {**loaded.settings, "step": 0, "sharding": "sharding"}
+  del expected["seed"]
+  assert settings == {**expected, "update": update}

@@ -1,9 +1,11 @@
 """Statistics of an evaluation by hand: unknown verdicts, columns, colors."""
 
 import dataclasses
+import io
 
 import numpy as np
 import pytest
+import rich.console
 
 from experiments.evaluation import statistics
 from experiments.evaluation.statistics import Estimate
@@ -98,3 +100,81 @@ def test_a_difference_that_is_not_chance_is_colored(
   assert cell.plain == text
   styles = [span.style for span in cell.spans if span.style != "dim"]
   assert [s for s in styles if s] == ([style] if style else [])
+
+
+def test_a_field_cannot_be_changed_after_its_estimates_are_kept():
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    EVALUATION.step = 2
+
+
+# One problem with four samples: every interval is the mean alone.
+BASE = statistics.Evaluation(
+  task="one problem",
+  step=0,
+  temperature=1.0,
+  ids=np.zeros(1, np.int32),
+  scores=np.array([[1, 0, 0, 0]], np.float32),
+  correct=np.array([[1, 0, 0, 0]], np.int8),
+  answer_ids=np.array([[0, 1, 1, 2]], np.int32),
+  lengths=np.array([[2, 4, 4, 2]], np.int32),
+  finished=np.array([[1, 1, 0, 1]], bool),
+)
+TRAINED = dataclasses.replace(
+  BASE,
+  scores=np.array([[1, 1, 0, 0]], np.float32),
+  correct=np.array([[1, 1, 0, 0]], np.int8),
+  answer_ids=np.array([[0, 0, 1, 2]], np.int32),
+  finished=np.ones((1, 4), bool),
+)
+
+
+def _shown(width=100, **evaluations):
+  """Returns the lines of a table in a terminal."""
+  console = rich.console.Console(file=io.StringIO(), width=width)
+  console.print(statistics.table(evaluations, title="a title"))
+  return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+# No max@k, which is pass@k here, and no maj@1 and maj@2.
+TABLE = """\
+a title
+                           base               trained               difference
+──────────────────────────────────────────────────────────────────────────────
+pass@1     0.250 [0.250, 0.250]  0.500 [0.500, 0.500]    +0.250 [0.250, 0.250]
+pass@2     0.500 [0.500, 0.500]  0.833 [0.833, 0.833]    +0.333 [0.333, 0.333]
+pass@4     1.000 [1.000, 1.000]  1.000 [1.000, 1.000]    +0.000 [0.000, 0.000]
+
+maj@4      0.000 [0.000, 0.000]  1.000 [1.000, 1.000]    +1.000 [1.000, 1.000]
+
+reward     0.250 [0.250, 0.250]  0.500 [0.500, 0.500]    +0.250 [0.250, 0.250]
+length           3.0 [3.0, 3.0]        3.0 [3.0, 3.0]          +0.0 [0.0, 0.0]
+truncated  0.250 [0.250, 0.250]  0.000 [0.000, 0.000]  -0.250 [-0.250, -0.250]
+"""
+
+
+def test_a_table_has_the_difference_of_two_evaluations():
+  assert _shown(base=BASE, trained=TRAINED) == TABLE.splitlines()
+  # No number goes on in the next line, and the labels stay whole.
+  narrow = _shown(50, base=BASE, trained=TRAINED)
+  assert len(narrow) == len(TABLE.splitlines())
+  assert narrow[-1].startswith("truncated ")
+
+
+def test_one_evaluation_and_three_have_no_difference():
+  assert _shown(base=BASE)[1].split() == ["base"]
+  heads = _shown(a=BASE, b=TRAINED, c=BASE)[1]
+  assert heads.split() == ["a", "b", "c"]
+
+
+def test_graded_scores_have_rows_of_their_maximum():
+  """A missing score alone is no grade."""
+  missing = dataclasses.replace(
+    BASE, scores=np.array([[1, NAN, 0, 0]], np.float32)
+  )
+  graded = dataclasses.replace(
+    BASE, scores=np.array([[1, 0.5, 0, 0]], np.float32)
+  )
+  assert not any("max@" in row for row in _shown(a=missing))
+  rows = [row.split()[:2] for row in _shown(a=graded) if "max@" in row]
+  # The best of two: 1 in three of six pairs, 0.5 in two.
+  assert rows == [["max@1", "0.375"], ["max@2", "0.667"], ["max@4", "1.000"]]

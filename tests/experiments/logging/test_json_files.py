@@ -1,8 +1,11 @@
 """Files are replaced atomically, and nothing else is replaced."""
 
+import json
 import os
 import threading
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from experiments.logging import json_files
@@ -76,3 +79,53 @@ def test_permissions_are_those_of_any_new_file(tmp_path):
   (tmp_path / "b").write_text("x")
   modes = {(tmp_path / name).stat().st_mode for name in "ab"}
   assert len(modes) == 1
+
+
+def test_what_json_cannot_represent_becomes_lists_and_words():
+  record = {
+    "array": np.array([[1.5, np.nan], [np.inf, -np.inf]]),
+    "tuple": (np.float32(0.5), -1.0, 0.0),
+    "nested": {"count": np.int32(3)},
+  }
+  converted = {
+    "array": [[1.5, "NaN"], ["Infinity", "-Infinity"]],
+    "tuple": [0.5, -1.0, 0.0],
+    "nested": {"count": 3},
+  }
+  assert json_files.to_strict_json(record) == converted
+  assert json.loads(json_files.dump(record)) == converted
+
+
+def test_folders_are_created_and_incomplete_lines_are_skipped(tmp_path):
+  path = tmp_path / "new" / "folder" / "a.jsonl"
+  assert json_files.read(path) == []
+  json_files.write(path, [{"a": 1}, {"a": 2}])
+  with path.open("a") as file:
+    file.write('{"a": ')
+  assert json_files.read(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_file_in_a_bucket_is_uploaded_every_30_seconds(tmp_path, monkeypatch):
+  """Or at a flush, if it has a new line."""
+  clock = SimpleNamespace(now=100.0)
+  clock.monotonic = lambda: clock.now
+  monkeypatch.setattr(json_files, "time", clock)
+  uploads, replace = [], json_files.replace
+
+  def upload(path, content):
+    uploads.append(clock.now)
+    replace(path, content)
+
+  monkeypatch.setattr(json_files, "replace", upload)
+  monkeypatch.setattr(json_files.storage_paths, "is_remote", lambda path: True)
+  path = tmp_path / "a.jsonl"
+  file = json_files.open_for_adding(path, [{"a": 0}])
+  for clock.now in (129.75, 130.0, 159.75):
+    file.add({"a": clock.now})
+  assert uploads == [100, 130]
+  assert [x["a"] for x in json_files.read(path)] == [0, 129.75, 130]
+  file.flush()
+  file.flush()
+  file.close()
+  assert uploads == [100, 130, 159.75]
+  assert len(json_files.read(path)) == 4

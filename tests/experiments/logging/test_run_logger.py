@@ -187,6 +187,28 @@ def test_samples_are_shown_too_the_best_and_the_worst(tmp_path, monkeypatch):
   assert text.step == 5
 
 
+def test_a_printed_line_is_plain_text_that_is_not_wrapped(tmp_path):
+  console = rich.console.Console(
+    file=io.StringIO(), width=20, color_system="truecolor", force_terminal=False
+  )
+  line = "[bold]/a/b/c.json[/bold] of 5 and of 'six'"
+  with _logger(tmp_path / "new" / "run", console=console) as logger:
+    logger.print(line)
+  assert console.file.getvalue() == f"{line}\n"
+
+
+def test_without_settings_lines_are_ten_seconds_apart(tmp_path, monkeypatch):
+  clock = types.SimpleNamespace(now=100.0)
+  clock.monotonic = lambda: clock.now
+  monkeypatch.setattr(writers, "time", clock)
+  console = _console()
+  with run_logger.Logger(tmp_path, 40, sinks=(), console=console) as logger:
+    for clock.now, step in ((100, 1), (109.75, 2), (110, 3)):
+      logger.log(step, {"reward/mean": 0})
+  lines = console.file.getvalue().splitlines()
+  assert [line.split()[1] for line in lines] == ["1/40", "3/40"]
+
+
 def test_only_process_0_writes(tmp_path, monkeypatch):
   monkeypatch.setattr(run_logger.jax, "process_index", lambda: 1)
   with _logger(tmp_path / "run", sinks=("tensorboard",)) as logger:

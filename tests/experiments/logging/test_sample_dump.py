@@ -1,5 +1,7 @@
 """Tests that a sample dump has the texts and numbers of its rollout."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -40,6 +42,57 @@ def test_pieces_make_up_the_text(decode, ids):
 def test_a_letter_of_several_tokens_belongs_to_the_last():
   result = sample_dump.split_text(read_bytes, list("aπ😀b".encode()))
   assert result == ["a", "", "π", "", "", "", "😀", "b"]
+
+
+@pytest.mark.parametrize("has_steps", [False, True])
+def test_a_record_has_the_values_of_its_tokens(has_steps):
+  """One prompt with a sample of two tokens, and one that does not exist.
+
+  The policy did not write the second token.
+  """
+  is_token = np.array([[[True, False, False], [True] * 3]])
+  values = np.array([[[0.123456789, 2.0, 3.0], [4.0, 5.0, 6.0]]])
+  rollout = SimpleNamespace(
+    tokens=SimpleNamespace(
+      prompts=np.array([[9, 3, 4]]),
+      prompt_mask=np.array([[False, True, True]]),
+      completions=np.array([[[5, 6, 9], [7, 7, 7]]]),
+      lengths=np.array([[2, 3]]),
+      mask=is_token,
+    ),
+    sample_mask=np.array([[True, False]]),
+    prompt_ids=np.array([8]),
+    scores=np.array([[0.5, 1.0]]),
+    components={"part": np.array([[0.25, 1.0]])},
+    correct=np.array([[-1, 1]]),
+    finished=np.array([[False, True]]),
+    behavior_log_probs=-values,
+    step_ids=np.array([[[0, 1, -1], [0, 0, 0]]]),
+    step_scores=np.array([[[0.5, 0.25, 9], [0, 0, 0]]]) if has_steps else None,
+    step_mask=np.array([[[True, True, False], [True] * 3]]),
+  )
+  e = SimpleNamespace(
+    task=SimpleNamespace(decode=lambda ids: "".join(map(str, ids)))
+  )
+  (record,) = sample_dump._to_records(e, rollout, values, values)
+  assert record == {
+    "prompt_id": 8,
+    "prompt": "34",
+    "completion": "56",
+    "score": 0.5,
+    "terms": {"part": 0.25},
+    "correct": -1,
+    "finished": False,
+    "tokens": [5, 6],
+    "pieces": ["5", "6"],
+    "advantages": [0.1234568, 2.0],
+    "log_probs": [-0.1235, None],
+    "entropies": [0.1235, None],
+    "step_ids": [0, 1] if has_steps else None,
+    "step_scores": [0.5, 0.25] if has_steps else None,
+  }
+  (record,) = sample_dump._to_records(e, rollout, None, values)
+  assert record["advantages"] is None
 
 
 @pytest.fixture(scope="module")
