@@ -72,7 +72,7 @@ OPTIMIZER_RANGES = {
 # Methods that learn from pairs of texts which the policy did not sample.
 PREFERENCE_METHODS = ("dpo",)
 # The tokens of one rollout are indexed with 32 bits.
-_MAX_ROLLOUT_TOKENS = 2**31 - 1
+_MAX_ROLLOUT_TOKENS = np.iinfo(np.int32).max
 
 
 def check_and_build(
@@ -342,8 +342,9 @@ def _check_optimizer(
     limit = "finite"
     if upper_bound != math.inf:
       limit = f"below {upper_bound:g}"
-    # The smallest eps is allowed, but not useful.
-    if isinstance(value, numbers.Real) and value < smallest and key != "eps":
+    # A refused number below the upper bound is too small. The smallest eps is
+    # allowed, but not useful.
+    if isinstance(value, numbers.Real) and value < upper_bound and key != "eps":
       suggestion = smallest
     raise ValueError(
       f"{where}.{key} = {value!r} must be at least {smallest:g} and {limit}, "
