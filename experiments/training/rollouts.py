@@ -476,7 +476,7 @@ def _attach(
   def join(array: Array, added: Array) -> Array:
     """Joins arrays of tokens, `[P, S, T, ...]` and `[N, 1, T, ...]`."""
     old = array.reshape(-1, *array.shape[2:])[rows]
-    new = added[jnp.arange(len(rows))[:, None], 0, after]
+    new = jnp.squeeze(added, 1)[jnp.arange(len(rows))[:, None], after]
     in_prefix = t < prefix_lengths[:, None]
     return select(in_prefix, t < lengths, old, new)[:, None]
 
