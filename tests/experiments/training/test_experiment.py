@@ -128,8 +128,10 @@ def test_heads_are_repeated_for_the_mesh_that_samples(small):
   assert other.sampling_policy is policy.bind(other.sampling_model)
   assert other.sampling_policy is not e.policy
   # No head is repeated on another mesh that divides them.
-  plain = sharding.make_mesh(devices=jax.devices()[1:2])
-  assert dataclasses.replace(e, sampling_mesh=plain).sampling_policy is e.policy
+  one_device = sharding.make_mesh(devices=jax.devices()[1:2])
+  assert (
+    dataclasses.replace(e, sampling_mesh=one_device).sampling_policy is e.policy
+  )
 
 
 class NumberedDevices:

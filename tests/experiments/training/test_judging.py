@@ -213,10 +213,10 @@ def test_a_sample_is_left_out_if_it_is_compared_with_no_other(chain):
 
 
 def test_a_prompt_is_judged_unless_all_of_its_samples_are_blank(chain):
-  asked = []
+  group_sizes = []
 
   def ask(groups, complete, workers):
-    asked.extend(len(group) for group in groups)
+    group_sizes.extend(len(group) for group in groups)
     return np.full((len(groups), 2), 0.75, np.float32)
 
   task = judging.judged_task(chain, {"q": base.Question(ask)}, None, 1)
@@ -225,7 +225,7 @@ def test_a_prompt_is_judged_unless_all_of_its_samples_are_blank(chain):
   samples[0] = chain.pad_id
   samples[1, 1] = chain.pad_id
   judged = score(task, problems, samples)
-  assert asked == [2]
+  assert group_sizes == [2]
   np.testing.assert_array_equal(judged.components["q"], [[0, 0], [0.75, 0.75]])
 
 
