@@ -250,6 +250,7 @@ def test_wrong_values_of_a_config_are_refused(changes, message):
   [
     {"plan__chunk": 1},
     {"plan__max_mean_ratio": 1.5},
+    {"stop_after_skips": 0},
     {"steps": 12, "steps_per_dispatch": 4},
     {"keep_checkpoints": 1, "keep_every": 10, "checkpoint_every": 5},
     {"task": "jsonl(file='a')", "data__file": "a"},
