@@ -277,8 +277,9 @@ def judged_task(
       if question.about == base.PAIRS:
         extras[PREFERENCES] = values
         # A sample without any comparison is left out, unless it is alone.
-        is_other = ~np.eye(values.shape[-1], dtype=bool)
-        is_alone = values.shape[-1] == 1
+        samples = lengths.shape[1]
+        is_other = ~np.eye(samples, dtype=bool)
+        is_alone = samples == 1
         has_value = (has_value & is_other).any(-1) | is_alone
       elif question.about == base.STEPS:
         mask = np.asarray(judged.step_mask)

@@ -156,15 +156,14 @@ def _required(
     Args:
       counts: `[P]`.
     """
-    largest = jnp.int32(0)
+    means = []
     for slices in slicings:
       prompts = len(counts) // slices  # of a slice
       groups = forward_pass.num_groups(prompts, shards)
       # Slices are strided, and groups are consecutive prompts of a slice.
       totals = counts.reshape(groups, prompts // groups, slices).sum(1)
-      mean = -(-totals.max() // (prompts // groups))
-      largest = jnp.maximum(largest, mean)
-    return largest
+      means.append(-(-totals.max() // (prompts // groups)))
+    return functools.reduce(jnp.maximum, means)
 
   return [
     (

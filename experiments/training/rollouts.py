@@ -284,23 +284,22 @@ def abstract_rollout(
     vocab_size: V, of which the support of truncated samples is a subset.
   """
 
-  def padding_samples(
-    shape: tuple[int, ...], has_support: bool = False
-  ) -> generation.Samples:
+  def padding_samples(shape: tuple[int, ...]) -> generation.Samples:
     """Returns samples `[P, S, T]`, each of which is one padding token."""
-    words = bit_sets.num_words(vocab_size)
     return generation.Samples(
       completions=np.full(shape, task.pad_id, np.int32),
       lengths=np.ones(shape[:2], np.int32),
       log_probs=np.zeros(shape, np.float32),
       finished=np.ones(shape[:2], bool),
-      support=np.zeros((*shape, words), np.uint32) if has_support else None,
     )
 
   def generate(params, prompts, prompt_mask, keys, sampling, first, active):
     del params, prompt_mask, keys, first, active
     shape = len(prompts), sampling.samples, sampling.max_tokens
-    samples = padding_samples(shape, sampling.gives_support)
+    samples = padding_samples(shape)
+    if sampling.gives_support:
+      words = bit_sets.num_words(vocab_size)
+      samples = samples.replace(support=np.zeros((*shape, words), np.uint32))
     return jax.tree.map(jnp.asarray, samples)
 
   key = jax.random.key(0)
@@ -477,7 +476,7 @@ def _attach(
   def join(array: Array, added: Array) -> Array:
     """Joins arrays of tokens, `[P, S, T, ...]` and `[N, 1, T, ...]`."""
     old = array.reshape(-1, *array.shape[2:])[rows]
-    new = added[jnp.arange(len(rows))[:, None], 0, after]
+    new = jnp.squeeze(added, 1)[jnp.arange(len(rows))[:, None], after]
     in_prefix = t < prefix_lengths[:, None]
     return select(in_prefix, t < lengths, old, new)[:, None]
 

@@ -72,7 +72,7 @@ OPTIMIZER_RANGES = {
 # Methods that learn from pairs of texts which the policy did not sample.
 PREFERENCE_METHODS = ("dpo",)
 # The tokens of one rollout are indexed with 32 bits.
-_MAX_ROLLOUT_TOKENS = 2**31 - 1
+_MAX_ROLLOUT_TOKENS = np.iinfo(np.int32).max
 
 
 def check_and_build(
@@ -138,14 +138,15 @@ def check_config(config: ml_collections.ConfigDict) -> None:
 
 def _check_plan(config: ml_collections.ConfigDict) -> None:
   """Checks how a rollout is cut into updates, and when updates are skipped."""
-  build.make_plan(config).check(config.rollout.prompts)
-  chunk = config.plan.chunk
+  plan = build.make_plan(config)
+  plan.check(config.rollout.prompts)
+  chunk = plan.chunk
   if chunk is not None and chunk < 1:
     raise ValueError(
       f"plan.chunk = {chunk} must be at least 1 position; nearest: 1 (None: "
       "as many as fit into 256 MiB of logits)"
     )
-  max_ratio = config.plan.get("max_mean_ratio", 10.0)  # new in 2026-11
+  max_ratio = plan.max_mean_ratio
   if not max_ratio > 1:  # refuses NaN too
     raise ValueError(
       f"plan.max_mean_ratio = {max_ratio} must be above 1, which is the ratio "
@@ -342,8 +343,9 @@ def _check_optimizer(
     limit = "finite"
     if upper_bound != math.inf:
       limit = f"below {upper_bound:g}"
-    # The smallest eps is allowed, but not useful.
-    if isinstance(value, numbers.Real) and value < smallest and key != "eps":
+    # A refused number below the upper bound is too small. The smallest eps is
+    # allowed, but not useful.
+    if isinstance(value, numbers.Real) and value < upper_bound and key != "eps":
       suggestion = smallest
     raise ValueError(
       f"{where}.{key} = {value!r} must be at least {smallest:g} and {limit}, "
@@ -738,11 +740,11 @@ def _logged_metrics(e: Experiment) -> list[str]:
     step=0,
     temperature=1.0,
     ids=np.arange(num_problems),
-    scores=zeros * 1.0,
+    scores=zeros.astype(float),
     correct=zeros,
     answer_ids=zeros,
     lengths=zeros,
-    finished=zeros > 0,
+    finished=zeros.astype(bool),
   )
   if e.traps is not None:
     names.append(trip_wires.METRIC)

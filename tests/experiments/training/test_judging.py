@@ -1,5 +1,6 @@
 """A judge on a server answers questions about the samples of a run."""
 
+import dataclasses
 import hashlib
 import http.server
 import json
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import small_run
 
+from experiments import tasks
 from experiments.cli import errors
 from experiments.configs import defaults
 from experiments.logging import json_files
@@ -198,6 +200,64 @@ def test_a_sample_without_others_is_not_left_out(chain):
   assert score(task, problems, gold_samples(chain, problems)).scored.all()
 
 
+def test_a_sample_is_left_out_if_it_is_compared_with_no_other(chain):
+  """In each prompt one sample has no row of its own, though a column."""
+  nan = np.nan
+  table = np.array([[[0.5, 1], [nan, 0.5]], [[0.5, nan], [0, 0.5]]])
+  question = base.Question(lambda groups, complete, workers: table, base.PAIRS)
+  task = judging.judged_task(chain, {"pairs": question}, None, 1)
+  problems = task.train(jax.random.key(0), 0, 2)
+  samples = np.repeat(gold_samples(chain, problems), 2, 1)
+  judged = score(task, problems, samples)
+  np.testing.assert_array_equal(judged.scored, [[True, False], [False, True]])
+
+
+def test_a_prompt_is_judged_unless_all_of_its_samples_are_blank(chain):
+  group_sizes = []
+
+  def ask(groups, complete, workers):
+    group_sizes.extend(len(group) for group in groups)
+    return np.full((len(groups), 2), 0.75, np.float32)
+
+  task = judging.judged_task(chain, {"q": base.Question(ask)}, None, 1)
+  problems = task.train(jax.random.key(0), 0, 2)
+  samples = np.repeat(gold_samples(chain, problems), 2, 1)
+  samples[0] = chain.pad_id
+  samples[1, 1] = chain.pad_id
+  judged = score(task, problems, samples)
+  assert group_sizes == [2]
+  np.testing.assert_array_equal(judged.components["q"], [[0, 0], [0.75, 0.75]])
+
+
+def test_a_reference_may_be_longer_than_a_completion(chain):
+  """The texts of references are read as completions, filled up with padding."""
+  read = []
+
+  def score_on_host(problems, completions, lengths, finished):
+    read.append((completions, lengths, finished))
+    zeros = np.zeros(lengths.shape, np.int32)
+    return tasks.Judged(scores=zeros, correct=zeros, answer_ids=zeros)
+
+  host_task = dataclasses.replace(chain, score=score_on_host, jittable=False)
+  problems = jax.device_get(chain.train(jax.random.key(0), 0, 3))
+  ids, lengths = map(np.asarray, chain.gold(problems))
+  count = chain.completion_length + 2
+  references = [" ".join([chain.text_of(ids[0, :1])] * count), "", "what?"]
+  question = base.Question(lambda *_: references, base.PROMPTS)
+  task = judging.judged_task(host_task, {"r": question}, str, 1)
+  problems = task.train(jax.random.key(0), 0, 3)
+  completions = np.stack([ids, ids], 1)
+  lengths = np.stack([lengths, lengths], 1)
+  task.score(problems, completions, lengths, lengths > 0)
+  _, (completions, lengths, finished) = read
+  expected = np.full((3, 1, count + 1), chain.pad_id)
+  expected[0, 0] = [ids[0, 0]] * count + [chain.eos_id]
+  expected[1, 0, 0] = chain.eos_id
+  np.testing.assert_array_equal(completions, expected)
+  np.testing.assert_array_equal(lengths, [[count + 1], [1], [0]])
+  np.testing.assert_array_equal(finished, [[True], [True], [False]])
+
+
 def test_a_question_has_a_name_of_its_own(chain):
   question = base.Question(lambda groups, complete, workers: np.ones((2, 1)))
   task = judging.judged_task(chain, {"answered": question}, None, 1)
@@ -260,6 +320,22 @@ def test_mistakes_are_refused_before_a_request(changes, message):
       settings.questions = changes["questions"]
   with pytest.raises(ValueError, match=message):
     judging.check(settings)
+
+
+def test_one_question_about_steps_and_one_about_pairs_are_allowed():
+  settings = defaults.judge(
+    "http://127.0.0.1:9/v1", "m", pairs="preference()", steps="steps()"
+  )
+  settings.workers = 1
+  judging.check(settings)
+
+
+def test_the_mean_of_steps_leaves_out_what_is_no_step():
+  values = np.array([[[1.0, 3.0, 50.0], [np.nan, np.nan, np.nan]]])
+  mask = np.array([[[True, True, False], [False, False, False]]])
+  np.testing.assert_array_equal(
+    judging._mean_of_steps(values, mask), [[2.0, 0.0]]
+  )
 
 
 def test_scores_of_steps_replace_those_of_the_task(chain):

@@ -1,7 +1,9 @@
 """The room of packed texts: enough, as small as possible, the same again."""
 
 import dataclasses
+import itertools
 import math
+import types
 
 import jax
 import numpy as np
@@ -9,9 +11,14 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files
-from experiments.training import checkpointing, loop, packed_texts
+from experiments.training import (
+  checkpointing,
+  loop,
+  packed_texts,
+  rollouts,
+)
 from models import checkpoint_reader, sharding
-from rl import learners
+from rl import learners, prepare, scoring
 
 pytestmark = pytest.mark.several_devices
 
@@ -164,7 +171,87 @@ def test_the_config_of_an_older_run_is_padded():
   assert not packed_texts.packs(dataclasses.replace(e, config=config))
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_the_next_size_is_larger_by_at_most_a_factor_of_two():
+  sizes = (*packed_texts.SIZES, 1.0)  # 1: a padded pass
+  for size, larger in itertools.pairwise(sizes):
+    assert size < larger <= 2 * size
+  assert sizes[0] == 3 / 16
+
+
+def test_all_texts_of_a_rollout_have_room():
+  """One text fits into the smallest room, and the other one into no room."""
+  e = experiment()
+  prompt_lengths = np.ones(P, int)
+  short, long = (
+    with_lengths(e, np.full((P, S), length), prompt_lengths).tokens
+    for length in (2, T)
+  )
+
+  def choose(*texts):
+    return packed_texts.choose_size(list(texts), e.model, e.plan, e.mesh)
+
+  assert choose(short, short) == packed_texts.SIZES[0]
+  assert choose(short, long) == choose(long, short) == 0
+
+
+@pytest.mark.parametrize(
+  ("times", "moments", "expected"),
+  [
+    ({}, [10, 11, 14], {rollouts.STATE_READY: 10.0, "time/rollout_s": 3.0}),
+    (
+      {rollouts.STATE_READY: 5.0, "time/rollout_s": 2.0, "time/score_s": 1.0},
+      [11, 14],
+      {rollouts.STATE_READY: 5.0, "time/rollout_s": 5.0, "time/score_s": 1.0},
+    ),
+  ],
+)
+def test_packing_is_part_of_the_time_of_a_rollout(
+  times, moments, expected, monkeypatch
+):
+  """The wait for the state is not."""
+  clock = iter(moments)
+  monkeypatch.setattr(
+    packed_texts,
+    "time",
+    types.SimpleNamespace(perf_counter=lambda: float(next(clock))),
+  )
+  monkeypatch.setattr(packed_texts, "packs", lambda e: True)
+  monkeypatch.setattr(packed_texts, "pack", lambda *arguments: arguments)
+  e = types.SimpleNamespace(model="model", plan="plan", mesh="mesh")
+  make = packed_texts.with_room(e, lambda state: ("rollout", times))
+  assert make(0) == (("rollout", "model", "plan", "mesh"), expected)
+
+
+def test_padding_of_further_texts_of_the_policy_is_counted(monkeypatch):
+  """The loss also reads the view "reference" of the policy, half as long."""
+  e = experiment()
+  prompt_lengths = np.full(P, e.task.prompt_length)
+  rollout = with_lengths(e, np.full((P, S), T), prompt_lengths)
+  shorter = with_lengths(e, np.full((P, S), T // 2), prompt_lengths).tokens
+  rollout = rollout.replace(views={"reference": shorter, "other": shorter})
+  needs = {
+    scoring.Need("policy", scoring.log_probs, "reference"),
+    scoring.Need("ref", scoring.log_probs, "other"),
+  }
+  monkeypatch.setattr(prepare, "required", lambda method, updates: set())
+  metrics = packed_texts.padding_metrics(
+    types.SimpleNamespace(
+      method=types.SimpleNamespace(term_needs=needs),
+      plan=e.plan,
+      is_rl=False,
+    ),
+    rollout,
+  )
+  # Half of the inputs of the completions of one text are padding.
+  L = e.task.prompt_length
+  padding = S * (T - T // 2) / (2 * (L + S * (T - 1)))
+  assert metrics.keys() == {"perf/padding_frac/updating"}
+  np.testing.assert_allclose(
+    metrics["perf/padding_frac/updating"], padding, rtol=1e-5
+  )
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, S + 2])
 def test_padding_is_counted(rows):
   e = experiment(rollout__rows=rows, method="grpo(beta=0.1)")
   L = e.task.prompt_length
@@ -175,14 +262,15 @@ def test_padding_is_counted(rows):
   inputs = prompt_lengths.sum() + np.maximum(lengths - 1, 0).sum()
 
   # The decoder's rows take samples as they become free.
+  num_rows = min(rows or S, S)
   steps = 0
   for samples in np.maximum(lengths - 1, 0):
-    free_at = [0] * (rows or S)
+    free_at = [0] * num_rows
     for sample in samples:
       free_at.sort()
       free_at[0] += sample
     steps = max(steps, *free_at)
-  decoded = P * L + P * (rows or S) * steps
+  decoded = P * L + P * num_rows * steps
   expected = {"sampling": 1 - inputs / decoded}
 
   for packed in (rollout, pack(e, lengths, prompt_lengths)):

@@ -1,9 +1,12 @@
 """A judge that is a policy, of a model folder or of a run."""
 
+import hashlib
 import json
 import threading
+import types
 
 import jax
+import ml_collections
 import numpy as np
 import pytest
 from helpers import small_policy, small_run
@@ -17,8 +20,11 @@ from experiments.training import (
   judging,
   loop,
   policy_judge,
+  prng_keys,
   validate,
+  workdirs,
 )
+from models import checkpoint_reader
 from rewards import judged
 from rewards.judged import p_yes
 from rewards.verifiers import Item, judge
@@ -39,6 +45,219 @@ def greedy(folder):
 
 def messages(text):
   return judge.messages_of("Reply with yes or no.", {"question": text})
+
+
+def test_a_judge_is_greedy_and_reads_eight_questions_at_a_time(folder):
+  """Unless it is told otherwise."""
+  complete = policy_judge.PolicyJudge(str(folder))
+  task = complete._task
+  assert complete._sampling == generation.Sampling(
+    samples=1,
+    max_tokens=256,
+    eos_ids=task.eos_ids,
+    pad_id=task.pad_id,
+    temperature=0.0,
+  )
+  assert complete._batch == 8
+
+
+@pytest.mark.parametrize(
+  ("longest", "padded"),
+  [
+    (1, 64),
+    (64, 64),
+    (65, 100),
+    (100, 100),
+    (101, 256),
+    (257, 512),
+    (513, 1024),
+  ],
+)
+def test_prompts_are_padded_on_the_left_to_few_lengths(
+  longest, padded, monkeypatch
+):
+  """Two prompts in a batch of three, whose last row repeats the first."""
+  calls = []
+
+  def first_tokens(policy, params, ids, mask):
+    calls.append((policy, params, ids, mask))
+    return np.full((3, 1), 0.5), np.arange(3)[:, None]
+
+  monkeypatch.setattr(policy_judge, "_first_tokens", first_tokens)
+  self = types.SimpleNamespace(
+    _batch=3,
+    _policy="policy",
+    _params=None,
+    _load=lambda: "params",
+    _task=types.SimpleNamespace(
+      prompt_length=100, pad_id=7, decode=lambda ids: f"word {ids[0]}"
+    ),
+  )
+  prompts = [list(range(20, 20 + longest)), [11]]
+  answers = policy_judge.PolicyJudge._compute(self, prompts, True)
+  assert answers == [{"word 0": 0.5}, {"word 1": 0.5}]
+  ((policy, params, ids, mask),) = calls
+  assert (policy, params) == ("policy", "params")
+  first = [7] * (padded - longest) + prompts[0]
+  np.testing.assert_array_equal(ids, [first, [7] * (padded - 1) + [11], first])
+  np.testing.assert_array_equal(mask.sum(-1), [longest, 1, longest])
+  assert mask[:, -1].all()
+  # The parameters are loaded once.
+  self._load = None
+  policy_judge.PolicyJudge._compute(self, prompts, True)
+
+
+def test_a_reply_ends_with_its_last_token(monkeypatch):
+  calls = []
+
+  def generate(policy, params, ids, mask, identities, sampling):
+    calls.append((policy, params, identities, sampling))
+    return generation.Samples(
+      completions=np.array([[[5, 6, 7]], [[8, 9, 7]]]),
+      lengths=np.array([[3], [1]]),
+      log_probs=None,
+      finished=None,
+    )
+
+  monkeypatch.setattr(policy_judge, "_generate", generate)
+  self = types.SimpleNamespace(
+    _batch=2,
+    _policy="policy",
+    _params="params",
+    _sampling="sampling",
+    _task=types.SimpleNamespace(prompt_length=100, pad_id=7, text_of=list),
+  )
+  replies = policy_judge.PolicyJudge._compute(self, [[3, 4], [2]], False)
+  assert replies == [[5, 6, 7], [8]]
+  ((policy, params, identities, sampling),) = calls
+  assert (policy, params, sampling) == ("policy", "params", "sampling")
+  # Padding has no influence on the identity.
+  expected = [policy_judge._identity(np.array(x)) for x in ([3, 4], [2])]
+  assert identities.tolist() == expected
+
+
+def test_the_number_of_a_prompt_has_31_bits_of_its_digest():
+  for i in range(16):
+    ids = np.array([i, 5], np.int32)
+    digest = hashlib.blake2b(ids.tobytes(), digest_size=4).hexdigest()
+    number = int(digest, 16) % 2**31
+    assert policy_judge._identity(ids.astype(np.int64)) == number
+
+
+def test_the_random_numbers_of_a_reply_depend_on_its_prompt(monkeypatch):
+  monkeypatch.setattr(generation, "generate", lambda *arguments: arguments[4])
+  identities = np.array([3, 2**31 - 1])
+  keys = policy_judge._generate.__wrapped__(
+    None, None, None, None, identities, None
+  )
+  key = prng_keys.from_seed(0)
+  for i, identity in enumerate(identities):
+    np.testing.assert_array_equal(
+      *map(jax.random.key_data, (keys[i], jax.random.fold_in(key, identity)))
+    )
+
+
+@pytest.mark.parametrize(("tokens", "words"), [(150, 100), (3, 3)])
+def test_the_likeliest_words_have_probabilities(tokens, words):
+  """Of one prompt, whose logits are logarithms of 1, 2, 3, ..."""
+  room = []
+
+  def prefill(params, prompts, mask, samples, max_tokens):
+    room.append((samples, max_tokens))
+    return np.log(np.arange(1.0, tokens + 1))[None], None
+
+  bound = types.SimpleNamespace(prefill=prefill)
+  p, ids = policy_judge._first_tokens.__wrapped__(bound, None, None, None)
+  likely = np.arange(tokens, tokens - words, -1)
+  total = tokens * (tokens + 1) / 2
+  np.testing.assert_allclose(p, [likely / total], rtol=1e-5)
+  np.testing.assert_array_equal(ids, [likely - 1])
+  # Nothing is decoded after the first token.
+  assert room == [(1, 1)]
+
+
+def test_the_policy_of_a_run_is_read_on_one_device(tmp_path, monkeypatch):
+  """Without its models, judge and trip wires, and without a second mesh."""
+  (tmp_path / checkpoint_reader.FOLDER / "5").mkdir(parents=True)
+  config = small_run.config()
+  config.mesh.fsdp, config.mesh.context = 2, 2
+  config.sampling.devices, config.sampling.ahead = 3, 1
+  for name in ("models", "judge", "trip_wires"):
+    with config.unlocked():
+      config[name] = ml_collections.ConfigDict({"some": "thing"})
+  monkeypatch.setattr(checkpoint_reader, "latest_step", lambda folder: 5)
+  monkeypatch.setattr(workdirs, "read_config", lambda folder: config)
+  monkeypatch.setattr(
+    checkpoint_reader,
+    "restore_params",
+    lambda folder, shapes, step: {
+      "read": (folder.name, shapes, step),
+      "both": "trained",
+    },
+  )
+  monkeypatch.setattr(
+    policy_judge.initial_state,
+    "frozen_params",
+    lambda e, folder: {"frozen": folder, "both": "frozen"},
+  )
+  calls = []
+
+  def build_experiment(config, devices):
+    calls.append((config, list(devices)))
+    return types.SimpleNamespace(
+      task=types.SimpleNamespace(prompt_ids=lambda text: [len(text)]),
+      policy="policy",
+      abstract=types.SimpleNamespace(params="shapes"),
+    )
+
+  self = types.SimpleNamespace(_folder=tmp_path)
+  policy_judge.PolicyJudge._open_run(self, build_experiment)
+  ((read_config, devices),) = calls
+  assert devices == [jax.local_devices()[0]]
+  for name in ("models", "judge", "trip_wires"):
+    assert not read_config[name]
+  assert (read_config.sampling.devices, read_config.sampling.ahead) == (0, 0)
+  assert read_config.mesh.to_dict() == {
+    "replica": None,
+    "data": -1,
+    "fsdp": None,
+    "tensor": None,
+    "context": 1,
+  }
+  assert self._policy == "policy"
+  assert self.identity.startswith(f"{tmp_path} 5 ")
+  turns = [{"content": "system"}, {"content": "four"}]
+  assert self._encode(turns) == [4]
+  assert self._load() == {
+    "read": (checkpoint_reader.FOLDER, "shapes", 5),
+    "frozen": tmp_path,
+    "both": "trained",
+  }
+
+
+def test_a_run_without_a_checkpoint_is_no_judge(tmp_path, monkeypatch):
+  monkeypatch.setattr(checkpoint_reader, "latest_step", lambda folder: None)
+  self = types.SimpleNamespace(_folder=tmp_path)
+  with pytest.raises(ValueError, match="has no checkpoint; train it first"):
+    policy_judge.PolicyJudge._open_run(self, None)
+
+
+def test_a_question_may_have_as_many_tokens_as_the_judge_reads():
+  self = types.SimpleNamespace(
+    _encode=lambda text: [1] * len(text),
+    _task=types.SimpleNamespace(prompt_length=3),
+    _waiting=[],
+    _computes=threading.Lock(),
+  )
+
+  def answer():
+    self._waiting.pop().answer.set_result("yes")
+
+  self._answer_some = answer
+  ask = policy_judge.PolicyJudge._ask
+  assert ask(self, "123", reads_words=False) == "yes"
+  with pytest.raises(judge.JudgeError, match=r"has 4 tokens, and .* up to 3"):
+    ask(self, "1234", reads_words=False)
 
 
 def test_p_of_words_is_the_frequency_of_samples(greedy):

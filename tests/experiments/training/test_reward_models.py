@@ -1,12 +1,15 @@
 """A fitted process reward model scores, and pays, the samples of a run."""
 
+import dataclasses
 import shutil
+import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
-from helpers import fitted_model
+from helpers import fitted_model, worked_example
 
 from experiments import tasks
 from experiments.configs import defaults
@@ -22,7 +25,7 @@ from experiments.training import (
   validate,
 )
 from rewards import base
-from rewards.process import step_model
+from rewards.process import step_losses, step_model
 from rl import prepare
 
 TASK = "chain(operations=1)"
@@ -164,6 +167,149 @@ def test_labels_of_the_task_and_of_the_verdict():
   np.testing.assert_array_equal(labels[0, :3, 0], [1, 0, 0])
   np.testing.assert_array_equal(weights[0, :3, 0], [1, 1, 0])
   assert labels.shape == rollout.step_mask.shape
+
+
+def labelled_rollout():
+  """Two prompts with two samples of two steps; one sample has no score."""
+  rollout = worked_example.rollout(
+    np.zeros((2, 2)),
+    [[2, 1], [2, 2]],
+    correct=[[1, 0], [1, 0]],
+    step_ids=np.array([[[0, 1], [0, -1]], [[0, 1], [0, 1]]]),
+    step_mask=np.array([[[1, 1], [1, 0]], [[1, 1], [1, 1]]], bool),
+    sample_mask=np.array([[True, True], [True, False]]),
+  )
+  scores = np.array([[[1, -1], [1, 1]], [[-1, 0], [1, 1]]], np.float32)
+  return rollout.replace(step_scores=scores)
+
+
+def linear_model(factor=1.0):
+  """A model whose loss is its parameter times a number of the examples.
+
+  The number is the sum of 2 for a right step and -1 for a wrong one, times
+  their weights, and of 10 times the verdicts.
+  """
+
+  def loss(outputs, part):
+    steps = (part.weights * (3 * part.values - 1)).sum()
+    return factor * outputs * (steps + 10 * part.correct.sum())
+
+  reader = types.SimpleNamespace(
+    filter_text=lambda data: data,
+    outputs=lambda params, part: (params["w"], None),
+    loss=types.SimpleNamespace(loss=loss),
+  )
+  return reward_models.RewardModel(
+    None, reader, None, 0.5, labels="task", tx=optax.sgd(0.5)
+  )
+
+
+@pytest.mark.parametrize("factor", [1.0, np.nan])
+def test_an_update_learns_from_the_steps_and_samples_that_exist(factor):
+  model = linear_model(factor)
+  params = {"w": np.float32(2)}
+  state = {"params": params, "opt_state": model.tx.init(params)}
+  update = jax.jit(
+    lambda state, rollout: reward_models._update_one(model, state, rollout, 2)
+  )
+  updated, loss = update(state, labelled_rollout())
+  # The first prompt has right steps 2 + 2, a wrong one, and one right verdict:
+  # 4 - 1 + 10. The second has a wrong step, one verdict that is right, and one
+  # that is unknown, -1: -1 + 10 - 10. Their mean is 6.
+  np.testing.assert_allclose(loss, factor * 2 * 6)
+  # A gradient that is not finite changes nothing.
+  expected = 2 if np.isnan(factor) else 2 - 0.5 * 6
+  np.testing.assert_allclose(updated["params"]["w"], expected)
+
+
+@pytest.mark.parametrize("every", [None, 1, 2, 3])
+def test_an_update_is_due_at_every_so_many_steps(every, monkeypatch):
+  """A model is trained in every step unless it says otherwise."""
+  monkeypatch.setattr(
+    reward_models,
+    "_update_one",
+    lambda model, old, rollout, parts: (old + parts, jnp.float32(0.5)),
+  )
+  monkeypatch.setattr(
+    reward_models, "metrics", lambda name, model, rollout: {f"{name}/seen": 1}
+  )
+  trained = linear_model()
+  if every is not None:
+    trained = dataclasses.replace(trained, every=every)
+  models = {"prm": trained, "frozen": dataclasses.replace(trained, tx=None)}
+  due = []
+  for number in range(6):
+    state = types.SimpleNamespace(
+      step=jnp.int32(number), models={"prm": jnp.int32(1), "frozen": 7}
+    )
+    states, logged = reward_models.update(models, state, None, 10)
+    assert states["frozen"] == 7
+    assert logged["prm/seen"] == logged["frozen/seen"] == 1
+    assert "frozen/loss" not in logged
+    is_due = int(states["prm"]) == 11
+    assert is_due or int(states["prm"]) == 1
+    np.testing.assert_equal(
+      float(logged["prm/loss"]), 0.5 if is_due else np.nan
+    )
+    if is_due:
+      due.append(number + 1)
+  assert due == list(range(every or 1, 7, every or 1))
+
+
+def test_gradients_are_clipped_and_the_reference_does_not_change():
+  """Two updates of Adam with b1 = 0.9 and b2 = 0.98, the first one clipped."""
+  tx = reward_models.optimizer(0.1)
+  params = {
+    "head": np.zeros(2, np.float32),
+    "reference": np.ones(2, np.float32),
+  }
+  state = tx.init(params)
+  m = v = np.zeros(2)
+  for number, grad in enumerate(([6.0, 8.0], [0.3, -0.4]), 1):
+    grad = np.array(grad, np.float32)
+    changes, state = tx.update({"head": grad, "reference": 9 * grad}, state)
+    clipped = grad / max(np.linalg.norm(grad), 1.0)
+    m, v = 0.9 * m + 0.1 * clipped, 0.98 * v + 0.02 * clipped**2
+    mean, variance = m / (1 - 0.9**number), v / (1 - 0.98**number)
+    np.testing.assert_allclose(
+      changes["head"], -0.1 * mean / np.sqrt(variance), rtol=1e-4
+    )
+    np.testing.assert_array_equal(changes["reference"], [0, 0])
+
+
+@pytest.mark.parametrize("field", ["examples", "prepare"])
+def test_a_loss_with_work_on_the_host_cannot_learn_in_a_run(field):
+  loss = step_losses.get("bce")
+  for labels in reward_models.LABELS:
+    reward_models._check_trainable("prm", labels, loss)
+  loss = dataclasses.replace(loss, **{field: lambda *arguments: arguments})
+  with pytest.raises(ValueError, match="selects its examples on the host"):
+    reward_models._check_trainable("prm", "verdict", loss)
+
+
+@pytest.mark.parametrize(
+  ("context", "splits"), [(None, False), (1, False), (2, True)]
+)
+def test_a_model_splits_sequences_as_the_mesh_does(
+  context, splits, fitted, monkeypatch
+):
+  seen = []
+  choose = reward_models.decoder.choose_fast_forms
+
+  def choose_fast_forms(model, *, splits_sequences):
+    seen.append(splits_sequences)
+    return choose(model)
+
+  monkeypatch.setattr(
+    reward_models.decoder, "choose_fast_forms", choose_fast_forms
+  )
+  config = make_config(fitted[0])
+  config.mesh.context = context
+  reward_models.make(config)
+  model = reward_models.read(fitted[0])
+  assert seen == [splits, False]
+  with pytest.raises(dataclasses.FrozenInstanceError):
+    model.threshold = 0.0
 
 
 def test_a_frozen_model_is_read_again_and_not_saved(fitted, tmp_path):

@@ -1,0 +1,424 @@
+"""Rollouts: what samplers ask for, and how its results are put together.
+
+The policy is a function that returns given samples, so that every number is
+known.
+"""
+
+import dataclasses
+import itertools
+import types as python_types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import worked_example
+
+from experiments.tasks.task import Judged, Problems
+from experiments.training import rollouts
+from rl import step
+from rl.sampling import generation, samplers
+
+# Number of the key of a prompt that no sample has (the largest int32).
+LAST = np.iinfo(np.int32).max
+PAD = 9
+SAMPLING = generation.Sampling(3, 4, eos_ids=(1,), pad_id=PAD)
+
+
+def problems():
+  return Problems(
+    prompts=np.array([[9, 7], [5, 6]], np.int32),
+    prompt_mask=np.array([[False, True], [True, True]]),
+    ids=np.array([40, 50], np.int32),
+    facts={},
+  )
+
+
+def sampled():
+  """Three samples of two prompts, with at most four tokens."""
+  tokens = 20 + np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+  rollout = worked_example.rollout(
+    np.zeros((2, 3)),
+    [[4, 2, 3], [1, 4, 4]],
+    behavior_log_probs=-1.0 - np.arange(24.0).reshape(2, 3, 4),
+    sample_mask=np.array([[True, True, False], [True, True, True]]),
+    prompt_ids=np.array([40, 50], np.int32),
+    step=np.int32(5),
+  )
+  return rollout.replace(
+    tokens=rollout.tokens.replace(
+      prompts=problems().prompts,
+      prompt_mask=problems().prompt_mask,
+      completions=tokens,
+      support=np.arange(48, dtype=np.uint32).reshape(2, 3, 4, 2),
+    )
+  )
+
+
+def samples(n, m, lengths, support=False):
+  """The given number of samples of n prompts, whose tokens count from 60."""
+  size = n * m * 4
+  return generation.Samples(
+    completions=60 + np.arange(size, dtype=np.int32).reshape(n, m, 4),
+    lengths=np.asarray(lengths, np.int32).reshape(n, m),
+    log_probs=-100.0 - np.arange(size, dtype=np.float32).reshape(n, m, 4),
+    finished=np.arange(n * m).reshape(n, m) % 5 != 1,
+    support=1000 + np.arange(2 * size, dtype=np.uint32).reshape(n, m, 4, 2)
+    if support
+    else None,
+  )
+
+
+def run(ask, result, scored=None):
+  """Runs a sampler that asks once, on a policy that samples the result.
+
+  Args:
+    ask: `(batch, before) -> rollout`, the sampler, with the rollout `sampled`.
+    result: the samples that the policy returns.
+    scored: the samples that the task scored, see `Judged`.
+
+  Returns:
+    The rollout; the arguments of the policy and of the score, by name; and the
+    keys of the prompts.
+  """
+  keys = jax.random.split(jax.random.key(3), 2)
+  calls = {}
+
+  @jax.jit
+  def make(before, result, keys):
+    arrays = {}
+
+    def run_sampler(batch, memory):
+      return ask(batch, before)
+
+    def generate(params, prompts, prompt_mask, keys, sampling, first, active):
+      calls.update(params=params, sampling=sampling, first=first)
+      arrays.update(prompts=prompts, mask=prompt_mask, keys=keys)
+      calls["is_active"] = active is not None
+      if active is not None:
+        arrays["active"] = active
+      return result
+
+    def score(completions, lengths, finished):
+      arrays.update(texts=completions, lengths=lengths, finished=finished)
+      number = jnp.arange(lengths.size).reshape(lengths.shape)
+      return Judged(
+        scores=number / 2,
+        correct=number % 3 - 1,
+        answer_ids=number,
+        scored=scored,
+      )
+
+    rollout = rollouts.sample_rollout(
+      samplers.Sampler("asks", run_sampler),
+      *((), generate, score, None, "policy", {}, SAMPLING, problems()),
+      *(keys, np.int32(5), ()),
+    )
+    return rollout, arrays
+
+  rollout, arrays = make(sampled(), result, keys)
+  return rollout, calls | arrays, keys
+
+
+def assert_keys(keys, expected):
+  for key, other in zip(keys, expected, strict=True):
+    np.testing.assert_array_equal(*map(jax.random.key_data, (key, other)))
+
+
+fold = jax.jit(jax.random.fold_in)
+
+
+def test_a_sample_is_put_together_from_the_problem_and_its_score():
+  result = samples(2, 2, [[4, 1], [2, 3]])
+  rollout, calls, keys = run(
+    lambda batch, before: batch.sample("other", 2), result
+  )
+  assert calls["params"] == "other"
+  assert (calls["first"], calls["is_active"]) == (0, False)
+  assert calls["sampling"] == dataclasses.replace(SAMPLING, samples=2)
+  np.testing.assert_array_equal(
+    rollout.mask,
+    [
+      [[True, True, True, True], [True, False, False, False]],
+      [[True, True, False, False], [True, True, True, False]],
+    ],
+  )
+  np.testing.assert_array_equal(rollout.scores, [[0.0, 0.5], [1.0, 1.5]])
+  np.testing.assert_array_equal(rollout.correct, [[-1, 0], [1, -1]])
+  assert rollout.correct.dtype == jnp.int8
+  np.testing.assert_array_equal(
+    rollout.extras["task/answer_ids"], [[0, 1], [2, 3]]
+  )
+  np.testing.assert_array_equal(rollout.prompt_ids, [40, 50])
+  assert rollout.sample_mask.all()
+  assert_keys(rollout.keys, [fold(key, LAST) for key in keys])
+
+
+def test_a_temperature_turns_the_truncations_off():
+  sampling = dataclasses.replace(SAMPLING, top_k=2, top_p=0.5, min_p=0.25)
+  assert rollouts._with_samples(sampling, 7) == dataclasses.replace(
+    sampling, samples=7
+  )
+  # 1 for top-p and 0 for the others keep all tokens.
+  assert rollouts._with_samples(sampling, 7, 0.5) == dataclasses.replace(
+    SAMPLING, samples=7, temperature=0.5
+  )
+
+
+# The number of tokens in the prefix of each sample.
+PREFIXES = np.array([[0, 1, 2], [1, 3, 4]], np.int32)
+
+
+@pytest.mark.parametrize("scored", [None, (0, 7)])
+def test_continuations_are_scored_with_their_prefixes(scored):
+  """Two continuations of a prefix of each of the six samples."""
+  lengths = [[4, 4], [3, 4], [2, 4], [4, 1], [1, 2], [1, 4]]
+  result = samples(6, 2, lengths, support=True)
+  if scored is not None:
+    scored = ~np.isin(np.arange(12), scored).reshape(2, 6)
+  before = sampled()
+  active = np.array([[True, False, True], [True, True, False]])
+
+  def ask(batch, before):
+    is_active = None if scored is None else active
+    return batch.extend("other", before, PREFIXES, 2, is_active)
+
+  rollout, calls, keys = run(ask, result, scored)
+  assert (calls["params"], calls["first"]) == ("other", 0)
+  # A text has room for 2 tokens of a prompt and 4 of a completion.
+  assert calls["sampling"] == dataclasses.replace(
+    SAMPLING, samples=2, max_length=6
+  )
+  if scored is not None:
+    np.testing.assert_array_equal(
+      calls["active"], [[x, x] for x in active.ravel()]
+    )
+  else:
+    assert not calls["is_active"]
+
+  prompts = [[7], [5, 6]]
+  expected_keys = []
+  rows = itertools.product(range(2), range(3))
+  for row, (p, s) in enumerate(rows):
+    length = PREFIXES[p, s]
+    prefix = before.completions[p, s, :length].tolist()
+    text = prompts[p] + prefix
+    np.testing.assert_array_equal(
+      rollout.tokens.prompts[row], [0] * (6 - len(text)) + text
+    )
+    np.testing.assert_array_equal(
+      rollout.tokens.prompt_mask[row], np.arange(6) >= 6 - len(text)
+    )
+    expected_keys.append(fold(fold(keys[p], LAST - 1 - s), length))
+    for m in range(2):
+      column = 2 * s + m
+      added = result.completions[row, m, : lengths[row][m]].tolist()
+      text = (prefix + added)[:4]
+      np.testing.assert_array_equal(
+        calls["texts"][p, column], text + [PAD] * (4 - len(text))
+      )
+      assert calls["lengths"][p, column] == len(text)
+      is_whole = result.finished[row, m] and len(prefix + added) <= 4
+      assert calls["finished"][p, column] == is_whole
+      assert rollout.finished[row, m] == is_whole
+      # Tokens of the continuation beyond the fourth of the text are cut off.
+      count = len(text) - len(prefix)
+      assert rollout.tokens.lengths[row, m] == count
+      np.testing.assert_array_equal(rollout.mask[row, m], np.arange(4) < count)
+      number = 6 * p + column
+      assert rollout.scores[row, m] == number / 2
+      assert rollout.correct[row, m] == number % 3 - 1
+      is_scored = True if scored is None else scored[p, column]
+      assert rollout.sample_mask[row, m] == (is_scored and (p, s) != (0, 2))
+  assert_keys(rollout.keys, expected_keys)
+  np.testing.assert_array_equal(rollout.extras["sampler/drawn"], lengths)
+  np.testing.assert_array_equal(rollout.prompt_ids, [40] * 3 + [50] * 3)
+  assert (rollout.step, rollout.tokens.max_length) == (5, 6)
+  assert (rollout.scores.dtype, rollout.correct.dtype) == ("float32", "int8")
+
+
+@pytest.mark.parametrize("support", [True, False])
+def test_a_branch_keeps_the_prefix_of_a_sample(support):
+  """Two further samples of each prompt, numbers 3 and 4."""
+  rows = np.array([[2, 0], [1, 1]], np.int32)
+  cuts = np.array([[2, 0], [3, 1]], np.int32)
+  lengths = [[1], [4], [3], [2]]
+  result = samples(4, 1, lengths, support)
+  before = sampled()
+  rollout, calls, keys = run(
+    lambda batch, before: batch.branch("other", before, rows, cuts, 3), result
+  )
+  assert (calls["params"], calls["first"]) == ("other", 0)
+  assert not calls["is_active"]
+  assert calls["sampling"] == dataclasses.replace(
+    SAMPLING, samples=1, max_length=6
+  )
+  assert_keys(
+    calls["keys"],
+    [fold(keys[p], LAST - 1 - 3 - b) for p in range(2) for b in range(2)],
+  )
+  np.testing.assert_array_equal(
+    calls["mask"].sum(-1), [1 + 2, 1 + 0, 2 + 3, 2 + 1]
+  )
+  np.testing.assert_array_equal(
+    calls["prompts"][0], [0, 0, 0, 7, *before.completions[0, 2, :2]]
+  )
+
+  def joined(old, new, fill):
+    """Prefixes of old, followed by new, and filled up to four tokens."""
+    texts = []
+    for n, (p, b) in enumerate(itertools.product(range(2), range(2))):
+      text = [*old[p, rows[p, b], : cuts[p, b]], *new[n, 0, : lengths[n][0]]]
+      texts.append((text + [fill] * 4)[:4])
+    return np.reshape(texts, (2, 2, 4, *np.shape(old)[3:]))
+
+  texts = joined(before.completions, result.completions, PAD)
+  np.testing.assert_array_equal(rollout.completions, texts)
+  np.testing.assert_array_equal(calls["texts"], texts)
+  np.testing.assert_array_equal(rollout.tokens.lengths, [[3, 4], [4, 3]])
+  np.testing.assert_array_equal(
+    rollout.finished, [[True, False], [False, True]]
+  )
+  np.testing.assert_array_equal(
+    rollout.behavior_log_probs,
+    joined(before.behavior_log_probs, result.log_probs, 0.0),
+  )
+  if support:
+    none = np.zeros(2, np.uint32)
+    np.testing.assert_array_equal(
+      rollout.tokens.support,
+      joined(before.tokens.support, result.support, none),
+    )
+  else:
+    assert rollout.tokens.support is None
+  np.testing.assert_array_equal(rollout.prompt_ids, [40, 50])
+
+
+def state_of(step_number=5):
+  return step.State(
+    step=np.int32(step_number),
+    params={},
+    opt_state=(),
+    method_state=(),
+    parameter_sets={},
+    key=jax.random.key(0),
+  )
+
+
+def set_clock(monkeypatch, *moments):
+  """Lets the clock of the module show one moment after the other."""
+  clock = iter(moments)
+  monkeypatch.setattr(
+    rollouts,
+    "time",
+    python_types.SimpleNamespace(perf_counter=lambda: float(next(clock))),
+  )
+
+
+def test_the_time_of_a_score_is_not_part_of_the_time_of_a_rollout(monkeypatch):
+  """It starts at 10, scores from 13 to 15 and from 18 to 22, ends at 27."""
+  judged = Judged(
+    scores=np.zeros((2, 1), np.float32),
+    correct=np.zeros((2, 1), np.int8),
+    answer_ids=np.zeros((2, 1), np.int32),
+  )
+  task = python_types.SimpleNamespace(
+    train=lambda key, step, n: problems(),
+    score=lambda problems, *texts: judged,
+    answer_cue=(),
+  )
+  policy = python_types.SimpleNamespace(with_frozen=lambda frozen: None)
+  monkeypatch.setattr(
+    generation, "generate", lambda *arguments: samples(2, 1, [1, 2])
+  )
+
+  def twice(batch, memory):
+    batch.sample(batch.params, 1)
+    return batch.sample(batch.params, 1)
+
+  method = python_types.SimpleNamespace(
+    behavior="policy", sampler=samplers.Sampler("twice", twice)
+  )
+  make = rollouts.make_host_rollout_fn(task, policy, SAMPLING, 2, None, method)
+  set_clock(monkeypatch, 10, 13, 15, 18, 22, 27)
+  rollout, times = make(state_of())
+  assert times == {
+    rollouts.STATE_READY: 10.0,
+    "time/rollout_s": 17.0 - 2.0 - 4.0,
+    "time/score_s": 6.0,
+  }
+  np.testing.assert_array_equal(rollout.mask.sum(-1), [[1], [2]])
+
+
+def test_demonstrations_of_the_host_are_timed_and_put_together(monkeypatch):
+  completions = np.array([[3, 1, 0], [3, 4, 1]], np.int32)
+  keys = []
+
+  def demonstrate(key, problems):
+    keys.append(key)
+    return completions, np.array([2, 3], np.int32)
+
+  task = python_types.SimpleNamespace(
+    train=lambda key, step, n: problems(), demonstrate=demonstrate
+  )
+  make = rollouts.make_host_demonstration_fn(task, 2, None)
+  set_clock(monkeypatch, 10, 13)
+  state = state_of()
+  rollout, times = make(state)
+  assert times == {rollouts.STATE_READY: 10.0, "time/rollout_s": 3.0}
+  _, solution_key = jax.random.split(state.key)
+  assert_keys(keys, [fold(solution_key, 5)])
+  np.testing.assert_array_equal(rollout.completions, completions[:, None])
+  np.testing.assert_array_equal(
+    rollout.mask, [[[True, True, False]], [[True, True, True]]]
+  )
+  np.testing.assert_array_equal(rollout.scores, [[1], [1]])
+  assert (rollout.finished & rollout.sample_mask).all()
+
+
+class Lines:
+  """Three lines with two completions each, of which steps take 2 and 0."""
+
+  completions = np.arange(18, dtype=np.int32).reshape(3, 2, 3)
+  lengths = np.array([[1, 3], [2, 2], [3, 0]], np.int32)
+
+  def __len__(self):
+    return 3
+
+  def rows(self, key, step_number, n):
+    assert (step_number, n) == (5, 2)
+    return np.array([2, 0])
+
+  def problems(self, rows):
+    return problems().replace(ids=10 * np.asarray(rows, np.int32))
+
+
+def test_the_first_completion_of_a_line_is_the_right_one(monkeypatch):
+  values = np.arange(6.0).reshape(3, 2)
+  make = rollouts.make_text_fn(Lines(), 2, None, {"file/value": values})
+  set_clock(monkeypatch, 10, 13)
+  state = state_of()
+  rollout, times = make(state)
+  assert times == {rollouts.STATE_READY: 10.0, "time/rollout_s": 3.0}
+  np.testing.assert_array_equal(rollout.completions, Lines.completions[[2, 0]])
+  np.testing.assert_array_equal(
+    rollout.mask,
+    [[[True] * 3, [False] * 3], [[True, False, False], [True] * 3]],
+  )
+  np.testing.assert_array_equal(rollout.scores, [[1, 0], [1, 0]])
+  np.testing.assert_array_equal(rollout.correct, [[1, 0], [1, 0]])
+  np.testing.assert_array_equal(
+    rollout.extras["file/value"], [[4.0, 5.0], [0.0, 1.0]]
+  )
+  step_key = fold(state.key, 5)
+  # No line is selected twice, which the last number says.
+  assert_keys(rollout.keys, [fold(fold(step_key, id_), 0) for id_ in (20, 0)])
+
+
+def test_the_shapes_of_lines_are_known_before_they_are_read():
+  rollout = rollouts.abstract_text_rollout(
+    Lines(), 2, state_of(), ("ref/log_probs",)
+  )
+  extra = rollout.extras["ref/log_probs"]
+  assert (extra.shape, extra.dtype) == ((2, 2, 3), jnp.float32)
+  assert rollout.mask.shape == (2, 2, 3)
