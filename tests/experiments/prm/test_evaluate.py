@@ -1,7 +1,7 @@
 """Tests of the evaluation of a fitted model on samples and on lines."""
 
 import types as python
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -229,8 +229,13 @@ def test_signs_of_learnt_outcomes_are_shares_of_some_samples():
   see the step of the first one, which scores the threshold.
   """
   scores = np.array(
-    [[0.5, 0.3, 9, 9], [0.3, 0.1, 0.2, 9], [0.1, 9, 9, -9]]
-    + [[0.0, 0.6, -9, 9], [0.1, 0.9, -9, -9]]
+    [
+      [0.5, 0.3, 9, 9],
+      [0.3, 0.1, 0.2, 9],
+      [0.1, 9, 9, -9],
+      [0.0, 0.6, -9, 9],
+      [0.1, 0.9, -9, -9],
+    ]
   )
   num_steps = np.array([2, 3, 1, 2, 2])
   mask = np.arange(4) < num_steps[:, None]
@@ -279,7 +284,7 @@ CORRECT = [[1, 0], [1, -1], [0, 1], [1, 0]]
 class FakeForest:
   """Two samples of each problem, as above."""
 
-  made = []
+  made: ClassVar[list] = []
 
   def __init__(
     self, task, policy, params, problems, key, sampling, num_problems

@@ -134,8 +134,10 @@ def test_labels_are_written_with_four_digits():
 def test_a_sample_that_cannot_be_read_again_is_left_out():
   """Only the last step may have no text, if an end token follows it."""
   problems = jax.tree.map(np.asarray, TASK.train(jax.random.key(0), 0, 1))
-  whole = ["+ 3 7 ;", "* 2 4 ;", "ANS 4"]
-  samples = samples_of([whole, [*whole, "END"], ["+ 3 7 ;", "END"]], [0, 0, 0])
+  solution = ["+ 3 7 ;", "* 2 4 ;", "ANS 4"]
+  samples = samples_of(
+    [solution, [*solution, "END"], ["+ 3 7 ;", "END"]], [0, 0, 0]
+  )
   labels = base.StepLabels(
     np.arange(3), np.ones((3, 3)), np.ones((3, 3), np.float32)
   )
@@ -144,13 +146,13 @@ def test_a_sample_that_cannot_be_read_again_is_left_out():
     lines = step_lines.make_lines(TASK, problems, samples, labels)
     return [line["steps"] for line in lines]
 
-  assert steps() == [whole, whole, whole[:1]]
+  assert steps() == [solution, solution, solution[:1]]
   # The end token is a step of its own in the third sample.
   samples.num_steps[2], samples.step_ids[2, 4] = 2, 1
-  assert steps() == [whole, whole, ["+ 3 7 ;", ""]]
+  assert steps() == [solution, solution, ["+ 3 7 ;", ""]]
   # The first sample ends with a step without tokens, and has no end token.
   samples.num_steps[0], samples.step_ids[0, 8:] = 3, -1
-  assert steps() == [whole, ["+ 3 7 ;", ""]]
+  assert steps() == [solution, ["+ 3 7 ;", ""]]
   # The second sample has no tokens in its first step.
   samples.step_ids[1, :4] = 1
   assert steps() == [["+ 3 7 ;", ""]]
