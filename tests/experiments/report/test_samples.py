@@ -76,6 +76,9 @@ def test_values_of_one_sample_are_enough_for_a_column():
   columns = samples._columns(0, 0, groups)
   assert columns["step_scores"] == [[0.5, None], None]
   assert columns["advantages"] == [None, 2]
+  columns = samples._columns(0, 0, [[record(advantages=[3], pieces=["a😀"])]])
+  assert columns["advantages"] == [3]
+  assert columns["cuts"] == [[3]]  # the second letter is two in JavaScript
 
 
 def test_texts_stay_short_without_escapes():
@@ -151,3 +154,12 @@ def test_bytes_are_divided_among_the_files_of_a_run(tmp_path):
   assert [file["step"] for file in unpack(packed)] == [1, 0]
   packed = samples.pack([tmp_path], max_bytes=room - 1)
   assert [file["step"] for file in unpack(packed)] == [1]
+
+
+def test_a_file_without_samples_takes_no_room(tmp_path):
+  """It is the newer one."""
+  untrained_runs.write(tmp_path, 0, [record(0)])
+  untrained_runs.write(tmp_path, 1, [])
+  _, size = samples._pack_file(0, 0, [[record(0)]], 9, 9999)
+  packed = samples.pack([tmp_path], max_bytes=size)
+  assert [file["step"] for file in unpack(packed)] == [0]
