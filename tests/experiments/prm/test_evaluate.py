@@ -186,28 +186,41 @@ def test_steps_are_judged_up_to_the_first_error():
 
 def test_a_score_of_the_threshold_is_no_error():
   """Of 7 right steps 5 are found and 1 other; of 2 wrong ones 1 and 2."""
-  estimates = evaluate._judge_steps(*JUDGED, 0.0, ["a", "a", "b", "a"])
+  estimates = evaluate._judge_steps(*JUDGED, 0.0, ["a", "a", "", "a"])
   right, wrong = 2 * 5 / (6 + 7), 2 * 1 / (3 + 2)
   assert estimates["prm_score"]["mean"] == pytest.approx((right + wrong) / 2)
-  # Without the sample of the category "b", whose two steps are right.
+  # Without the sample that has no category, whose two steps are right.
   right = 2 * 3 / (4 + 5)
   assert estimates["prm_score/a"]["mean"] == pytest.approx((right + wrong) / 2)
   assert estimates["first_error/f1/a"]["mean"] == 0
-  assert {name for name in estimates if name.count("/") == 2} == {
-    "first_error/f1/a",
-    "first_error/f1/b",
-  }
+  names = [name for name in estimates if name.count("/") == 2]
+  assert names == ["first_error/f1/a"]
 
 
 def test_intervals_of_first_errors_resample_problems():
-  """The table of the problems is written by hand."""
+  """Twelve problems; the first two have two samples, and the others one.
+
+  A model of one step predicts the error 0 below the threshold, or none.
+  """
+  truth = np.array([-1, 0, 0, -1, 0, -1, 0, -1, 0, 0, -1, 0, -1, 0])
+  predicted = np.array([-1, 0, -1, 0, 0, -1, -1, -1, 0, 0, 0, 0, -1, 0])
+  problems = np.array([0, 0, 1, 1, *range(2, 12)])
+  valid = np.ones((12, 2), bool)
+  valid[2:, 1] = False
+
+  def table(values):
+    pairs = [[x, 0] for x in values[4:]]
+    return np.array([[*values[:2]], [*values[2:4]], *pairs])
+
   low, high = evaluate.step_metrics.first_error_interval(
-    np.array([[1, 2], [-1, 0], [0, 0]]),
-    np.array([[1, 0], [-1, 0], [-1, 0]]),
-    evaluate.jax.random.key(0),
-    np.array([[True, True], [True, False], [True, False]]),
+    table(predicted), table(truth), evaluate.jax.random.key(0), valid
   )
-  estimates = evaluate._judge_steps(*JUDGED, 0.0, [])
+  estimates = evaluate._judge_steps(
+    np.where(predicted < 0, 0.5, -0.5)[:, None],
+    truth[:, None] < 0,
+    np.ones((14, 1), bool),
+    *(problems, 0.0, []),
+  )
   for name in ("erroneous", "correct", "f1"):
     bounds = getattr(low, name), getattr(high, name)
     estimate = estimates[f"first_error/{name}"]
