@@ -91,12 +91,10 @@ def on_lines(
     categories: category of each line, or "".
   """
   scores = fit.score(fitted.model, fitted.params, data)
-  has_label = data.weights > 0
-  truth = np.where(data.values >= 0.5, 1.0, -1.0)
   return _judge_steps(
     scores[:, 0],
-    truth[:, 0],
-    has_label[:, 0],
+    data.values[:, 0] >= 0.5,
+    data.weights[:, 0] > 0,
     data.problems,
     fitted.threshold,
     categories,
@@ -159,10 +157,11 @@ def on_samples(
     np.concatenate, zip(*parts, strict=True)
   )
   is_probability = fitted.model.loss.is_probability
-  flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
+  # One after another, the samples of all problems.
+  flat = np.concatenate
   estimates = _judge_steps(
     flat(scores),
-    flat(truth),
+    flat(truth > 0),
     flat(mask & (truth != 0)),
     np.repeat(np.arange(problems), samples),
     fitted.threshold,
@@ -206,9 +205,8 @@ def _score_forest(
   truth[:, :width] = rows.step_scores[:, :width]
   # Steps beyond the largest number belong to the last one, which is wrong if
   # one of them is.
-  if rows.step_scores.shape[-1] > fitted.max_steps:
-    is_wrong = (rows.step_scores[:, fitted.max_steps :] < 0).any(-1)
-    truth[is_wrong, -1] = -1.0
+  is_wrong = (rows.step_scores[:, fitted.max_steps :] < 0).any(-1)
+  truth[is_wrong, -1] = -1.0
   mask = steps < np.minimum(rows.num_steps, fitted.max_steps)[:, None]
   grouped = lambda x: x.reshape(count, samples, *x.shape[1:])  # noqa: E731
   return tuple(
@@ -275,7 +273,7 @@ def _scores(
 
 def _judge_steps(
   scores: np.ndarray,
-  truth: np.ndarray,
+  is_right: np.ndarray,
   has_truth: np.ndarray,
   problems: np.ndarray,
   threshold: float,
@@ -286,27 +284,27 @@ def _judge_steps(
 
   Args:
     scores: `[N, K]`, of the model.
-    truth: `[N, K]`; a step above 0 is right, and one below 0 is wrong.
+    is_right: `[N, K]` bool, the truth.
     has_truth: `[N, K]` bool, steps whose truth is known.
     problems: `[N]`, the problem of each sample.
     threshold: score below which a step counts as an error.
     categories: category of each sample, or an empty list.
     is_probability: whether (score + 1) / 2 is a probability.
   """
-  first = np.asarray(step_metrics.first_error(truth, has_truth))
+  first = np.asarray(step_metrics.first_error(is_right, has_truth, 1))
   # A step whose truth is unknown is no evidence for or against the model.
   predicted = np.asarray(step_metrics.first_error(scores, has_truth, threshold))
   # The bootstrap resamples problems, with all of their samples.
   order = np.unique(problems, return_inverse=True)[1]
   size = int(np.bincount(order).max())
-  table = np.full((int(order.max()) + 1, size), -2)
+  table = np.zeros((int(order.max()) + 1, size), int)
   position = np.zeros(len(table), int)
   truth_table = table.copy()
   for row, problem in enumerate(order):
     table[problem, position[problem]] = predicted[row]
     truth_table[problem, position[problem]] = first[row]
     position[problem] += 1
-  valid = truth_table > -2
+  valid = np.arange(size) < position[:, None]
   mean = step_metrics.first_error_f1(table, truth_table, valid)
   low, high = step_metrics.first_error_interval(
     table, truth_table, jax.random.key(0), valid
@@ -318,7 +316,9 @@ def _judge_steps(
 
   def prm_score(rows: np.ndarray | slice) -> dict[str, float]:
     value = step_metrics.step_f1(
-      scores[rows] >= threshold, truth[rows] > 0, has_truth[rows]
+      predicted=scores[rows] >= threshold,
+      truth=is_right[rows],
+      valid=has_truth[rows],
     )
     return {"mean": float(value.score)}
 
@@ -334,12 +334,12 @@ def _judge_steps(
   # defined.
   steps = np.arange(scores.shape[-1])
   valid_steps = has_truth & ((first[:, None] < 0) | (steps <= first[:, None]))
-  area = metrics.auc(jnp.asarray(scores), jnp.asarray(truth > 0), valid_steps)
+  area = metrics.auc(jnp.asarray(scores), jnp.asarray(is_right), valid_steps)
   estimates["auc"] = {"mean": float(area)}
   if is_probability:
     p = np.clip((scores[valid_steps] + 1) / 2, 0, 1)
     estimates["calibration"] = {
-      "mean": calibration_error(p, truth[valid_steps] > 0)
+      "mean": calibration_error(p, is_right[valid_steps])
     }
   return estimates
 

@@ -345,10 +345,8 @@ def _rows(
     problems, parents, num_shared: `[R M]`, fields of the rows.
   """
   samples, judged = jax.device_get((samples, judged))
-
-  def flat(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array).reshape(-1, *array.shape[2:])
-
+  # One after another, the completions of all R.
+  flat = np.concatenate
   scores = judged.step_scores
   if scores is None:
     scores = np.zeros(judged.step_mask.shape, np.float32)

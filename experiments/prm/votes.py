@@ -24,7 +24,6 @@ def _tables(
     of their scores; 0 without an answer.
   """
   same = (answers[:, :, None] == answers[:, None]) & (answers >= 0)[:, None]
-  same &= (answers >= 0)[:, :, None]
   counts = same.sum(-1)
   means = (same * scores[:, None]).sum(-1) / np.maximum(counts, 1)
   return counts, means
@@ -34,9 +33,10 @@ def _normalize(values: np.ndarray, exists: np.ndarray) -> np.ndarray:
   """Scales values of a vote to [0, 1]; all are 1 if they are equal."""
   low = np.min(np.where(exists, values, np.inf), -1, keepdims=True)
   high = np.max(np.where(exists, values, -np.inf), -1, keepdims=True)
-  width = np.where(exists.any(-1, keepdims=True), high - low, 0.0)
-  scaled = (values - low) / np.where(width > 0, width, 1.0)
-  return np.where(width > 0, scaled, 1.0)
+  width = high - low  # -inf if no value exists
+  return np.divide(
+    values - low, width, out=np.ones(values.shape), where=width > 0
+  )
 
 
 def weighted(answers: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -132,8 +132,10 @@ def accuracies(
   """
   problems, samples = answers.shape
   count = samples // n
-  parts = [x[:, : count * n].reshape(-1, n) for x in (answers, correct, scores)]
-  answers, correct, scores = parts
+  answers, correct, scores = (
+    x[:, : count * n].reshape(problems * count, n)
+    for x in (answers, correct, scores)
+  )
   values = VOTES[name](answers, scores)
   values = np.where(answers >= 0, values, -np.inf)
   winner = values.argmax(-1)[:, None]

@@ -96,7 +96,7 @@ def _pack_run(
     num_shown, num_samples = len(file["group"]), sum(map(len, groups))
     if num_shown:
       files.append(file)
-    max_samples, max_bytes = max_samples - num_shown, max_bytes - size
+      max_samples, max_bytes = max_samples - num_shown, max_bytes - size
     if num_shown < num_samples:
       note = (
         f"of step {_step(path):,}, {num_shown:,} of {num_samples:,} samples "
@@ -137,9 +137,9 @@ def _pack_file(
     size = len(_compress(file))
     if size <= max_bytes or not num_groups:
       return file, size
-    # The size is about proportional to the number of groups. The `min` makes
-    # sure that the number decreases, so that the loop ends.
-    num_groups = min(int(num_groups * max_bytes / size), num_groups - 1)
+    # The size is about proportional to the number of groups. It is above the
+    # limit, so that the number decreases, and the loop ends.
+    num_groups = num_groups * max_bytes // size
 
 
 def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:

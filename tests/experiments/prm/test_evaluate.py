@@ -1,6 +1,7 @@
 """Tests of the evaluation of a fitted model on samples and on lines."""
 
 import types as python
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -145,3 +146,287 @@ def test_labels_of_lines_are_errors_below_one_half(monkeypatch):
   assert estimates["auc"]["mean"] == 1
   assert {"prm_score/a", "prm_score/b"} < set(estimates)
   assert "calibration" not in estimates
+
+
+def test_probabilities_of_steps_are_clipped():
+  """Scores beyond 1 and -1 are the probabilities 1 and 1e-6."""
+  products = evaluate.RULES["product"](
+    np.array([[[1.5, 0.0], [-1.5, 1.0]]]), np.ones((1, 2, 2), bool)
+  )
+  np.testing.assert_allclose(products, [[np.log(0.5), np.log(1e-6)]], rtol=1e-5)
+
+
+# Scores, truth and mask of four samples of three problems. With the threshold 0
+# the model predicts the errors 1, 2, none and 0; the first ones are 1, 0, none
+# and none.
+JUDGED = (
+  np.array([[0.5, -0.5, 0.9], [0.24, 0.7, -0.3], [0, 0.44, -1], [-0.58, 0, 0]]),
+  np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0], [1, 0, 0]], bool),
+  np.array([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 0, 0]], bool),
+  np.array([3, 3, 5, 9]),
+)
+
+
+def test_steps_are_judged_up_to_the_first_error():
+  """Right steps up to it: .5, 0, .44, -.58; wrong ones: -.5, .24."""
+  estimates = evaluate._judge_steps(*JUDGED, 0.0, [])
+  assert estimates["first_error/erroneous"]["mean"] == 0.5
+  assert estimates["first_error/correct"]["mean"] == 0.5
+  assert estimates["first_error/f1"]["mean"] == 0.5
+  # Of the six pairs that 0 and .44 and .5 are in, only (0, .24) is wrong.
+  assert estimates["auc"]["mean"] == pytest.approx(5 / 8)
+  # .75 and .72 against 1, .25 and .21 against 1/2, .62 against 0, .5 against 1.
+  expected = (2 * 0.265 + 2 * 0.27 + 0.62 + 0.5) / 6
+  assert estimates["calibration"]["mean"] == pytest.approx(expected)
+  assert set(estimates) == {
+    *("first_error/erroneous", "first_error/correct", "first_error/f1"),
+    *("prm_score", "auc", "calibration"),
+  }
+
+
+def test_a_score_of_the_threshold_is_no_error():
+  """Of 7 right steps 5 are found and 1 other; of 2 wrong ones 1 and 2."""
+  estimates = evaluate._judge_steps(*JUDGED, 0.0, ["a", "a", "", "a"])
+  right, wrong = 2 * 5 / (6 + 7), 2 * 1 / (3 + 2)
+  assert estimates["prm_score"]["mean"] == pytest.approx((right + wrong) / 2)
+  # Without the sample that has no category, whose two steps are right.
+  right = 2 * 3 / (4 + 5)
+  assert estimates["prm_score/a"]["mean"] == pytest.approx((right + wrong) / 2)
+  assert estimates["first_error/f1/a"]["mean"] == 0
+  names = [name for name in estimates if name.count("/") == 2]
+  assert names == ["first_error/f1/a"]
+
+
+def test_intervals_of_first_errors_resample_problems():
+  """Twelve problems; the first two have two samples, and the others one.
+
+  A model of one step predicts the error 0 below the threshold, or none.
+  """
+  truth = np.array([-1, 0, 0, -1, 0, -1, 0, -1, 0, 0, -1, 0, -1, 0])
+  predicted = np.array([-1, 0, -1, 0, 0, -1, -1, -1, 0, 0, 0, 0, -1, 0])
+  problems = np.array([0, 0, 1, 1, *range(2, 12)])
+  valid = np.ones((12, 2), bool)
+  valid[2:, 1] = False
+
+  def table(values):
+    pairs = [[x, 0] for x in values[4:]]
+    return np.array([[*values[:2]], [*values[2:4]], *pairs])
+
+  low, high = evaluate.step_metrics.first_error_interval(
+    table(predicted), table(truth), evaluate.jax.random.key(0), valid
+  )
+  estimates = evaluate._judge_steps(
+    np.where(predicted < 0, 0.5, -0.5)[:, None],
+    truth[:, None] < 0,
+    np.ones((14, 1), bool),
+    *(problems, 0.0, []),
+  )
+  for name in ("erroneous", "correct", "f1"):
+    bounds = getattr(low, name), getattr(high, name)
+    estimate = estimates[f"first_error/{name}"]
+    np.testing.assert_array_equal([estimate["low"], estimate["high"]], bounds)
+
+
+def test_probabilities_above_one_are_one_in_the_calibration():
+  one = np.ones((1, 1), bool)
+  estimates = evaluate._judge_steps(
+    np.array([[1.2]]), one, one, np.zeros(1, int), 0.0, []
+  )
+  assert estimates["calibration"]["mean"] == 0
+
+
+def test_signs_of_learnt_outcomes_are_shares_of_some_samples():
+  """Of four samples of several steps, the last step is the worst in one.
+
+  Right answers with a wrong step are the first two samples. The model does not
+  see the step of the first one, which scores the threshold.
+  """
+  scores = np.array(
+    [
+      [0.5, 0.3, 9, 9],
+      [0.3, 0.1, 0.2, 9],
+      [0.1, 9, 9, -9],
+      [0.0, 0.6, -9, 9],
+      [0.1, 0.9, -9, -9],
+    ]
+  )
+  num_steps = np.array([2, 3, 1, 2, 2])
+  mask = np.arange(4) < num_steps[:, None]
+  truth = np.array(
+    [[1, -1, 0, 0], [-1, 1, 1, 0], [0, -1, 0, 0], [-1, 1, 0, 0], [1, 1, 0, -1]]
+  )
+  correct = np.array([1, 1, 1, 0, 1])
+  shares = evaluate._diagnose(
+    *(x[None] for x in (scores, mask, truth, correct)), 0.3
+  )
+  assert shares == {
+    "worst_is_last": {"mean": 0.25},
+    "accuracy/right_answer_wrong_step": {"mean": 0.5},
+  }
+
+
+@pytest.mark.parametrize(
+  ("p", "is_right", "expected"),
+  [
+    # The tenth from .9 to 1 has 1 itself.
+    ([0.92, 1.0], [True, False], 0.46),
+    ([0.5, 0.95], [False, True], (0.5 + 0.05) / 2),
+    ([0.7], [True], 0.3),
+    ([], [], 0.0),
+  ],
+)
+def test_tenths_of_the_probability(p, is_right, expected):
+  error = evaluate.calibration_error(np.array(p), np.array(is_right, bool))
+  assert error == pytest.approx(expected)
+
+
+class Problems(NamedTuple):
+  """Problems whose prompt is their number."""
+
+  prompts: np.ndarray
+  prompt_mask: np.ndarray
+
+
+# Numbers of tokens of the steps of the two samples of each problem, and the
+# truth of these steps.
+TOKENS = [[[8, 6], [4]], [[3], [9]], [[9], [2, 3]], [[8, 2], [4]]]
+TRUTH = [[[1, 1], [-1]], [[0], [1]], [[-1], [1, 1]], [[1, -1], [1]]]
+CORRECT = [[1, 0], [1, -1], [0, 1], [1, 0]]
+
+
+class FakeForest:
+  """Two samples of each problem, as above."""
+
+  made: ClassVar[list] = []
+
+  def __init__(
+    self, task, policy, params, problems, key, sampling, num_problems
+  ):
+    assert (policy, params) == ("policy", "params")
+    assert sampling.samples == 2
+    self.made.append((problems.prompts[:, 0].tolist(), num_problems, key))
+    numbers = problems.prompts[:num_problems, 0]
+    tokens, truth = (
+      [steps for p in numbers for steps in table[p]]
+      for table in (TOKENS, TRUTH)
+    )
+    step_ids = np.full((len(tokens), 16), -1)
+    step_scores = np.zeros((len(tokens), 3), np.float32)
+    for row, (counts, values) in enumerate(zip(tokens, truth, strict=True)):
+      step_ids[row, : sum(counts)] = np.repeat(np.arange(len(counts)), counts)
+      step_scores[row, : len(values)] = values
+    self.problems, self.tokens = problems, 7
+    self.samples = forest.Samples(
+      problems=np.repeat(np.arange(num_problems), 2),
+      completions=np.zeros(step_ids.shape, int),
+      lengths=(step_ids >= 0).sum(-1),
+      log_probs=np.zeros(step_ids.shape, np.float32),
+      step_ids=step_ids,
+      num_steps=np.array(list(map(len, tokens))),
+      step_scores=step_scores,
+      correct=np.array([CORRECT[p] for p in numbers], np.int8).ravel(),
+      answer_ids=np.arange(len(tokens)),
+      parents=np.full(len(tokens), -1),
+      num_shared=np.zeros(len(tokens), int),
+    )
+
+
+def evaluate_samples(monkeypatch, is_probability=True, searching=None):
+  """Evaluates a model that scores a step by its tokens, in tenths."""
+
+  def score(model, params, data):
+    return np.stack(
+      [(data.step_ids == k).sum(-1) / 10 for k in range(3)], -1
+    ).astype(np.float32)
+
+  monkeypatch.setattr(evaluate.fit, "score", score)
+  monkeypatch.setattr(evaluate.policy_forest, "PolicyForest", FakeForest)
+  monkeypatch.setattr(FakeForest, "made", [])
+  task = python.SimpleNamespace(
+    test=lambda n: Problems(np.arange(n)[:, None], np.ones((n, 1), bool)),
+    completion_length=16,
+    eos_ids=(1,),
+    pad_id=0,
+  )
+  fitted = python.SimpleNamespace(
+    model=python.SimpleNamespace(
+      loss=python.SimpleNamespace(is_probability=is_probability)
+    ),
+    params=None,
+    max_steps=3,
+    threshold=np.float32(0.3),
+  )
+  loaded = python.SimpleNamespace(policy="policy", params="params")
+  return evaluate.on_samples(
+    *(fitted, loaded, task, 4, 2, 3, (2,), 7), searching=searching
+  )
+
+
+def test_samples_of_held_out_problems_are_evaluated(monkeypatch):
+  """The second problem has a sample without a verdict.
+
+  Of the three samples with an error, the model finds that of the last problem;
+  of the other five it calls one wrong, whose step scores .2.
+  """
+  estimates = evaluate_samples(monkeypatch)
+  means = {name: estimate["mean"] for name, estimate in estimates.items()}
+  assert means["first_error/erroneous"] == pytest.approx(1 / 3)
+  assert means["first_error/correct"] == pytest.approx(4 / 5)
+  assert means["worst_is_last"] == pytest.approx(2 / 3)
+  assert means["accuracy/right_answer_wrong_step"] == 1
+  expected = {"pass@1": 1 / 2, "maj@2": 1 / 2}
+  # Best of the first, third and fourth problem, by hand.
+  expected |= {"worst@2": 1 / 3, "mean@2": 2 / 3}
+  expected |= {"product@2": 1 / 3, "last@2": 1 / 3}
+  expected |= dict.fromkeys(
+    ["weighted@2", "hybrid_majority@2", "reward_frequency@2"], 2 / 3
+  )
+  for name, mean in expected.items():
+    assert means[f"accuracy/{name}"] == pytest.approx(mean), name
+    estimate = estimates[f"accuracy/{name}"]
+    assert estimate["low"] <= mean <= estimate["high"]
+  for rule in evaluate.RULES:
+    uplift = expected[f"{rule}@2"] - 1 / 2
+    assert means[f"uplift/{rule}@2"] == pytest.approx(uplift)
+  assert "search_tokens" not in means
+  # Copies of the last problem fill up the second batch.
+  (first, first_number, key), (second, second_number, same_key) = (
+    FakeForest.made
+  )
+  assert (first, first_number) == ([0, 1, 2], 3)
+  assert (second, second_number) == ([3, 3, 3], 1)
+  assert key == same_key
+  # Apart from the numbers of the model and of the batches, 3 and 4.
+  seed = evaluate.prng_keys.from_seed(7)
+  assert key == evaluate.jax.random.fold_in(seed, 5)
+
+
+def test_scores_that_are_no_probabilities_have_no_product(monkeypatch):
+  names = evaluate_samples(monkeypatch, is_probability=False).keys()
+  assert {"accuracy/mean@2", "accuracy/hybrid_majority@2"} < names
+  excluded = {"calibration", "accuracy/product@2", "accuracy/weighted@2"}
+  assert not excluded & names
+
+
+def test_answers_of_a_search_are_judged(monkeypatch):
+  """It chooses the first sample of each problem; the second is left out."""
+
+  def choose(forest, score_states, threshold):
+    assert threshold == np.float32(0.3)
+    rows = np.arange(0, len(forest.samples.problems), 2)
+    states = score_states(rows, np.ones_like(rows))
+    np.testing.assert_allclose(
+      states, np.array([[0.8], [0.3], [0.9]])[: len(rows), 0], atol=1e-6
+    )
+    return rows
+
+  estimates = evaluate_samples(monkeypatch, searching=("first", choose))
+  assert estimates["accuracy/first"]["mean"] == pytest.approx(2 / 3)
+  assert estimates["search_tokens"]["mean"] == 2 * 7 / 4
+
+
+def test_samples_without_verdicts_have_no_accuracy(monkeypatch):
+  monkeypatch.setattr(f"{__name__}.CORRECT", [[-1, 1]] * 4)
+  names = evaluate_samples(monkeypatch).keys()
+  assert "worst_is_last" in names
+  assert "accuracy/pass@1" not in names

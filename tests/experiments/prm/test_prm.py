@@ -397,7 +397,7 @@ def test_a_perfect_model_finds_every_error():
   """A model whose scores have the wrong sign finds none of them."""
   truth = np.array([[1, -1, 1], [1, 1, 1], [-1, 0, 0], [1, 0, -1.0]])
   has_truth = truth != 0
-  arguments = (truth, has_truth, np.array([0, 0, 1, 2]), 0.0, [])
+  arguments = (truth > 0, has_truth, np.array([0, 0, 1, 2]), 0.0, [])
   perfect = evaluate._judge_steps(truth, *arguments)
   assert perfect["first_error/f1"]["mean"] == 1
   assert perfect["auc"]["mean"] == 1

@@ -11,6 +11,7 @@ def score_by(forest, scores):
   """Returns the scorer of states with the scores `{prefix: score}`."""
 
   def score_states(rows, steps):
+    assert (steps <= forest.samples.num_steps[rows]).all()
     words = [forest.word(row)[:n] for row, n in zip(rows, steps, strict=True)]
     return np.array([scores[word] for word in words])
 
@@ -56,6 +57,65 @@ def test_ended_samples_stay_candidates_and_are_not_continued():
   assert ("x", 2) not in forest.looks
 
 
+def test_an_ended_state_takes_one_place_of_the_beam():
+  """The search goes on until no kept state can be continued.
+
+  By hand: the first problem keeps "x", which has ended, and "a", and then "ac";
+  the second one keeps "p" and "q".
+  """
+  forest = WordForest(
+    ["aaa", "ppp"],
+    is_right=bool,
+    continuations={
+      "": ["x", "ab", "yb", "zb", "pq", "qq", "rq", "sq"],
+      "a": ["acc", "add"],
+      "ac": ["ace", "acf"],
+      "p": ["pq", "pr"],
+      "q": ["qq", "qr"],
+    },
+    problems=[0, 1],
+  )
+  scores = {"x": 0.5, "a": 0.4, "y": 0.1, "z": 0.1, "ac": 0.3, "ad": 0.2}
+  scores |= {"ace": 0.9, "acf": 0.1, "p": 0.9, "q": 0.8, "r": 0.0, "s": 0.0}
+  scores |= {"pq": 0.7, "pr": 0.1, "qq": 0.95, "qr": 0.2}
+  chosen = search.get("step_beam", width=2, candidates=4)(
+    forest, score_by(forest, scores), 0.0
+  )
+  assert [forest.word(row) for row in chosen] == ["ace", "qq"]
+  looks = [("", 4), ("", 4), ("a", 2), ("p", 2), ("q", 2), ("ac", 2)]
+  assert sorted(forest.looks) == sorted(looks)
+
+
+def test_a_beam_is_as_wide_as_that_of_its_paper():
+  """4 of 20 candidates are kept, so that each kept one has 5 continuations."""
+  words = [f"{letter}{letter}" for letter in "abcdefghij"]
+  forest = WordForest(
+    ["aa"],
+    is_right=bool,
+    continuations={"": words, **{word[0]: [word] for word in words}},
+    max_steps=2,
+  )
+  scores = {word[:n]: -ord(word[0]) for word in words for n in (1, 2)}
+  search.get("step_beam")(forest, score_by(forest, scores), 0.0)
+  # Each word was drawn twice, so that the beam has "a" and "b" twice.
+  assert sorted(forest.looks) == sorted(
+    [("", 20), ("a", 5), ("a", 5), ("b", 5), ("b", 5)]
+  )
+
+
+def test_a_beam_may_keep_every_candidate():
+  search.get("step_beam", width=3, candidates=3)
+
+
+@pytest.mark.parametrize(
+  ("width", "candidates", "nearest"),
+  [(0, 5, 5), (4, 3, 4), (1, 0, 1), (4, 11, 12), (2, 5, 4)],
+)
+def test_the_nearest_number_of_candidates_is_named(width, candidates, nearest):
+  with pytest.raises(ValueError, match=f"nearest valid value is {nearest}$"):
+    search.get("step_beam", width=width, candidates=candidates)
+
+
 def test_every_problem_has_its_beam():
   forest = WordForest(
     ["aa", "bb"],
@@ -98,6 +158,22 @@ def test_refinements_of_a_draft(scores, expected):
   assert [forest.word(row) for row in chosen] == [expected]
   is_refined = "pqr" in scores
   assert forest.looks == ([("a", 1), ("", 1)] if is_refined else [])
+
+
+def test_the_draft_of_each_problem_is_refined_by_itself():
+  """The first problem keeps its draft; the second one has a wrong step."""
+  forest = WordForest(
+    ["zz", "abc"],
+    is_right=bool,
+    continuations={"": ["pqr"], "a": ["axy"]},
+    problems=[0, 1],
+  )
+  scores = {"z": 0.6, "zz": 0.6}
+  scores |= {"a": 0.6, "ab": 0.1, "abc": 0.2, "axy": 0.9, "pqr": 0.3}
+  chosen = search.get("refine")(forest, score_by(forest, scores), 0.5)
+  assert [forest.word(row) for row in chosen] == ["zz", "axy"]
+  assert forest.looks == [("a", 1), ("", 1)]
+  assert forest.samples.problems[chosen].tolist() == [0, 1]
 
 
 def test_a_mistake_in_a_search_names_the_nearest_valid_choice():

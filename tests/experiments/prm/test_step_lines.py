@@ -76,6 +76,13 @@ def test_lines_are_read_as_they_were_written(tmp_path):
   file = tmp_path / "labels.jsonl"
   file.write_text("".join(json.dumps(line) + "\n" for line in lines))
   data = step_lines.read(file, TASK, max_steps=4).data
+  assert data.tokens.completions.shape == (3, 1, TASK.completion_length)
+  assert data.values.shape == data.weights.shape == (3, 1, 4)
+  assert data.potentials.shape == data.potential_weights.shape == (3, 1, 4)
+  positions = np.arange(TASK.completion_length)
+  np.testing.assert_array_equal(
+    data.tokens.mask, positions < data.tokens.lengths[..., None]
+  )
   rows = [2, 0, 1]
   np.testing.assert_array_equal(
     data.tokens.completions[:, 0], samples.completions[rows]
@@ -94,6 +101,72 @@ def test_lines_are_read_as_they_were_written(tmp_path):
   np.testing.assert_array_equal(data.weights[:, 0, :3], labels.weights)
   assert data.correct[:, 0].tolist() == [-1, 1, 0]
   assert data.problems.tolist() == [0, 0, 1]
+
+
+def test_potentials_are_written_for_the_steps_of_their_sample():
+  problems = jax.tree.map(np.asarray, TASK.train(jax.random.key(0), 0, 2))
+  samples = samples_of(
+    [["+ 3 7 ;", "ANS 7", "END"], ["+ 3 8 ;", "END"]], [0, 1]
+  )
+  labels = base.StepLabels(
+    np.array([0, 1]), np.eye(2, 3), np.ones((2, 3), np.float32)
+  )
+  potentials = base.StepLabels(
+    np.array([1]), np.array([[0.25, 1, 1]]), np.ones((1, 3), np.float32)
+  )
+  first, second = step_lines.make_lines(
+    TASK, problems, samples, labels, potentials
+  )
+  assert "potentials" not in first
+  assert second["potentials"] == [0.25]
+
+
+def test_labels_are_written_with_four_digits():
+  problems = jax.tree.map(np.asarray, TASK.train(jax.random.key(0), 0, 1))
+  samples = samples_of([["+ 3 7 ;", "END"]], [0])
+  labels = base.StepLabels(
+    np.array([0]), np.array([[1 / 3]]), np.ones((1, 1), np.float32)
+  )
+  (written,) = step_lines.make_lines(TASK, problems, samples, labels)
+  assert written["labels"] == [0.3333]
+
+
+def test_a_sample_that_cannot_be_read_again_is_left_out():
+  """Only the last step may have no text, if an end token follows it."""
+  problems = jax.tree.map(np.asarray, TASK.train(jax.random.key(0), 0, 1))
+  solution = ["+ 3 7 ;", "* 2 4 ;", "ANS 4"]
+  samples = samples_of(
+    [solution, [*solution, "END"], ["+ 3 7 ;", "END"]], [0, 0, 0]
+  )
+  labels = base.StepLabels(
+    np.arange(3), np.ones((3, 3)), np.ones((3, 3), np.float32)
+  )
+
+  def steps():
+    lines = step_lines.make_lines(TASK, problems, samples, labels)
+    return [line["steps"] for line in lines]
+
+  assert steps() == [solution, solution, solution[:1]]
+  # The end token is a step of its own in the third sample.
+  samples.num_steps[2], samples.step_ids[2, 4] = 2, 1
+  assert steps() == [solution, solution, ["+ 3 7 ;", ""]]
+  # The first sample ends with a step without tokens, and has no end token.
+  samples.num_steps[0], samples.step_ids[0, 8:] = 3, -1
+  assert steps() == [solution, ["+ 3 7 ;", ""]]
+  # The second sample has no tokens in its first step.
+  samples.step_ids[1, :4] = 1
+  assert steps() == [["+ 3 7 ;", ""]]
+  # The third sample is its end token alone.
+  samples.num_steps[2], samples.lengths[2] = 1, 1
+  samples.completions[2, 0], samples.step_ids[2, 0] = TASK.eos_id, 0
+  assert steps() == [[""]]
+  # Padding has no text.
+  samples.completions[2, 0], samples.completions[2, 1] = (
+    TASK.pad_id,
+    words("7")[0],
+  )
+  samples.lengths[2] = 2
+  assert steps() == []
 
 
 def line(**changes):
@@ -141,7 +214,13 @@ def test_long_lines_are_left_out(tmp_path):
   lines = step_lines.read(file, TASK, 4)
   assert len(lines.data.problems) == 1
   assert lines.left_out == 1
+  # A completion may have as many tokens as there is room for.
+  long = {"steps": ["+ 3 7 ;"] * 5, "labels": [1] * 5, "finished": False}
+  assert TASK.completion_length == 5 * 4
   file.write_text(json.dumps(line(**long)))
+  data = step_lines.read(file, TASK, 4).data
+  assert data.tokens.lengths.tolist() == [[20]]
+  file.write_text(json.dumps(line(**long | {"finished": True})))
   with pytest.raises(ValueError, match="fits into the"):
     step_lines.read(file, TASK, 4)
 

@@ -71,3 +71,45 @@ def test_accuracy_is_a_mean_over_the_votes_of_a_problem():
   scores = np.array([[0.5, 0.1, 0.8, 0.2, 0.9]])
   for name in votes.VOTES:
     assert votes.accuracies(name, answers, correct, scores, 2) == [0.5], name
+
+
+@pytest.mark.parametrize(
+  ("name", "expected"),
+  [
+    ("weighted", [[1.4, 1.4, 0, 0.3], [0.1, 0.4, 0, 0], [1.35] * 3 + [0]]),
+    (
+      "hybrid_majority",
+      [[0.4, 0.4, 0, -0.4], [-0.8, -0.2, 0, 0], [1, 1, 1, 0]],
+    ),
+    ("reward_frequency", [[1, 1, 0, 0], [0.5, 1, 0, 0], [1, 1, 1, 0]]),
+  ],
+)
+def test_votes_of_answers_with_unequal_scores(name, expected):
+  """Means .4 and -.4 of 2 and 1 samples; -.8 and -.2 of 1 each; -.1 of 3.
+
+  The third vote has a majority. Samples without an answer have no value.
+  """
+  answers = np.array([[0, 0, -1, 1], [3, 0, -1, -1], [5, 5, 5, -1]])
+  scores = np.array(
+    [[0.2, 0.6, 0.9, -0.4], [-0.8, -0.2, 0.5, 0.1], [0.3, -0.6, 0, 0.9]]
+  )
+  values = votes.VOTES[name](answers, scores)
+  exists = answers >= 0
+  np.testing.assert_allclose(
+    values[exists], np.array(expected)[exists], atol=1e-12
+  )
+
+
+def test_votes_without_any_answer_divide_nothing_by_zero():
+  with np.errstate(all="raise"):
+    values = votes.reward_frequency(np.full((2, 3), -1), np.ones((2, 3)))
+  assert np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("name", votes.VOTES)
+def test_the_best_answer_wins_whatever_its_number(name):
+  """Answer 1 wins the first vote, and answer 0 the second and the third."""
+  answers = np.array([[0, 1, 0, 1, -1, 0]])
+  scores = np.array([[0.2, 0.8, 0.9, 0.1, 0.9, -0.5]])
+  correct = np.array([[0, 1, 1, 0, 0, 1]])
+  assert votes.accuracies(name, answers, correct, scores, 2) == [1.0]
