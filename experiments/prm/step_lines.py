@@ -67,7 +67,7 @@ def make_lines(
     length = int(samples.lengths[row])
     ids = samples.completions[row][:length]
     step_ids = samples.step_ids[row][:length]
-    finished = np.isin(ids[-1:], task.eos_ids).any()
+    finished = bool(np.isin(ids[-1:], task.eos_ids).any())
     if finished:  # the end token is written again when the line is read
       ids, step_ids = ids[:-1], step_ids[:-1]
     parts = [ids[step_ids == k] for k in range(count)]
