@@ -109,7 +109,7 @@ hypothesis.settings.load_profile("few")
 
 # A process frees its compiled programs when it exceeds these.
 _MANY_MAPS = 30_000  # memory maps: Linux allows about 65,000
-_MUCH_MEMORY = 1.9 * 2**30  # bytes
+_MUCH_MEMORY = 1.7 * 2**30  # bytes
 _PROCESS = pathlib.Path("/proc/self")  # Linux
 
 
