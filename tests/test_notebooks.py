@@ -1,6 +1,6 @@
 """Notebooks run from top to bottom, and are kept without outputs.
 
-`make notebooks`, which is no part of `make test`: each takes a minute.
+`make notebooks`, which is no part of `make test`: each takes minutes.
 """
 
 import pathlib

@@ -15,4 +15,4 @@ def trim() -> None:
   """Returns free memory to the operating system; does nothing without glibc."""
   malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
   if malloc_trim is not None:
-    malloc_trim(ctypes.c_size_t())  # 0: keeps no free memory
+    malloc_trim(ctypes.c_size_t(0))

@@ -124,8 +124,7 @@ def choose_axes(
   if sizes["data"] != -1 or min(fixed_sizes) < 1 or len(devices) % fixed:
     return sizes  # no axis is open, or `make_mesh` refuses the sizes
   free_devices = len(devices) // fixed
-  # Without a memory, no number of parameters is read.
-  num_params = presets.parameter_count(model) if memory else math.nan
+  num_params = presets.parameter_count(model) if memory else 0
   if axes["tensor"] is None:
     largest = math.gcd(
       free_devices, model.heads, model.kv_heads, model.mlp_width

@@ -120,7 +120,7 @@ def test_without_a_chat_template_a_text_is_continued(tmp_path):
 
 
 def test_a_problem_has_its_tokens_at_the_end():
-  """As many tokens as a length fit into it; the last length is the task's."""
+  """A prompt of exactly 128 tokens needs no longer row than 128."""
   task = SimpleNamespace(name="small", prompt_length=600, pad_id=7)
   for count, length in ((1, 128), (128, 128), (129, 512), (513, 600)):
     problem = completions.make_problem(task, [5] * count, number=3)

@@ -1,4 +1,4 @@
-"""What `sample` prints, for samples that are written by hand."""
+"""`sample` prints samples that are written by hand."""
 
 import io
 from types import SimpleNamespace

@@ -106,7 +106,7 @@ def test_folders_are_created_and_incomplete_lines_are_skipped(tmp_path):
 
 
 def test_a_file_in_a_bucket_is_uploaded_every_30_seconds(tmp_path, monkeypatch):
-  """Or at a flush, if it has a new line."""
+  """A flush uploads it earlier if it has a new line."""
   clock = SimpleNamespace(now=100.0)
   clock.monotonic = lambda: clock.now
   monkeypatch.setattr(json_files, "time", clock)

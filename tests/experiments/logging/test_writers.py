@@ -14,7 +14,7 @@ from experiments.logging import json_files, writers
 
 
 def test_lines_after_the_checkpoint_are_removed(tmp_path):
-  """So is the evaluation of its step, which the run logs again."""
+  """The evaluation of its step is removed too: the run logs it again."""
   path = tmp_path / writers.METRICS_FILE
   lines = [
     {"step": 1, "evaluation/x": 1},

@@ -185,7 +185,7 @@ def test_steps_are_judged_up_to_the_first_error():
 
 
 def test_a_score_of_the_threshold_is_no_error():
-  """Of 7 right steps 5 are found and 1 other; of 2 wrong ones 1 and 2."""
+  """The model calls 6 steps right, of which 5 are, and 3 wrong, of which 1 is."""
   estimates = evaluate._judge_steps(*JUDGED, 0.0, ["a", "a", "", "a"])
   right, wrong = 2 * 5 / (6 + 7), 2 * 1 / (3 + 2)
   assert estimates["prm_score"]["mean"] == pytest.approx((right + wrong) / 2)
@@ -236,7 +236,7 @@ def test_probabilities_above_one_are_one_in_the_calibration():
 
 
 def test_signs_of_learnt_outcomes_are_shares_of_some_samples():
-  """Of four samples of several steps, the last step is the worst in one.
+  """The last step is the worst one in one of four samples of several steps.
 
   Right answers with a wrong step are the first two samples. The model does not
   see the step of the first one, which scores the threshold.

@@ -132,7 +132,7 @@ def test_changes_of_a_step_fit_into_the_completion(grown):
 
 @pytest.mark.parametrize("states", [1, 2, 4])
 def test_a_step_is_replaced(states, grown, monkeypatch):
-  """What comes before and after it stays, with the end token."""
+  """The tokens before and after the step stay, and so does the end token."""
   monkeypatch.setattr(policy_forest, "STATES", states)
   sizes = []
 

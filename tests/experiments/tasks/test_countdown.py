@@ -151,7 +151,7 @@ def test_operators_have_their_probabilities():
 
 
 def test_a_tenth_of_the_operators_of_demonstrations_is_drawn_anew():
-  """From + this gives - and * at rates of 3 % and 2 %; four deviations."""
+  """A + becomes - in 3 % and * in 2 % of cases, within 4 standard errors."""
   problems = Problems(
     *(None, None, None),
     facts={
