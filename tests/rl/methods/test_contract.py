@@ -96,11 +96,14 @@ def test_extreme_groups_stay_finite(case):
 def test_state_advances_once_per_rollout_and_keeps_its_shape(case):
   state = case.state()
   structure = jax.tree.structure(state)
+  traces = []
   for seed in range(3):
     _, _, state = case.run(case.rollout(seed), state)
     assert jax.tree.structure(state) == structure
+    traces.append(case.traces)
   assert int(state.step) == 3
-  assert case.traces == 1, "the step was traced again"
+  # Other tests have traced it before, and perhaps freed their programs.
+  assert traces[0] == traces[-1], "the step was traced again"
 
 
 def test_the_same_packed_in_microbatches_on_eight_devices(case):
