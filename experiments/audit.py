@@ -393,7 +393,7 @@ def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
     return audit(score, examples)
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str]) -> int:
   """Runs the command.
 

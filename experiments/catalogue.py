@@ -341,7 +341,7 @@ KINDS: Mapping[str, Callable[[], Sequence[Row]]] = {
 _AS_LINES = ("configs", "papers")
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 

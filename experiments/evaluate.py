@@ -37,7 +37,7 @@ from experiments.cli import arguments, errors
 from experiments.evaluation import default_settings
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.out:
       arguments.check_writable("--out", options.out)
     source = options.workdir or pretrained.describe(options.policy)
-    print(f"loading {source} ...", flush=True)
+    print(f"loading {source} ...")
     # Imported here, so that the line above is printed at once.
     from experiments.evaluation import evaluator, policies, statistics
     from experiments.logging import progress

@@ -152,7 +152,7 @@ def _line(item: Item, label: bool) -> dict[str, str]:
   return {PROMPT: text, SOLUTION: word, "answer": word}
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a mistake in the arguments."""
   options = _parser().parse_args(argv)
@@ -172,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
           temperature=1.0,
         )
       )
-      print(f"asking about {len(items)} responses ...", flush=True)
+      print(f"asking about {len(items)} responses ...")
       labels = judge.in_threads(
         lambda item: vote(item, complete, options.votes), items, _WORKERS
       )

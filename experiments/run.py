@@ -106,7 +106,7 @@ def _define_flags(values: flags.FlagValues) -> None:
   )
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str]) -> int:
   """Runs the command.
 
@@ -131,7 +131,7 @@ def main(argv: Sequence[str]) -> int:
   if not options.explain and not options.process:
     with errors.usage_errors():
       source = pretrained.describe(config.policy.path) or "JAX"
-    print(f"{workdir}: loading {source} ...", flush=True)
+    print(f"{workdir}: loading {source} ...")
   _check_packages()
   # Imported here, so that a wrong flag is reported before JAX is loaded.
   import jax
@@ -174,8 +174,7 @@ def main(argv: Sequence[str]) -> int:
       f"{workdir}: settings: {decoder.describe_forms(experiment.model)}, "
       f"{devices.describe(reason)}, {config.rollout.prompts} prompts x "
       f"{experiment.sampling.samples} samples of up to "
-      f"{experiment.sampling.max_tokens} tokens in a step",
-      flush=True,
+      f"{experiment.sampling.max_tokens} tokens in a step"
     )
   status = 0
   try:

@@ -50,7 +50,7 @@ DEFAULT_PROBLEMS, DEFAULT_SAMPLES = 4, 2
 CHAT_SAMPLES, CHAT_TEMPERATURE, CHAT_TOP_P = 1, 0.7, 0.9
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a wrong flag or path."""
   # transformers warns that PyTorch is missing, but tokenizers do not need it.
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_seed("--seed", options.seed)
     _check_source(options)
     source = options.workdir or pretrained.describe(options.policy)
-    print(f"loading {source} ...", flush=True)
+    print(f"loading {source} ...")
     # Imported here, so that the line above is printed at once.
     from experiments.evaluation import completions, policies, talk
     from experiments.logging import progress

@@ -54,7 +54,7 @@ class PlannedRun(NamedTuple):
   arguments: tuple[str, ...]
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, 1 if a run failed, or 2 for a wrong flag."""
   options = _parser().parse_args(argv)

@@ -122,7 +122,7 @@ def lines(
   ]
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a mistake in the arguments."""
   parser = argparse.ArgumentParser(
@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       )
     )
     items, _ = verify.read(options.data, _KEYS)
-  print(f"asking about {len(items)} responses ...", flush=True)
+  print(f"asking about {len(items)} responses ...")
   pairs = judge.in_threads(
     lambda item: rewrite(item.prompt, item.text, complete),
     *(items, _WORKERS),

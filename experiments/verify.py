@@ -197,7 +197,7 @@ def table(results: dict[str, Quality]) -> rich.table.Table:
   return rich_table
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
@@ -232,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.attacks:
       more_items, more_lines = attacks(lines)
       items, lines = items + more_items, lines + more_lines
-    print(f"judging {len(items)} lines ...", flush=True)
+    print(f"judging {len(items)} lines ...")
     results = by_category(_verdicts(options, items), lines)
   rich.console.Console(highlight=False).print(table(results))
   if results[_ALL].unknown == len(items):

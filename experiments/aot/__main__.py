@@ -66,7 +66,7 @@ def _define_flags(values: flags.FlagValues) -> None:
   )
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str]) -> int:
   """Runs the command.
 

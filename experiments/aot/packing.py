@@ -56,7 +56,7 @@ HEAD = (
 )
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command."""
   parser = argparse.ArgumentParser(

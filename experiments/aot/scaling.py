@@ -313,7 +313,7 @@ def between(text: str, name: str, body: str) -> str:
   return head + start + body + "\n" + end + tail.partition(end)[2]
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line.
 

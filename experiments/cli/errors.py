@@ -8,7 +8,7 @@ they indicate a bug of this project and are shown with their traceback.
 
 Example:
 
-  @errors.one_line_errors
+  @errors.command
   def main(argv=None) -> int:
     with errors.usage_errors():
       experiment = validate(argv)  # every exception is reported in one line
@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import io
 import os
 import sys
 import traceback
@@ -144,8 +145,11 @@ def output_errors(file: epath.PathLike, advice: str) -> Iterator[None]:
     raise RunError(f"{file} cannot be written: {reason}; {advice}") from error
 
 
-def one_line_errors(main: Callable[..., int]) -> Callable[..., int]:
-  """Decorates the main function of a command to print its errors in one line.
+def command(main: Callable[..., int]) -> Callable[..., int]:
+  """Decorates the main function of a command.
+
+  Its errors take one line, and the lines that it prints appear at once, also in
+  a file or a pipe.
 
   Args:
     main: function that returns the exit status.
@@ -156,14 +160,16 @@ def one_line_errors(main: Callable[..., int]) -> Callable[..., int]:
   """
 
   @functools.wraps(main)
-  def command(*args, **kwargs) -> int:
+  def call(*args, **kwargs) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+      sys.stdout.reconfigure(line_buffering=True)
     try:
       return main(*args, **kwargs)
     except (UsageError, RunError) as error:
       print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
       return USAGE if isinstance(error, UsageError) else FAILURE
 
-  return command
+  return call
 
 
 def _find_disk_error(error: BaseException | None) -> tuple[str, str]:

@@ -258,7 +258,7 @@ def evaluate_once(
     return statistics.load(path)
   params = types.join(state.params, state.frozen)
   with progress.lines(
-    functools.partial(print, flush=True),
+    print,
     f"{path.parent}: evaluation at step {step}",
     e.config.evaluation.problems,
   ) as update:

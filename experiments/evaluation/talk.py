@@ -155,5 +155,5 @@ def _read_line() -> str | None:
     print()
     return None
   if not sys.stdin.isatty():
-    print(line, flush=True)
+    print(line)
   return line

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import hashlib
 import json
 import sys
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 METRICS_FILE = "metrics.json"
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
@@ -101,7 +100,7 @@ def _label(
       judge_key=options.judge_key,
     )
     label.check_settings(settings, workdir)
-  print(f"loading {options.policy} ...", flush=True)
+  print(f"loading {options.policy} ...")
   with errors.usage_errors():
     step = (label.read_record(workdir) or {}).get(label.POLICY_STEP)
     loaded = _load_policy(options.policy, options.task, step)
@@ -151,21 +150,20 @@ def _fit(
       seed=options.seed,
     )
     fit.check_settings(settings, workdir)
-  print_line = functools.partial(print, flush=True)
-  print_line(f"loading {policy} ...")
+  print(f"loading {policy} ...")
   with errors.usage_errors():
     loaded = _load_policy(policy, task, step)
     lines = step_lines.read(file, loaded.task, settings.max_steps)
     if lines.left_out:
-      print_line(
+      print(
         f"{file}: {lines.left_out} lines are longer than the task allows, and "
         "are left out"
       )
-    with progress.Heartbeat(print_line) as heartbeat:
+    with progress.Heartbeat(print) as heartbeat:
       heartbeat.start("compiling and making the first updates")
 
       def update(done: int) -> None:
-        print_line(f"update {done} of {options.steps}")
+        print(f"update {done} of {options.steps}")
         heartbeat.start("further updates", first_seconds=30.0)
 
       record = fit.fit(settings, loaded, lines.data, workdir, update)
@@ -202,14 +200,14 @@ def _evaluate(
       searching = name, search.get(name, **settings)
     record = reward_models.read_record(workdir)
     policy, task = (record["settings"][name] for name in ("policy", "task"))
-  print(f"loading {policy} ...", flush=True)
+  print(f"loading {policy} ...")
   with errors.usage_errors():
     loaded = _load_policy(policy, task, record.get(label.POLICY_STEP))
     fitted = fit.load(workdir, loaded)
     if options.data:
       lines = step_lines.read(options.data, loaded.task, fitted.max_steps)
       if lines.left_out:
-        print(f"{options.data}: {lines.left_out} lines do not fit", flush=True)
+        print(f"{options.data}: {lines.left_out} lines do not fit")
       estimates = evaluate.on_lines(fitted, lines.data, lines.categories)
     else:
       judged_task = loaded.task

@@ -48,7 +48,7 @@ def print_table(run: Run, console: rich.console.Console) -> None:
   )
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 

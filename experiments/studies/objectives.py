@@ -204,7 +204,7 @@ def draw(n: int, k: int, path: pathlib.Path) -> None:
   figure.savefig(path, dpi=150)
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   parser = argparse.ArgumentParser(

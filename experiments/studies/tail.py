@@ -97,7 +97,7 @@ def win_rate(policy: np.ndarray, low: float, high: float) -> float:
   return float(policy @ wins)
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Prints the table."""
   parser = argparse.ArgumentParser(

@@ -117,9 +117,9 @@ def run(
   for seed in seeds:
     for name in names:
       if result_file(name, seed).exists():
-        print(f"{name}, seed {seed}: already has a result", flush=True)
+        print(f"{name}, seed {seed}: already has a result")
         continue
-      print(f"{name}, seed {seed}: running", flush=True)
+      print(f"{name}, seed {seed}: running")
       command = [sys.executable, "-m", study, "unit", name, str(seed)]
       command += ["--workdir", str(workdir)]
       status = subprocess.run(command, check=False).returncode

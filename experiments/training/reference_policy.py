@@ -10,7 +10,6 @@ Shapes: N lines of the file, C completions per line, T completion tokens.
 
 from __future__ import annotations
 
-import functools
 import io
 from collections.abc import Callable
 
@@ -96,7 +95,7 @@ def _compute(
 
   batches = []
   with progress.lines(
-    functools.partial(print, flush=True),
+    print,
     f"{workdir}: log-probs of the reference policy",
     num_lines,
     unit="lines",

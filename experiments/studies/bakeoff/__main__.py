@@ -103,7 +103,7 @@ class _Bakeoff:
     return self._setting.row(name, arm, outcome, training_cost, provenance)
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 

@@ -47,7 +47,7 @@ STDOUT = "-"
 WIDTH = 400  # characters per line, so that no cell of a table is wrapped
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 

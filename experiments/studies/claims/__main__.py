@@ -84,7 +84,7 @@ def table(results: Sequence[page.Result]) -> rich.table.Table:
   return rows
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line.
 

@@ -63,7 +63,7 @@ KILLS, QUICK_KILLS = 30, 3
 PROCESS_KILLS, DAMAGES, FULL_DISKS, WORKER_KILLS = 10, 5, 3, 10
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line and returns its exit status."""
   parser = argparse.ArgumentParser(

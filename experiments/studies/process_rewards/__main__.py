@@ -31,7 +31,7 @@ _UNITS = unit_processes.Units(
 )
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   options = _parser().parse_args(argv)

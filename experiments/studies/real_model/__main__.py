@@ -35,14 +35,14 @@ _UNITS = unit_processes.Units(
 )
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   options = _parser().parse_args(argv)
   if options.command == "variants":
     devices.configure()
     if not variants.FILE.exists():
-      variants.measure("smollm2", lambda line: print(line, flush=True))
+      variants.measure("smollm2", print)
     print(tables.variants_table())
     return 0
   if options.command in unit_processes.COMMANDS:

@@ -39,7 +39,7 @@ STAGES = {
 KS = (1, 8, 64)
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   parser = argparse.ArgumentParser(
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   devices.configure()
   for seed in options.seeds:
     if result_file(seed).exists():
-      print(f"seed {seed}: has its result", flush=True)
+      print(f"seed {seed}: has its result")
     else:
       try:
         record = run_seed(seed, options.workdir / f"seed_{seed}")

@@ -18,7 +18,6 @@ run was interrupted), and
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import pathlib
 import resource
@@ -89,7 +88,7 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
     evaluation = statistics.load(workdir / workdirs.EVALUATION_FILE)
   else:  # the loop evaluates neither a base model nor a supervised run
     with progress.lines(
-      functools.partial(print, flush=True),
+      print,
       f"{loaded.name}: evaluation",
       loaded.settings["problems"],
     ) as update:

@@ -1,5 +1,8 @@
 """Tests of the folder of compiled programs (`experiments.cli.devices`)."""
 
+import os
+from types import SimpleNamespace
+
 import jax
 import pytest
 
@@ -67,6 +70,30 @@ def test_0_devices_means_those_that_are_fastest(cache, monkeypatch):
   assert chosen_for == [[8]]
   with pytest.raises(ValueError, match=r"cpu_devices = -1 must be at least 1"):
     devices.configure(-1)
+
+
+def test_the_number_of_an_environment_variable_is_not_measured(monkeypatch):
+  """`JAX_NUM_CPU_DEVICES` sets the configuration of JAX to 1."""
+  monkeypatch.delenv("XLA_FLAGS")
+  config = SimpleNamespace(
+    jax_num_cpu_devices=1, jax_compilation_cache_dir="", update=None
+  )
+  monkeypatch.setattr(devices.jax, "config", config)
+  monkeypatch.setattr(cpu_devices, "choose", None)
+  assert devices.configure(0) == ""
+
+
+def test_other_programs_find_memory_on_a_gpu(cache, monkeypatch):
+  """JAX reserves less than all of it, or the share that the user names."""
+  names = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+  for name in names:
+    monkeypatch.setenv(name, "")  # so that its value comes back
+  devices.configure()
+  assert [os.environ[name] for name in names] == ["0.92", ""]
+  monkeypatch.setenv(names[0], "")
+  monkeypatch.setenv(names[1], "0.5")
+  devices.configure()
+  assert [os.environ[name] for name in names] == ["", "0.5"]
 
 
 def test_a_measured_number_divides_every_batch_of_a_config():

@@ -1,11 +1,14 @@
 """A user's mistake is one line; a mistake of ours is a traceback."""
 
+import io
+import sys
+
 import pytest
 
 from experiments.cli import errors
 
 
-@errors.one_line_errors
+@errors.command
 def command(refusal=None, fault=None):
   with errors.usage_errors():
     if refusal:
@@ -39,3 +42,15 @@ def test_another_kind_of_error_names_its_type_and_its_place(capsys):
 def test_a_command_that_succeeds_says_nothing(capsys):
   assert command() == 0
   assert capsys.readouterr() == ("", "")
+
+
+def test_a_printed_line_is_in_the_pipe_at_once(monkeypatch):
+  written = io.BytesIO()
+  monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
+
+  @errors.command
+  def main():
+    print("loading ...")
+    return len(written.getvalue())
+
+  assert main() == len("loading ...\n")

@@ -119,7 +119,7 @@ def test_a_new_length_is_compiled_and_a_known_one_answered(printer):
   assert events == [
     *((compiling.format(3),), "stop"),
     *((compiling.format(4),), "stop"),
-    *(("sampling", talk._ANSWER_SECONDS), "stop"),
+    *(("sampling", 10.0), "stop"),
   ]
   printer._loaded = None  # the fake `complete` refuses it
   with pytest.raises(AssertionError):

@@ -108,6 +108,7 @@ def test_a_fit_of_one_update_has_a_schedule(monkeypatch):
 def test_flags_have_the_defaults_of_the_settings():
   options = command._parser().parse_args(["fit", "--workdir", "x"])
   settings = fit.Settings()
+  assert (settings.language_coefficient, settings.calibration) == (0.5, 0.125)
   names = ("policy", "task", "data", "loss", "text", "batch", "learning_rate")
   for name in (*names, "layers", "max_steps", "seed"):
     assert getattr(options, name) == getattr(settings, name), name

@@ -103,6 +103,15 @@ def test_lines_are_read_as_they_were_written(tmp_path):
   assert data.problems.tolist() == [0, 0, 1]
 
 
+def test_a_prompt_that_is_shorter_is_padded_before_it(tmp_path):
+  file = tmp_path / "labels.jsonl"
+  file.write_text(json.dumps(line(prompt="4 + 3 =")))
+  tokens = step_lines.read(file, TASK, 4).data.tokens
+  ids = list(TASK.prompt_ids("4 + 3 ="))
+  assert tokens.prompts.tolist() == [[TASK.pad_id] * 2 + ids]
+  assert tokens.prompt_mask.tolist() == [[False] * 2 + [True] * 4]
+
+
 def test_potentials_are_written_for_the_steps_of_their_sample():
   problems = jax.tree.map(np.asarray, TASK.train(jax.random.key(0), 0, 2))
   samples = samples_of(

@@ -186,7 +186,7 @@ def float32_copies(text: str, weights: types.PyTree) -> list[str]:
   return sorted(results & names)
 
 
-@errors.one_line_errors
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   parser = argparse.ArgumentParser(
@@ -208,8 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       num_wrong += bool(wrong)
       print(
         f"{topology} | {program.piece} | {program.name} | {size} | "
-        f"{'; '.join(wrong) or 'as it should be'}",
-        flush=True,
+        f"{'; '.join(wrong) or 'as it should be'}"
       )
   return 1 if num_wrong else 0
 
