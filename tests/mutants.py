@@ -510,9 +510,16 @@ def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
     )
   )
   chosen: list[Test] = []
+  files: set[str] = set()
+  total = 0.0
   for test in reaching:
-    if expected_seconds([*chosen, test]) <= BUDGET:
+    seconds = test.seconds
+    if test.file not in files:
+      seconds += test.setup_seconds + FILE_SECONDS
+    if total + seconds <= BUDGET:
       chosen.append(test)
+      files.add(test.file)
+      total += seconds
   return chosen
 
 

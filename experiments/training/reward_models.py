@@ -400,7 +400,7 @@ def _update_one(
   data = model.model.filter_text(
     step_model.of_rollout(rollout).replace(
       values=values,
-      weights=jnp.where(exists, weights, 0.0),
+      weights=weights * exists,
       correct=jnp.where(rollout.sample_mask, rollout.correct, -1),
     )
   )

@@ -272,9 +272,9 @@ def abstract_rollout(
   policy: types.Policy,
   sampling: generation.Sampling,
   prompts: int,
-  method: Method | None = None,
-  params: types.PyTree = None,
-  vocab_size: int = 0,
+  method: Method | None,
+  params: types.PyTree,
+  vocab_size: int,
 ) -> Rollouts:
   """Returns the shapes of a rollout of a task, without tracing the decoder.
 

@@ -148,6 +148,9 @@ def test_rows_of_the_attention_need_room_too(attention):
   # a row for each completion.
   packed = pack(e, lengths, prompt_lengths)
   assert packed.tokens.room == (second if attention == "splash" else third)
+  # Eight rows are as many as there are.
+  lengths[:, 8:] = 0
+  assert pack(e, lengths, prompt_lengths).tokens.room == second
 
 
 @pytest.mark.parametrize(

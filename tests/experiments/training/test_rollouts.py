@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from helpers import worked_example
 
+from experiments import tasks
 from experiments.tasks.task import Judged, Problems
 from experiments.training import rollouts
 from rl import step
@@ -422,3 +423,32 @@ def test_the_shapes_of_lines_are_known_before_they_are_read():
   extra = rollout.extras["ref/log_probs"]
   assert (extra.shape, extra.dtype) == ((2, 2, 3), jnp.float32)
   assert rollout.mask.shape == (2, 2, 3)
+
+
+def test_the_shapes_of_a_rollout_are_known_before_it_is_drawn():
+  """A sampler may draw with the parameters of the method, by their names."""
+
+  def shapes_of(sampling, method):
+    task = tasks.get("countdown", count=2)
+    return rollouts.abstract_rollout(task, None, sampling, 2, method, None, 70)
+
+  shapes = shapes_of(SAMPLING, None)
+  assert shapes.completions.shape == (2, 3, 4)
+  assert shapes.tokens.lengths.shape == shapes.finished.shape == (2, 3)
+  assert shapes.memory == ()
+  assert shapes.tokens.support is None
+  with_support = dataclasses.replace(SAMPLING, top_k=2, returns_support=True)
+  shapes = shapes_of(with_support, None)
+  assert shapes.tokens.support.shape == (2, 3, 4, 3)  # 70 bits in words of 32
+
+  def run(batch, memory):
+    rollout = batch.sample(batch.parameter_sets["ref"], 3)
+    return rollout.replace(memory=memory + 1)
+
+  method = python_types.SimpleNamespace(
+    sampler=samplers.Sampler("s", run, lambda: jnp.zeros((), jnp.int32)),
+    parameter_sets=(("ref", None),),
+  )
+  shapes = shapes_of(SAMPLING, method)
+  assert shapes.completions.shape == (2, 3, 4)
+  assert shapes.memory.shape == ()

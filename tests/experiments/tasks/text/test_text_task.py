@@ -386,6 +386,22 @@ def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
     make(prompt_length=3)
 
 
+@pytest.mark.parametrize(
+  ("split", "limits"),
+  [
+    ("train", "prompt_length=3 and completion_length=9; "),
+    ("test", "prompt_length=3; "),  # held-out solutions are not read
+  ],
+)
+def test_an_empty_split_names_the_lengths_to_change(split, limits):
+  options = mock.Mock(prompt_length=3, completion_length=9, too_long="drop")
+  lengths, fits = np.array([4, 2]), np.array([True, False])
+  with pytest.raises(ValueError, match=f"no {split} .* fits into {limits}"):
+    text_task._select_that_fit(
+      "numbers", split, np.arange(2), lengths, fits, options
+    )
+
+
 def test_a_cut_prompt_keeps_its_bos(make, tmp_path):
   hf_tokenizer = small_chat.write(
     tmp_path, template="<bos>" + small_chat.TEMPLATE
