@@ -493,22 +493,27 @@ class Test(NamedTuple):
 def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
   """Returns the tests that reach a mutant's line within `BUDGET`.
 
-  Those of the mutant's module come first, and then the fastest.
+  Those of the mutant's module come first, then the fastest, and at last the
+  other tests of the module, if one of them reaches the line: the result of a
+  function that is cached or traced once is read by tests that do not call it.
   """
   path = pathlib.PurePath(mutant.file)
   mirrored = f"tests/{path.parent}/test_{path.stem}.py"
   first, last = mutant.lines
-  reaching = [
-    test
-    for test in tests
-    if any(first <= line <= last for line in test.lines.get(mutant.file, ()))
-  ]
+  own, reaching = [], []
+  for test in tests:
+    if any(first <= line <= last for line in test.lines.get(mutant.file, ())):
+      reaching.append(test)
+    elif test.file == mirrored:
+      own.append(test)
   reaching.sort(
     key=lambda test: (
       test.file != mirrored,
       test.setup_seconds + test.seconds,
     )
   )
+  if any(test.file == mirrored for test in reaching):
+    reaching += own
   chosen: list[Test] = []
   files: set[str] = set()
   total = 0.0
