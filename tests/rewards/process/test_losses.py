@@ -1,6 +1,5 @@
 """Tests of the losses, heads and trunks of process reward models."""
 
-import dataclasses
 import math
 
 import jax
@@ -9,21 +8,10 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from models import grow, heads, transformer
-from models.config import ModelConfig
+from models import heads
 from rewards.process import losses
 
 losses = compiled.functions(losses)
-
-CONFIG = ModelConfig(
-  vocab_size=11,
-  width=16,
-  layers=1,
-  heads=2,
-  kv_heads=2,
-  head_dim=8,
-  mlp_width=32,
-)
 
 
 def test_the_gradient_of_bce_is_sigmoid_minus_label():
@@ -112,46 +100,6 @@ def test_a_head_is_an_affine_map_in_float32():
   assert heads.linear(params, hidden.astype(jnp.bfloat16)).dtype == jnp.float32
   wide = heads.init_linear(jax.random.key(0), 1000, 64)["kernel"]
   assert jnp.std(wide) == pytest.approx(1 / 1001, rel=0.02)
-
-
-def test_behind_norms_it_is_the_norms_that_are_silent_at_first():
-  """A normalised output is of full size however small the kernel is."""
-  config = dataclasses.replace(CONFIG, norm_place="both", norm_offset=1.0)
-  params = transformer.init(config, jax.random.key(0))
-  deeper, grown = grow.append_layers(config, params, 1, jax.random.key(1))
-  tokens, mask = jnp.arange(10).reshape(2, 5), jnp.ones((2, 5), bool)
-  logits = jax.jit(transformer.logits, static_argnums=0)
-  np.testing.assert_array_equal(
-    logits(deeper, grown, tokens, mask), logits(config, params, tokens, mask)
-  )
-  slopes = jax.grad(lambda p: logits(deeper, p, tokens, mask)[..., 3].sum())(
-    grown
-  )["layers"]
-  for name in ("attention_post_norm", "mlp_post_norm"):
-    assert jnp.abs(slopes[name]["scale"][-1]).max() > 0
-  assert max(jnp.abs(x).max() for x in jax.tree.leaves(slopes)) < 1e3
-
-
-def test_a_grown_decoder_is_the_same_function_and_can_learn():
-  config = CONFIG
-  params = transformer.init(config, jax.random.key(0))
-  deeper, grown = grow.append_layers(config, params, 2, jax.random.key(1))
-  assert deeper.layers == 3
-  tokens = jnp.arange(10).reshape(2, 5)
-  mask = jnp.ones((2, 5), bool)
-  logits = jax.jit(transformer.logits, static_argnums=0)
-  np.testing.assert_array_equal(
-    logits(deeper, grown, tokens, mask), logits(config, params, tokens, mask)
-  )
-  slopes = jax.grad(lambda p: logits(deeper, p, tokens, mask)[..., 3].sum())(
-    grown
-  )
-  for name, part in (("attention", "output"), ("mlp", "down")):
-    kernel = slopes["layers"][name][part]["kernel"]
-    assert (jnp.abs(kernel).max((1, 2)) > 0).all()
-  assert grow.append_layers(config, params, 0, None) == (config, params)
-  with pytest.raises(ValueError, match="layers = -1 must be 0 or more"):
-    grow.append_layers(config, params, -1, None)
 
 
 @pytest.mark.worked_example("function:losses.soft_label_bce")
