@@ -305,6 +305,17 @@ def test_prompts_begin_with_bos_if_the_tokenizer_adds_it(sentencepiece):
   assert tokenizer.text_prompts(adds, ["def"]) == [[1, *rows[0]]]
 
 
+def test_a_text_of_any_length_is_encoded_without_a_warning(chat, monkeypatch):
+  """Callers cut or refuse a text that is too long."""
+  warned = []
+  logger = transformers.tokenization_utils_base.logger
+  monkeypatch.setattr(logger, "warning", warned.append)
+  monkeypatch.setattr(chat, "model_max_length", 2)
+  monkeypatch.setattr(chat, "deprecation_warnings", {})
+  assert len(tokenizer.encode(chat, ["7 7 7 7"])[0]) > 2
+  assert warned == []
+
+
 def test_the_longest_of_several_texts_matches():
   pattern = tokenizer._any_of(["a", "abc", "ab"])
   assert pattern.findall("xabcab.a") == ["abc", "ab", "a"]
