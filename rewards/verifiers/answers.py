@@ -160,7 +160,7 @@ def boxed_answer(text: str, prompt: str = "") -> tuple[int, str] | None:
     The start of the box and its content, which is "" if it is empty or never
     closed, or if all boxes are denied. None if there is no box.
   """
-  if "\\" not in text:
+  if "box" not in text:
     return None
   boxes = (
     (

@@ -34,6 +34,7 @@ ASCII punctuation, so that 1.5 and -15 equal 15 there, and C++ equals C.
 from __future__ import annotations
 
 import decimal
+import functools
 import itertools
 import re
 import string
@@ -124,6 +125,8 @@ def final_answer(text: str, prompt: str = "") -> str:
   return marked[1] if marked else text.strip()
 
 
+# The samples of a prompt share a reference, and many of them an answer.
+@functools.lru_cache(maxsize=1024)
 def normalize(text: str) -> str:
   r"""Returns the tokens of a text, by which `normalized` compares answers.
 
@@ -179,7 +182,11 @@ def normalize(text: str) -> str:
   for paired_marks in _PAIRED_MARKS:
     body = paired_marks.sub(r"\1", body)
   tokens = _tokens(_ARTICLE.sub("", body))
-  tokens = [t for i, t in enumerate(tokens) if _counts(tokens, i)]
+  tokens = [
+    token
+    for i, token in enumerate(tokens)
+    if token.kind != "mark" or _counts(tokens, i)
+  ]
   for i, (first, second) in enumerate(itertools.pairwise(tokens)):
     if first.text in _CURRENCIES and second.kind == "number":
       tokens[i : i + 2] = second, first
@@ -232,10 +239,8 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _counts(tokens: Sequence[_Token], index: int) -> bool:
-  """Returns whether a token counts: False for some of the marks `- / :`."""
+  """Returns whether one of the marks `- / :` counts."""
   token = tokens[index]
-  if token.kind != "mark":
-    return True
   before, after = tokens[max(index - 1, 0) : index], tokens[index + 1 :][:1]
   kinds = [neighbor.kind for neighbor in (*before, *after)]
   if token.text == ":":

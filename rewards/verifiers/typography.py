@@ -17,6 +17,7 @@ Usage:
 
 from __future__ import annotations
 
+import functools
 import re
 
 # Characters that look like letters are written by name.
@@ -96,6 +97,8 @@ _BARE_DENOMINATOR = re.compile(r"(\\frac\{[^{}]*\})\s*([A-Za-z0-9])")
 _MAX_CHARACTERS = 1000  # longer answers are not changed
 
 
+# The samples of a prompt share a reference, and many of them an answer.
+@functools.lru_cache(maxsize=2048)
 def normalize_latex(answer: str) -> str:
   """Returns an answer in one spelling; "" if it has only layout commands."""
   if len(answer) > _MAX_CHARACTERS:
