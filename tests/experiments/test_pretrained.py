@@ -331,6 +331,7 @@ def test_two_steps_of_the_readmes_command_train_it(folders, tmp_path):
     "task": "short_texts(rules=('one_sentence',),rules_at_once=(1,))",
     "optimizer.warmup_steps": 0,
     "rollout.prompts": 4,
+    "rollout.samples": 4,
     "rollout.max_tokens": 32,
     "evaluation.problems": 2,
     "evaluation.samples": 2,
