@@ -174,15 +174,11 @@ def test_a_conversation_is_answered_turn_after_turn(
 
 
 def test_an_echoed_line_is_seen_before_its_answer(monkeypatch):
-  """Tests that it is flushed, and not with the next prompt."""
-  flushed = []
-
-  class Output(io.StringIO):
-    def flush(self):
-      flushed.append(self.getvalue())
-
+  """It is written with its own line, and not with the next prompt."""
+  written = io.BytesIO()
+  output = io.TextIOWrapper(written, line_buffering=True)  # as of a command
   monkeypatch.setattr("sys.stdin", io.StringIO("4\n"))
-  monkeypatch.setattr("sys.stdout", Output())
+  monkeypatch.setattr("sys.stdout", output)
   assert talk._read_line() == "4"
-  assert flushed[-1] == "> 4\n"
+  assert written.getvalue() == b"> 4\n"
   assert talk._read_line() is None
