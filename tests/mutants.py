@@ -500,12 +500,12 @@ def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
   path = pathlib.PurePath(mutant.file)
   mirrored = f"tests/{path.parent}/test_{path.stem}.py"
   first, last = mutant.lines
-  own, reaching = [], []
+  reaching, others_of_module = [], []
   for test in tests:
     if any(first <= line <= last for line in test.lines.get(mutant.file, ())):
       reaching.append(test)
     elif test.file == mirrored:
-      own.append(test)
+      others_of_module.append(test)
   reaching.sort(
     key=lambda test: (
       test.file != mirrored,
@@ -513,7 +513,7 @@ def tests_of(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
     )
   )
   if any(test.file == mirrored for test in reaching):
-    reaching += own
+    reaching += others_of_module
   chosen: list[Test] = []
   files: set[str] = set()
   total = 0.0
