@@ -204,7 +204,7 @@ def test_a_task_without_steps_is_refused():
   e = small_run.experiment()
   with pytest.raises(ValueError, match="does not provide step_ids"):
     rollouts.abstract_rollout(
-      e.task, e.policy, e.sampling, 4, methods.get("carl"), e.init().params
+      e.task, e.policy, e.sampling, 4, methods.get("carl"), e.init().params, 0
     )
 
 

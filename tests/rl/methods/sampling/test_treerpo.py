@@ -198,5 +198,5 @@ def test_trees_of_the_real_decoder():
   with pytest.raises(ValueError, match=r"rollout.samples = 4 must be .* = 9"):
     rollouts.abstract_rollout(
       *(e.task, e.policy, e.sampling, 4),
-      *(methods.get("treerpo", width=3, depth=2), e.init().params),
+      *(methods.get("treerpo", width=3, depth=2), e.init().params, 0),
     )
