@@ -1,4 +1,4 @@
-"""How a result was made: the commit is read from a real repository."""
+"""Tests of `provenance`, which reads the commit of a real repository."""
 
 import re
 import subprocess

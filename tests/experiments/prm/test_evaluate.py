@@ -185,7 +185,7 @@ def test_steps_are_judged_up_to_the_first_error():
 
 
 def test_a_score_of_the_threshold_is_no_error():
-  """Of 6 steps that the model calls right, 5 are; of 3 others, 1 is wrong."""
+  """The model accepts 6 steps, 5 of them right, and 1 of 3 others is wrong."""
   estimates = evaluate._judge_steps(*JUDGED, 0.0, ["a", "a", "", "a"])
   right, wrong = 2 * 5 / (6 + 7), 2 * 1 / (3 + 2)
   assert estimates["prm_score"]["mean"] == pytest.approx((right + wrong) / 2)
