@@ -63,6 +63,8 @@ MODULES = {
     "experiments.configs.method",
     "experiments.configs.methods",
   ),
+  "multi seed": ("experiments.studies.multi_seed",),
+  "smoke config": ("experiments.configs.smoke",),
   "transformer": ("models.transformer",),
   "model config": ("models.config",),
   "policy": ("models.policy",),
@@ -378,9 +380,11 @@ def configs() -> dict[str, Any]:
 
 def config_file(recorded: str) -> str:
   """Returns the text after `--config` for the config recorded by this name."""
-  file, _, name = recorded.partition("_")
-  if name and importlib.util.find_spec(f"experiments.configs.{file}"):
-    return f"experiments/configs/{file}.py:{name}"
+  words = recorded.split("_")
+  for i in range(1, len(words)):  # FILE_NAME, whose two parts may have a "_"
+    file, name = "_".join(words[:i]), "_".join(words[i:])
+    if importlib.util.find_spec(f"experiments.configs.{file}"):
+      return f"experiments/configs/{file}.py:{name}"
   return f"experiments/configs/{recorded}.py"
 
 

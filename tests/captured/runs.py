@@ -1,12 +1,14 @@
-"""Records the metrics of three short runs, one of them killed and resumed.
+"""Records the metrics of short runs, one of them killed and resumed.
 
 The runs are commands of their own, with few base steps and few held-out
-problems. Metrics of time are left out. Of each run the first step is recorded
-once more without fusion (`JAX_DISABLE_JIT`), on fewer prompts.
+problems. Metrics of time are left out. Of most runs the first step is recorded
+once more without fusion (`JAX_DISABLE_JIT`), on fewer prompts. `gsm8k` packs
+its completions, which have room for more than 64 tokens.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -16,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,61 @@ from captured import code
 
 ROOT = pathlib.Path(__file__).absolute().parent.parent.parent
 FEW = {"evaluation.problems": 4, "evaluation.samples": 4, "evaluation.batch": 4}
-# Config, changes of it, and the step whose checkpoint is awaited before a kill.
-RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
-  "demo": (
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A short run.
+
+  Attributes:
+    config: its config, as it is recorded (`code.config_file`).
+    changes: values of config keys. `FOLDER` in a text is the folder in which
+      the commands of `before` have written.
+    before: commands of the project that come before it, without `python -m`.
+    kill: step after whose checkpoint it is killed, and resumed; 0: none.
+    has_first_step: whether one device computes its first step without fusion.
+  """
+
+  config: str
+  changes: Mapping[str, Any]
+  before: tuple[tuple[str, ...], ...] = ()
+  kill: int = 0
+  has_first_step: bool = True
+
+
+_CHAIN_BASE = (
+  "experiments.run",
+  *("--config", "experiments/configs/chain.py:base"),
+  *("--config.steps=60", "--workdir", "FOLDER/base"),
+)
+_MODEL = (
+  _CHAIN_BASE,
+  (
+    *("experiments.prm", "label", "--workdir", "FOLDER/prm"),
+    *("--policy", "FOLDER/base", "--problems", "32", "--samples", "4"),
+    *("--batch", "32"),
+  ),
+  (
+    *("experiments.prm", "fit", "--workdir", "FOLDER/prm"),
+    *("--updates", "20", "--batch", "16"),
+  ),
+)
+_PAIRS = (
+  (
+    "experiments.run",
+    *("--config", "experiments/configs/tulu3.py:sft"),
+    *("--config.steps=60", "--config.evaluation.problems=4"),
+    *("--workdir", "FOLDER/base"),
+  ),
+  (
+    *("experiments.preferences", "--workdir", "FOLDER/base"),
+    *("--out", "FOLDER/pairs.jsonl", "--problems", "256", "--samples", "16"),
+    *("--batch", "64"),
+  ),
+)
+_DEMO = {"steps": 4, "base.steps": 40, "steps_per_dispatch": 1}
+RUNS = {
+  "demo": Run(
     "demo",
     {
       "steps": 40,
@@ -35,10 +89,50 @@ RUNS: dict[str, tuple[str, dict[str, Any], int]] = {
       "checkpoint_every": 10,
       "rollouts_every": 20,
     },
-    20,
+    kill=20,
   ),
-  "prime": ("chain_prime", {"steps": 20, "base.steps": 40}, 0),
-  "gsm8k": ("gsm8k_max_at_k", {"steps": 5, "base.steps": 10}, 0),
+  "prime": Run("chain_prime", {"steps": 20, "base.steps": 40}),
+  "gsm8k": Run("gsm8k_max_at_k", {"steps": 5, "base.steps": 10}),
+  "reward model": Run(
+    "fitted_reward_min_form",
+    {
+      "steps": 4,
+      "steps_per_dispatch": 2,
+      "plan.microbatches": 2,
+      "init_from": "FOLDER/base",
+      "models.prm.workdir": "FOLDER/prm",
+      "models.prm.labels": "task",
+      "models.prm.every": 2,
+    },
+    _MODEL,
+  ),
+  "lora": Run("demo", {**_DEMO, "model.lora_rank": 4}),
+  "preferences": Run(
+    "tulu3_dpo",
+    {
+      "steps": 4,
+      "rollout.prompts": 16,
+      "init_from": "FOLDER/base",
+      "preferences": "FOLDER/pairs.jsonl",
+    },
+    _PAIRS,
+  ),
+  "ahead": Run(
+    "demo",
+    {
+      **_DEMO,
+      "cpu_devices": 2,
+      "sampling.devices": 1,
+      "sampling.ahead": 1,
+      "sampling.truncation": 2.0,
+    },
+    has_first_step=False,
+  ),
+  "mesh": Run(
+    "demo",
+    {**_DEMO, "cpu_devices": 8, "mesh.fsdp": 2, "mesh.tensor": 2},
+    has_first_step=False,
+  ),
 }
 FIRST_STEP = {
   "steps": 1,
@@ -58,37 +152,64 @@ LIMIT = 900  # seconds
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
-  built = {}
-  for name, (config, changes, kill) in RUNS.items():
-    built[f"run:{name}"] = functools.partial(_run, config, changes, kill)
-    first = {**changes, **FIRST_STEP}
-    built[f"first step of run:{name}"] = functools.partial(
-      _run, config, first, 0, {"JAX_DISABLE_JIT": "1"}
-    )
+  built: dict[str, Callable[[], dict[str, Any]]]
+  built = {"run of seeds": _side_by_side_seeds}
+  for name, run in RUNS.items():
+    built[f"run:{name}"] = functools.partial(_run, run)
+    if run.has_first_step:
+      built[f"first step of run:{name}"] = functools.partial(_first_step, run)
   return built
 
 
+def _first_step(run: Run) -> dict[str, Any]:
+  """The first step of a run, computed without fusion."""
+  base = any(key.startswith("base.") for key in run.changes)
+  changes = {
+    key: value
+    for key, value in FIRST_STEP.items()
+    if base or not key.startswith("base.")
+  }
+  first = dataclasses.replace(run, changes={**run.changes, **changes}, kill=0)
+  return _run(first, {"JAX_DISABLE_JIT": "1"})
+
+
+def _side_by_side_seeds() -> dict[str, Any]:
+  """Three seeds that are trained in one program."""
+  multi_seed = code.load("multi seed")
+  config = code.load("smoke config").get_config()
+  config.steps, config.base = 5, {}
+  trainer = multi_seed.make(code.load("build").build(config), report=str)
+  seeds = [0, 1, 2]
+  return {
+    str(seed): {
+      code.recorded_name(name): values
+      for name, values in trained.series.items()
+      if not name.startswith(NOT_RECORDED)
+    }
+    for seed, trained in zip(
+      seeds, trainer.train(seeds, [None] * len(seeds)), strict=True
+    )
+  }
+
+
 def _run(
-  config: str,
-  changes: dict[str, Any],
-  kill: int,
-  environment: dict[str, str] | None = None,
+  run: Run, environment: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
   """The metrics and evaluations of a run."""
   with tempfile.TemporaryDirectory() as folder:
     workdir, data = pathlib.Path(folder) / "run", pathlib.Path(folder) / "data"
     code.load("small_gsm8k").write(data)
+    for words in run.before:
+      _start([word.replace("FOLDER", folder) for word in words], data)
     command = [
-      *(sys.executable, "-m", "experiments.run"),
-      *("--config", code.config_file(config)),
+      *("experiments.run", "--config", code.config_file(run.config)),
       *("--workdir", str(workdir)),
     ]
-    command += [
-      f"--config.{code.config_key(key)}={value}"
-      for key, value in {**FEW, **changes}.items()
-    ]
-    if kill:
-      _start(command, data, environment, kill, workdir)
+    for key, value in {**FEW, **run.changes}.items():
+      value = str(value).replace("FOLDER", folder)
+      command.append(f"--config.{code.config_key(key)}={value}")
+    if run.kill:
+      _start(command, data, environment, run.kill, workdir)
     _start(command, data, environment)
     return {
       "steps": _steps(workdir / "metrics.jsonl"),
@@ -103,11 +224,19 @@ def _run(
 def _start(
   command: list[str],
   data: pathlib.Path,
-  environment: dict[str, str] | None,
+  environment: Mapping[str, str] | None = None,
   kill: int = 0,
   workdir: pathlib.Path = ROOT,
 ) -> None:
-  """Runs the command to its end, or until the checkpoint of a step is there.
+  """Runs `python -m COMMAND` to its end, or until a checkpoint is there.
+
+  Args:
+    command: words of the command.
+    data: folder of the datasets.
+    environment: further environment variables.
+    kill: step whose checkpoint is awaited, before the command is killed; 0
+      waits for its end.
+    workdir: workdir of the checkpoint.
 
   Raises:
     RuntimeError: the command failed, or took too long.
@@ -117,7 +246,7 @@ def _start(
   )
   with tempfile.TemporaryFile("w+") as output:
     process = subprocess.Popen(
-      command,
+      [sys.executable, "-m", *command],
       cwd=ROOT,
       env=os.environ | variables,
       stdout=output,

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rich.console
+import transformers
 from etils import epath
 from helpers import small_decoders
 
@@ -40,6 +41,7 @@ TOPICS = (
   "ants",
 )
 NEW_TOKENS = 64
+GREEDY = 3  # number of prompts that are continued greedily
 
 
 @pytest.fixture
@@ -141,22 +143,50 @@ def folders(tmp_path_factory):
   return file, folder / "converted"
 
 
+@dataclasses.dataclass(frozen=True)
+class Reference:
+  """Results of transformers' own decoder and tokenizer of the file.
+
+  Attributes:
+    tokenizer: the tokenizer.
+    logits: `[length, vocabulary]` of each of `prompts`.
+    greedy: token ids after each of the first `GREEDY` prompts.
+  """
+
+  tokenizer: transformers.PreTrainedTokenizerBase
+  logits: list[np.ndarray]
+  greedy: list[list[int]]
+
+
 @pytest.fixture(scope="module")
 def theirs(folders):
-  """transformers' own decoder and tokenizer of the file."""
+  """The reference; its decoder is freed before ours is read."""
   for package in ("torch", "accelerate"):
     pytest.importorskip(package, reason="pip install .[parity]")
   import torch
-  import transformers
 
   file, _ = folders
   model = transformers.AutoModelForCausalLM.from_pretrained(
     file.parent, gguf_file=file.name, dtype=torch.float32
-  )
+  ).eval()
   their_tokenizer = transformers.AutoTokenizer.from_pretrained(
     file.parent, gguf_file=file.name
   )
-  return model.eval(), their_tokenizer
+  rows = [torch.tensor([row]) for row in prompts(their_tokenizer)]
+  with torch.no_grad():
+    logits = [model(row).logits[0].numpy() for row in rows]
+    greedy = [
+      model.generate(
+        row,
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+      )[0, row.shape[1] :].tolist()
+      for row in rows[:GREEDY]
+    ]
+  return Reference(their_tokenizer, logits, greedy)
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +246,13 @@ def published(folders):
 
 
 @pytest.fixture(scope="module")
+def our_tokenizer(folders):
+  return tokenizer.load(folders[1])
+
+
+@pytest.fixture(scope="module")
 def ours(folders):
-  return (*hf.load(folders[1]), tokenizer.load(folders[1]))
+  return hf.load(folders[1])
 
 
 def prompts(any_tokenizer):
@@ -230,8 +265,9 @@ def prompts(any_tokenizer):
 
 
 @pytest.mark.long
-def test_token_ids_are_those_of_the_published_tokenizer(ours, published):
-  *_, our_tokenizer = ours
+def test_token_ids_are_those_of_the_published_tokenizer(
+  our_tokenizer, published
+):
   lines = [
     line
     for name in ("README.md", "BENCHMARKS.md", "models/layers.py")
@@ -250,41 +286,34 @@ def test_token_ids_are_those_of_the_published_tokenizer(ours, published):
 
 
 @pytest.mark.long
-def test_the_template_is_that_of_transformers(ours, theirs):
-  (*_, our_tokenizer), (_, their_tokenizer) = ours, theirs
-  assert our_tokenizer.chat_template == their_tokenizer.chat_template
+def test_the_template_is_that_of_transformers(our_tokenizer, theirs):
+  assert our_tokenizer.chat_template == theirs.tokenizer.chat_template
   for ids, their_ids in zip(
-    prompts(our_tokenizer), prompts(their_tokenizer), strict=True
+    prompts(our_tokenizer), prompts(theirs.tokenizer), strict=True
   ):
-    assert our_tokenizer.decode(ids) == their_tokenizer.decode(their_ids)
+    assert our_tokenizer.decode(ids) == theirs.tokenizer.decode(their_ids)
 
 
 @pytest.mark.long
-def test_logits_are_those_of_transformers(ours, theirs):
-  import torch
-
-  (config, params, our_tokenizer), (model, _) = ours, theirs
+def test_logits_are_those_of_transformers(theirs, ours):
+  config, params = ours
   logits = jax.jit(transformer.logits, static_argnums=0)
-  rows = list(prompts(our_tokenizer))
+  rows = list(prompts(theirs.tokenizer))
   width = max(map(len, rows))
   tokens = np.zeros((len(rows), width), int)
   mask = np.zeros((len(rows), width), bool)
   for i, row in enumerate(rows):
     tokens[i, : len(row)], mask[i, : len(row)] = row, True
   actual = np.asarray(logits(config, params, tokens, mask))
-  for i, row in enumerate(rows):
-    with torch.no_grad():
-      expected = model(torch.tensor([row])).logits[0].numpy()
-    difference = abs(actual[i, : len(row)] - expected).max()
+  for values, expected in zip(actual, theirs.logits, strict=True):
+    difference = abs(values[: len(expected)] - expected).max()
     assert difference <= 1e-3 * abs(expected).max(), difference
 
 
 @pytest.mark.long
-def test_greedy_text_is_that_of_transformers(ours, theirs):
-  import torch
-
-  (config, params, our_tokenizer), (model, _) = ours, theirs
-  rows = list(prompts(our_tokenizer))[:3]
+def test_greedy_text_is_that_of_transformers(theirs, ours):
+  config, params = ours
+  rows = list(prompts(theirs.tokenizer))[:GREEDY]
   width = max(map(len, rows))
   padded = np.array([[0] * (width - len(row)) + row for row in rows])
   mask = np.array(
@@ -296,22 +325,12 @@ def test_greedy_text_is_that_of_transformers(ours, theirs):
   keys = generation.prompt_keys(jax.random.key(0), 0, jnp.arange(len(rows)))
   sample = jax.jit(generation.generate, static_argnums=(0, 5))
   actual = sample(policy.bind(config), params, padded, mask, keys, sampling)
-  for i, row in enumerate(rows):
-    with torch.no_grad():
-      expected = model.generate(
-        torch.tensor([row]),
-        max_new_tokens=NEW_TOKENS,
-        min_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        eos_token_id=None,
-        pad_token_id=0,
-      )[0, len(row) :].tolist()
-    assert actual.completions[i, 0].tolist() == expected
+  assert actual.completions[:, 0].tolist() == theirs.greedy
 
 
 @pytest.mark.long
 def test_export_and_import_change_no_bit(ours, folders, tmp_path):
-  config, params, _ = ours
+  config, params = ours
   hf.save(config, params, tmp_path / "again", tokenizer=folders[1])
   config_again, params_again = hf.load(tmp_path / "again")
   assert config_again == config
