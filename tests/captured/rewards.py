@@ -25,6 +25,18 @@ REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     {},
     {"price": 0.05, "reference": 0.1, "rate": 0.5},
   ),
+  "all_conditions": (
+    {"conditions": ("style", "thoughts")},
+    {"threshold": 0.2},
+  ),
+  "answer_consistency": (
+    {},
+    {
+      "consistent_right": 0.9,
+      "inconsistent_right": 0.3,
+      "consistent_wrong": 0.1,
+    },
+  ),
   "arctan": ({"references": GREEDY}, {"of": "style"}),
   "brier": ({"forecast": "forecast", "stated": "stated"}, {}),
   "calibrated": (
@@ -61,6 +73,11 @@ REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
   "log_sigmoid": ({"references": GREEDY}, {"component": "style"}),
   "majority": ({}, {"threshold": 0.6}),
   "min_max": ({}, {"of": "style"}),
+  "model_outcome": (
+    {},
+    {"rule": ("product", "worst", "best", "sum", "last")},
+  ),
+  "model_steps": ({"model": "prm"}, {"look_ahead": 0.5}),
   "negative_entropy": ({}, {"unanswered": -3.0}),
   "normalized_steps": ({}, {"eps": 0.5}),
   "novelty_bonus": (
@@ -76,6 +93,10 @@ REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
   "reasoning_patterns": (
     {"phrases": PHRASES, "enough": 2},
     {"enough": 1, "repeated": 2, "speakers": (((3,),),)},
+  ),
+  "regularized_relevance": (
+    {"to_question": "style", "to_reference": "thoughts", "is_open": "format"},
+    {"slope": 0.5, "offset": 0.1},
   ),
   "relative_length": ({}, {"alpha": 0.5}),
   "says": ({"phrases": PHRASES}, {"fences": (((1,),),)}),

@@ -16,6 +16,7 @@ import numpy as np
 from captured import code
 
 P, S, T, K, V, R = 8, 6, 7, 3, 5, 4
+OPTIONS = 3  # answers of a multiple-choice question
 
 
 def policy():
@@ -35,6 +36,9 @@ def policy():
     else:
       hidden = table[tokens.prompts[:, 0]]
     hidden = depth * hidden
+    # A view may have more texts than there are samples.
+    copies = -(-samples // hidden.shape[1])
+    hidden = jnp.concatenate([(i + 1) * hidden for i in range(copies)], 1)
     heads = {
       "logits": lambda h: h[..., :V],
       "value": lambda h: h[..., V],
@@ -118,6 +122,14 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     "sampler/values": rng.random((P, S, K)),
     "sampler/prompt_values": rng.random(P),
     "sampler/drawn": rng.integers(1, T, (P, S)),
+    "sampler/reference_scores": rng.random((P, 10)),
+    "model/prm": rng.random((P, S, K)),
+    # The last prompt keeps the order of its options.
+    "task/option_orders": np.array(
+      [rng.permutation(OPTIONS) for _ in range(P - 1)] + [np.arange(OPTIONS)]
+    ),
+    "shuffled_options": rng.integers(0, V, (P, S * OPTIONS, R)),
+    "step_references": rng.integers(0, V, (P, S * (K - 1), R)),
   }
 
 
@@ -154,8 +166,23 @@ def rollout(seed: int = 0, step: int = 0, **changes: np.ndarray):
     mask=put("reference_mask")[:, :1],
   )
   extras = {
-    name: put(name) for name in values if name.startswith(("task/", "sampler/"))
+    name: put(name)
+    for name in values
+    if name.startswith(("task/", "sampler/", "model/"))
   }
+
+  def after_prompt(name):
+    """Texts after the prompts, of which only the last token counts."""
+    completions = put(name)
+    last = jnp.arange(R) == R - 1
+    return types.Tokens(
+      prompts=prompts,
+      prompt_mask=prompt_mask,
+      completions=completions,
+      lengths=jnp.full(completions.shape[:2], R),
+      mask=jnp.broadcast_to(last, completions.shape),
+    )
+
   parts = (
     *("accuracy", "format", "answered"),
     *("thoughts", "style", "forecast", "stated"),
@@ -181,6 +208,11 @@ def rollout(seed: int = 0, step: int = 0, **changes: np.ndarray):
     step_scores=put("step_scores"),
     step_mask=put("step_mask"),
     segments=put("segments"),
-    views={"reference": reference, "bare_reference": bare},
+    views={
+      "reference": reference,
+      "bare_reference": bare,
+      "shuffled_options": after_prompt("shuffled_options"),
+      "step_references": after_prompt("step_references"),
+    },
     extras=types.Named(extras),
   )
