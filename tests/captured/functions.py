@@ -135,12 +135,6 @@ def _terms(x: Inputs) -> Call:
   )
 
 
-def _labels(x: Inputs) -> Any:
-  return code.function("labels.Labels")(
-    x.verdicts().astype(jnp.float32), jnp.ones((x.rows, x.n))
-  )
-
-
 def _reading(x: Inputs) -> Any:
   shape = x.rows, 1, x.n
   return code.function("model.Reading")(
@@ -249,10 +243,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
     x.normal(x.n),
     x.bits(x.rows * x.n // 2),
   ),
-  "elementary.log_add_exp": lambda x: call(x.logs(), x.logs()),
-  "elementary.softplus": lambda x: call(x.normal()),
-  "elementary.arctan": lambda x: call(x.normal()),
-  "elementary.cos_quarter": lambda x: call(x.unit()),
   "ensembles.center_members": lambda x: call(
     _members(x), x.first(x.rows // 4, x.n)
   ),
@@ -317,13 +307,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
     x.first(x.rows // 8, 4, 2, x.n),
   ),
   "novelty.discounted": lambda x: call(x.normal(), x.bits()),
-  "overlap.longest_common_subsequence": _bags,
-  "overlap.key_points": lambda x: call(
-    x.ids(x.rows, 1, 2, x.n),
-    x.first(x.rows, 1, 2, x.n),
-    x.ids(x.rows, 1, 2, x.n),
-    x.first(x.rows, 1, 2, x.n),
-  ),
   "overlap.token_f1": _bags,
   "overlap.distinct_ngrams": lambda x: call(x.ids(), x.lengths()),
   "patterns.calibrated": lambda x: call(x.unit(), x.unit()),
@@ -333,26 +316,10 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
     x.ids(), x.lengths(), x.ids(4, 2, 3), x.ids(1, 2, 3)
   ),
   "patterns.says": lambda x: call(x.ids(), x.lengths(), x.ids(1, 2, 3)),
-  "places.following": lambda x: call(x.bits()),
-  "places.count_before": lambda x: call(x.bits()),
   "principles.log_odds": lambda x: call(x.normal(), 3, 7),
   "principles.mean_log_odds": lambda x: call(
     x.normal(x.rows // 4, 4, x.n), 3, 7, x.bits(x.rows // 4, 4)
   ),
-  "dual_head.compound": lambda x: call(x.normal(x.rows // 2, x.n, 2)),
-  "dual_head.loss": lambda x: call(
-    x.normal(x.rows // 2, x.n, 2),
-    x.unit(x.rows // 2, x.n, 2),
-    x.unit(x.rows // 2, x.n, 2),
-  ),
-  "labels.from_checker": lambda x: call(x.normal(), x.first()),
-  "labels.soft_labels": lambda x: call(
-    x.bits(x.rows // 8, x.n, 8), x.first(x.rows // 8, x.n)
-  ),
-  "labels.hard_labels": lambda x: call(
-    x.bits(x.rows // 8, x.n, 8), x.first(x.rows // 8, x.n)
-  ),
-  "labels.drop_after_error": lambda x: call(_labels(x)),
   "labels.from_first_error": lambda x: call(x.lengths() // 2, x.first()),
   "losses.soft_label_bce": lambda x: call(x.normal(), x.unit(), x.unit()),
   "losses.two_class_cross_entropy": lambda x: call(
@@ -389,17 +356,10 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   ),
   "segmentation.segment_steps": lambda x: call(x.ids(), x.lengths(), (7, 8)),
   "segmentation.step_mask": lambda x: call(x.steps(length=1), x.n),
-  "soft_values.entropy_regularized": lambda x: call(
-    x.bits(1, x.rows // 8, x.n, 8),
-    x.first(1, x.rows // 8, x.n),
-    x.verdicts(1, x.rows // 8),
-  ),
   "soft_values.log_mean_exp": lambda x: call(x.unit(), 2.0),
   "progress.gains": lambda x: call(x.unit(), x.unit(x.rows), x.first()),
   "progress.best_of": lambda x: call(x.unit(), 4),
   "progress.significant_gains": lambda x: call(0.2 * x.normal(), x.first()),
-  "progress.sibling_advantages": lambda x: call(x.unit(), x.first()),
-  "progress.node_values": lambda x: call(x.unit(), x.first()),
   "ranking.fidelity": lambda x: call(x.normal(x.rows, x.n, x.n), x.normal()),
   "ranking.gains": _relevant,
   "ranking.ndcg": _relevant,
@@ -474,12 +434,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "turns.outcome_centered": lambda x: call(
     x.unit(), x.first(), x.verdicts(x.rows)
   ),
-  "turns.critique_share": lambda x: call(
-    x.bits(x.rows // 8, 8, x.n), x.bits(x.rows // 8, 8)
-  ),
-  "turns.outcome_minus_errors": lambda x: call(
-    x.verdicts(x.rows), x.unit(x.rows, 3), x.steps(length=5)
-  ),
   "turns.attribution_loss": lambda x: call(
     x.normal(), x.first(), x.unit(x.rows)
   ),
@@ -502,36 +456,14 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
     _novelty(), x.normal(4, 3, x.n, 5), x.first(4, 3, x.n), jax.random.key(1)
   ),
   "patterns.spelled": lambda x: call((((4,),), ((5,), (6, 7)))),
-  "labels.monte_carlo": lambda x: call(_evaluate, x.first(2, 4, 5)),
-  "labels.first_error_by_binary_search": lambda x: call(
-    _evaluate, x.first(2, 4, 5)
-  ),
   "continuations.prefix_prompts": lambda x: call(
     rollouts.rollout().tokens, jnp.array([0, 7, 9]), jnp.array([0, 2, 3])
-  ),
-  "model.score_rollout": lambda x: call(
-    _process_model(),
-    {"decoder": rollouts.params(0, rollouts.T + 1), "head": {}},
-    rollouts.rollout(),
   ),
 }
 
 
 def _novelty() -> Any:
   return code.function("novelty.init")(jax.random.key(0), 5, 8, 4)
-
-
-def _evaluate(rows: Any, remaining: Any) -> np.ndarray:
-  """Returns the success of 3 continuations of each prefix, by a fixed rule."""
-  number = np.asarray(rows)[:, None] * 3 + np.asarray(remaining)[:, None] * 5
-  return (number + np.arange(3)) % 4 > 0
-
-
-def _process_model() -> Any:
-  """Scores a step by the mean of its features, with the tabular policy."""
-  score = lambda output: output.mean(-1)  # noqa: E731
-  head = lambda params, features: features * 0.5  # noqa: E731
-  return code.function("model.ProcessModel")(rollouts.policy(), head, score)
 
 
 # Estimators of `rl`, called with each of their forms.
