@@ -339,7 +339,7 @@ def test_export_and_import_change_no_bit(ours, folders, tmp_path):
 
 
 @pytest.mark.long
-def test_two_steps_of_the_readmes_command_train_it(folders, tmp_path):
+def test_two_steps_of_the_readmes_command_train_it(ours, folders, tmp_path):
   """The config of the README, with fewer and shorter samples."""
   models = tmp_path / "cache" / "extremum" / "models"
   models.mkdir(parents=True)
@@ -375,7 +375,7 @@ def test_two_steps_of_the_readmes_command_train_it(folders, tmp_path):
   assert moved == [line["advantage/abs_mean"] > 0 for line in lines]
   assert 0 < lines[0]["accuracy/pass@1"] < 1
   trained = checkpoint_reader.restore_params(workdir / checkpoint_reader.FOLDER)
-  _, start = hf.load(folders[1])
+  _, start = ours
   change = jax.tree.map(lambda a, b: abs(a - b).max(), trained, start)
   # AdamW moves a parameter by at most about the learning rate a step.
   largest = max(jax.tree.leaves(change))
