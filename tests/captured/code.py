@@ -42,7 +42,6 @@ MODULES = {
   "rewards": ("rewards", "rewards.sources"),  # the registry of bindings
   "combine": ("rewards.combine",),
   "mix": ("rewards.combine", "rewards.mix"),
-  "continuations": ("rewards.process.continuations",),
   "process model": ("rewards.process.model",),
   "verifiers": ("rewards.verifiers",),
   "tasks": ("experiments.tasks",),

@@ -14,9 +14,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from captured import code, rollouts
+from captured import code
 
 PROMPTS, SAMPLES, TOKENS, VOCAB = 6, 5, 12, 11
 # Settings of the sampler by the item's name.
@@ -75,7 +74,6 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
   }
   built["sampler:later samples"] = _later
   built["sampler:keys"] = _keys
-  built["sampler:continued prefixes"] = _continued
   for name, calls in {**{n: (n,) for n in _special()}, **METHODS}.items():
     built[f"rollout:{name}"] = functools.partial(_rollouts, calls)
   for stage in STAGES:
@@ -158,28 +156,6 @@ def _keys() -> dict[str, Any]:
   ids = jnp.array([3, 1, 3, 3, 2])
   keys = library.prompt_keys(jax.random.key(5), 9, ids)
   return {"keys": jax.random.key_data(keys)}
-
-
-def _continued() -> dict[str, Any]:
-  """Successes of continued prefixes, judged by a rule over their tokens."""
-  library = code.load("continuations")
-  policy, params = _decoder()
-  arrays = rollouts.arrays()
-  rollout = rollouts.rollout(correct=np.abs(arrays["correct"]))
-  sampling = code.load("generate").Sampling(
-    samples=3, max_tokens=rollouts.T, eos_ids=(1,), pad_id=0
-  )
-
-  def judge(rows, completions, lengths, finished):
-    del lengths
-    total = completions.sum(-1) + rows.reshape(-1, *[1] * (finished.ndim - 1))
-    return (total % 3 > 0) & finished
-
-  evaluate = library.evaluator(
-    policy, params, rollout, judge, sampling, batch=4
-  )
-  rows, steps = np.nonzero(arrays["step_mask"].reshape(-1, rollouts.K)[:6])
-  return {"successes": evaluate(rows, steps)}
 
 
 # Rollouts as the training loop makes them.
