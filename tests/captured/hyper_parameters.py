@@ -47,6 +47,7 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
       "horizon": 10,
     },
   ),
+  "carl": ({}, {"clip": 0.1}),
   "chi_squared": ({}, {"coef": 0.3, "clip": 0.1}),
   "cispo": ({"high": 0.5}, {"low": 0.2, "high": 0.2, "ddof": 0}),
   "clip_cov": (
@@ -190,6 +191,10 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     },
   ),
   "gspo": ({}, {"low": 0.05, "high": 0.08, "ddof": 0}),
+  "hero": (
+    {"model": "style"},
+    {"low": 0.2, "high": 2.0, "steepness": 3.0, "decay": 0.5, "clip": 0.1},
+  ),
   "kimi": ({}, {"tau": 0.5}),
   "kl_cov": ({"fraction": 0.2}, {"fraction": 0.1, "beta": 0.5, "ddof": 0}),
   "ktae": ({}, {"clip": 0.1, "ddof": 0}),
@@ -231,6 +236,10 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
       "horizon": 10,
       "clip": 0.1,
     },
+  ),
+  "noisy_appeals": (
+    {"appeals": "forecast"},
+    {"decay": 0.5, "largest": 0.3, "clip": 0.1},
   ),
   "noisy_backward": (
     {},
@@ -441,6 +450,7 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     {"baseline": 0.2},
     {"baseline": 0.5, "positive": (0.9, 1.1), "negative": (0.5, 0.8)},
   ),
+  "treerpo": ({}, {"clip": 0.1}),
   "tulu3": (
     {},
     {
@@ -482,8 +492,9 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 # Methods whose defaults are for a policy of another width than the one that is
-# recorded. Their setting stands for the defaults.
-NOT_AT_DEFAULTS = ("rlfr",)
+# recorded, or name a component that the rollouts lack. Their setting stands for
+# the defaults.
+NOT_AT_DEFAULTS = ("hero", "noisy_appeals", "rlfr")
 
 
 def variants(name: str, defined: list[str]) -> dict[str, dict[str, Any]]:

@@ -123,6 +123,7 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     "sampler/prompt_values": rng.random(P),
     "sampler/drawn": rng.integers(1, T, (P, S)),
     "sampler/reference_scores": rng.random((P, 10)),
+    "sampler/creators": np.broadcast_to(_creators(), (P, S, K)),
     "model/prm": rng.random((P, S, K)),
     # The last prompt keeps the order of its options.
     "task/option_orders": np.array(
@@ -131,6 +132,16 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     "shuffled_options": rng.integers(0, V, (P, S * OPTIONS, R)),
     "step_references": rng.integers(0, V, (P, S * (K - 1), R)),
   }
+
+
+def _creators() -> np.ndarray:
+  """`[S, K]`: the sample for which each action of a tree was drawn."""
+  creators = np.zeros((S, K), int)
+  for sample in range(1, S):
+    first = sample % K  # action at which it leaves the sample before it
+    creators[sample] = creators[sample - 1]
+    creators[sample, first:] = sample
+  return creators
 
 
 def _preferences(rng) -> np.ndarray:
