@@ -63,7 +63,7 @@ _MODEL = (
   ),
   (
     *("experiments.prm", "fit", "--workdir", "FOLDER/prm"),
-    *("--updates", "20", "--batch", "16"),
+    *("--steps", "20", "--batch", "16"),
   ),
 )
 _PAIRS = (
@@ -212,8 +212,14 @@ def _run(
       _start(command, data, environment, run.kill, workdir)
     _start(command, data, environment)
     return {
-      "steps": _steps(workdir / "metrics.jsonl"),
-      "base": _steps(workdir / "base" / "metrics.jsonl"),
+      **{
+        name: _steps(path)
+        for name, path in (
+          ("steps", workdir / "metrics.jsonl"),
+          ("base", workdir / "base" / "metrics.jsonl"),
+        )
+        if path.exists()
+      },
       **{
         path.stem: json.loads(path.read_text())
         for path in sorted(workdir.glob("evaluation*.json"))
