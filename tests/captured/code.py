@@ -262,8 +262,9 @@ def public_functions(package: str) -> dict[str, Any]:
     module = importlib.import_module(info.name)
     for name, value in vars(module).items():
       is_own = getattr(value, "__module__", "") == module.__name__
-      code = inspect.unwrap(value) if callable(value) else value  # of a cache
-      is_code = inspect.isfunction(code) or inspect.isclass(code)
+      # A function behind `functools.lru_cache` counts too.
+      unwrapped = inspect.unwrap(value) if callable(value) else value
+      is_code = inspect.isfunction(unwrapped) or inspect.isclass(unwrapped)
       if is_own and is_code and not hasattr(value, "__signature__"):
         defined[f"{info.name.rpartition('.')[-1]}.{name}"] = value
         places.setdefault(name, []).append(value)

@@ -172,11 +172,11 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
 
 def _first_step(run: Run) -> dict[str, Any]:
   """The first step of a run, computed without fusion."""
-  base = any(key.startswith("base.") for key in run.changes)
+  has_base = any(key.startswith("base.") for key in run.changes)
   changes = {
     key: value
     for key, value in FIRST_STEP.items()
-    if base or not key.startswith("base.")
+    if has_base or not key.startswith("base.")
   }
   first = dataclasses.replace(run, changes={**run.changes, **changes}, kill=0)
   return _run(first, {"JAX_DISABLE_JIT": "1"})

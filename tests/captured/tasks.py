@@ -128,8 +128,8 @@ def _task(name: str, settings: dict[str, Any]) -> dict[str, Any]:
       all_settings |= write(name, pathlib.Path(folder))
     elif name == "gym":
       all_settings["cache"] = folder
-    few = is_read or name == "open_questions"
-    held_out = HELD_OUT_OF_FILES if few else PROBLEMS
+    is_small = is_read or name == "open_questions"
+    held_out = HELD_OUT_OF_FILES if is_small else PROBLEMS
     task = code.load("tasks").get(name.partition("/")[0], **all_settings)
     results = {
       "sizes": {
