@@ -135,12 +135,6 @@ def _free_programs_of_many_maps():
     _free_programs()
 
 
-@pytest.fixture(scope="module")
-def without_earlier_programs():
-  """Frees all programs before tests that need much memory of their own."""
-  _free_programs()
-
-
 def _free_programs():
   import jax
 

@@ -28,7 +28,6 @@ from models import checkpoint_reader, hf, policy, tokenizer, transformer
 from rl.sampling import generation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "tests" / "helpers" / "transformers_reference.py"
 TOPICS = (
   "rivers",
   "chess openings",
@@ -130,7 +129,7 @@ def test_an_unknown_name_and_a_failed_download_are_one_line(
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory, without_earlier_programs):
+def folders(tmp_path_factory):
   """The folder with the GGUF file, and the converted folder."""
   pytest.importorskip("gguf", reason="pip install .[gguf]")
   from models.hf import gguf_import
@@ -160,30 +159,34 @@ class Reference:
 
 
 @pytest.fixture(scope="module")
-def theirs(folders, tmp_path_factory):
-  """The reference."""
+def theirs(folders):
+  """The reference; its decoder is freed before ours is read."""
   for package in ("torch", "accelerate"):
     pytest.importorskip(package, reason="pip install .[parity]")
+  import torch
+
   file, _ = folders
+  model = transformers.AutoModelForCausalLM.from_pretrained(
+    file.parent, gguf_file=file.name, dtype=torch.float32
+  ).eval()
   their_tokenizer = transformers.AutoTokenizer.from_pretrained(
     file.parent, gguf_file=file.name
   )
-  folder = tmp_path_factory.mktemp("transformers")
-  questions, out = folder / "prompts.json", folder / "out.npz"
-  questions.write_text(json.dumps(list(prompts(their_tokenizer))))
-  settings = [file, questions, GREEDY, NEW_TOKENS, out]
-  done = subprocess.run(
-    [sys.executable, str(REFERENCE), *map(str, settings)],
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr
-  arrays = np.load(out)
-  return Reference(
-    their_tokenizer,
-    [arrays[f"logits_{i}"] for i in range(len(TOPICS))],
-    [arrays[f"greedy_{i}"].tolist() for i in range(GREEDY)],
-  )
+  rows = [torch.tensor([row]) for row in prompts(their_tokenizer)]
+  with torch.no_grad():
+    logits = [model(row).logits[0].numpy() for row in rows]
+    greedy = [
+      model.generate(
+        row,
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+      )[0, row.shape[1] :].tolist()
+      for row in rows[:GREEDY]
+    ]
+  return Reference(their_tokenizer, logits, greedy)
 
 
 @pytest.fixture(scope="module")
