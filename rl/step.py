@@ -9,7 +9,7 @@ steps in turn:
                    batch                                    rl.prepare.prepare
   for each epoch, for each minibatch:
     gradient       of the loss, over microbatches           rl.prepare.gradient
-    optimizer      one Optax update, unless it is refused   rl.update_guard
+    optimizer      one Optax update, unless it is refused   rl.gradients
   further updates  of `Method.further_updates`, if any      rl.further_updates
 
 At the end every parameter set is updated by its rule (`rl.parameter_sets`).
@@ -27,6 +27,7 @@ import optax
 
 from rl import (
   further_updates,
+  gradients,
   learners,
   metrics,
   prepare,
@@ -209,43 +210,37 @@ def _make_learner_step(
     # Epochs and minibatches.
     minibatches = split(batch, plan.minibatches)
 
-    def update(carry, minibatch):
-      params, opt_state = carry
-
+    def update(trained, minibatch):
       # Gradient.
       grads, tally = prepare.gradient(
-        method, policy, params, minibatch, term_weights, plan
+        method, policy, trained[0], minibatch, term_weights, plan
       )
-      norm = optax.tree.norm(grads)
 
       # Optimizer.
-      updates, new_opt_state = tx.update(grads, opt_state, params)
-      new_params = optax.apply_updates(params, updates)
-      is_made = usable & update_guard.is_sound(
-        tally.merge(), norm, updates, minibatch.masks, plan
+      is_allowed = usable & update_guard.is_sound(
+        tally.merge(), minibatch.masks, plan
       )
-      carry = update_guard.select(
-        is_made, (new_params, new_opt_state), (params, opt_state)
-      )
-      return carry, (tally, norm, 1.0 - is_made)
+      trained, norm, is_made = gradients.apply(tx, trained, grads, is_allowed)
+      return trained, (tally, norm, 1.0 - is_made)
 
-    def epoch(carry, _):
-      return _scan(update, carry, minibatches, plan.minibatches)
+    def epoch(trained, _):
+      return _scan(update, trained, minibatches, plan.minibatches)
 
-    (params, opt_state), (tally, norms, skipped) = _scan(
+    trained, (tally, norms, skipped) = _scan(
       epoch, (params, state.opt_state), jnp.arange(plan.epochs), plan.epochs
     )
 
     # Further updates: only few methods have any.
     num_passes = {}
     for further in method.further_updates:
-      params, opt_state, passes = further_updates.run(
-        *(further, policy, tx, plan, params, opt_state, batch.rollout, usable)
+      trained, passes = further_updates.run(
+        further, policy, tx, plan, trained, batch.rollout, usable
       )
       num_passes[f"phase/{further.metric}_passes"] = passes
 
     method_state = update_guard.select(usable, method_state, state.method_state)
     signal = prepare.first_signal(method, batch)
+    params, opt_state = trained
     return (
       params,
       LearnerState(opt_state, method_state),
