@@ -31,7 +31,7 @@ from models.config import from_fields
 from rewards import base
 from rewards.process import model as process_model
 from rewards.process import step_losses, step_model
-from rl import learners, masked, minibatches, step, types, update_guard
+from rl import gradients, learners, masked, minibatches, step, types
 
 Array = jax.Array
 RECORD_FILE = "fit.json"  # in the workdir of `experiments.prm fit`
@@ -241,8 +241,7 @@ def _check_trainable(
       f"models.{name}.labels = 'task': the loss {loss.name} reads no labels of "
       "steps; nearest: 'verdict'"
     )
-  defaults = {field.name: field.default for field in dataclasses.fields(loss)}
-  if any(getattr(loss, x) != defaults[x] for x in ("examples", "prepare")):
+  if loss.count is None:
     raise ValueError(
       f"models.{name}.labels: the loss {loss.name} selects its examples on "
       "the host, and cannot train in a run; fit the model with another loss, "
@@ -366,7 +365,8 @@ def update(
     models: the models.
     state: training state before the step.
     rollout: the policy's rollout, with the scores of the models.
-    parts: number of slices along P; the loss is the mean of their losses.
+    parts: number of slices along P, whose gradients are computed one after
+      another; they change the result by rounding alone.
 
   Returns:
     The new value of `State.models`, and metrics (`metrics`); "NAME/loss" is NaN
@@ -392,8 +392,8 @@ def _update_one(
 ) -> tuple[types.PyTree, Array]:
   """Makes one update of a model; returns its state and the loss before it.
 
-  The loss is that of the fit without the likelihood of the tokens. A gradient
-  that is not finite changes nothing.
+  The loss is that of the fit without the likelihood of the tokens. An update
+  that is not finite, or that no label is for, changes nothing.
   """
   values, weights = LABELS[model.labels](rollout)
   exists = rollout.valid("step")
@@ -405,27 +405,20 @@ def _update_one(
     )
   )
 
+  loss = model.model.loss
+  total = loss.count(data)
+
   def loss_fn(params, part):
     outputs, _ = model.model.outputs(params, part)
-    return model.model.loss.loss(outputs, part)
+    share = jnp.where(total > 0, loss.count(part) / total, 0.0)
+    value = loss.loss(outputs, part) * share
+    return value, value
 
-  def add(total, part):
-    return jax.tree.map(
-      jnp.add, total, jax.value_and_grad(loss_fn)(state["params"], part)
-    ), None
-
-  zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, state["params"])
-  total, _ = jax.lax.scan(add, zeros, minibatches.split(data, parts))
-  loss, grads = jax.tree.map(lambda x: x / parts, total)
-  changes, opt_state = model.tx.update(
-    grads, state["opt_state"], state["params"]
+  grads, values = gradients.accumulate(loss_fn, state["params"], data, parts)
+  (params, opt_state), _, _ = gradients.apply(
+    model.tx, (state["params"], state["opt_state"]), grads, total > 0
   )
-  updated = {
-    "params": optax.apply_updates(state["params"], changes),
-    "opt_state": opt_state,
-  }
-  is_finite = jnp.isfinite(optax.tree.norm(grads))
-  return update_guard.select(is_finite, updated, state), loss
+  return {"params": params, "opt_state": opt_state}, values.sum()
 
 
 def metrics(

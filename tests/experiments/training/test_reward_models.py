@@ -184,41 +184,56 @@ def labelled_rollout():
 
 
 def linear_model(factor=1.0):
-  """A model whose loss is its parameter times a number of the examples.
+  """A model whose loss is its parameter times a mean over labelled steps.
 
-  The number is the sum of 2 for a right step and -1 for a wrong one, times
-  their weights, and of 10 times the verdicts.
+  A right step counts 2, a wrong one -1, and every verdict of a sample 10.
   """
+
+  def count(part):
+    return part.weights.sum()
 
   def loss(outputs, part):
     steps = (part.weights * (3 * part.values - 1)).sum()
-    return factor * outputs * (steps + 10 * part.correct.sum())
+    total = steps + 10 * part.correct.sum()
+    return factor * outputs * total / jnp.maximum(count(part), 1)
 
   reader = types.SimpleNamespace(
     filter_text=lambda data: data,
     outputs=lambda params, part: (params["w"], None),
-    loss=types.SimpleNamespace(loss=loss),
+    loss=types.SimpleNamespace(loss=loss, count=count),
   )
   return reward_models.RewardModel(
     None, reader, None, 0.5, labels="task", tx=optax.sgd(0.5)
   )
 
 
-@pytest.mark.parametrize("factor", [1.0, np.nan])
-def test_an_update_learns_from_the_steps_and_samples_that_exist(factor):
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(
+  ("factor", "labelled"), [(1.0, True), (1.0, False), (np.nan, True)]
+)
+def test_an_update_learns_from_the_steps_and_samples_that_exist(
+  factor, labelled, parts
+):
+  """The number of slices changes nothing, though they have 3 and 1 labels."""
   model = linear_model(factor)
+  rollout = labelled_rollout()
+  if not labelled:
+    rollout = rollout.replace(step_scores=0 * rollout.step_scores)
   params = {"w": np.float32(2)}
   state = {"params": params, "opt_state": model.tx.init(params)}
   update = jax.jit(
-    lambda state, rollout: reward_models._update_one(model, state, rollout, 2)
+    lambda state, rollout: reward_models._update_one(
+      model, state, rollout, parts
+    )
   )
-  updated, loss = update(state, labelled_rollout())
+  updated, loss = update(state, rollout)
   # The first prompt has right steps 2 + 2, a wrong one, and one right verdict:
   # 4 - 1 + 10. The second has a wrong step, one verdict that is right, and one
-  # that is unknown, -1: -1 + 10 - 10. Their mean is 6.
-  np.testing.assert_allclose(loss, factor * 2 * 6)
+  # that is unknown, -1: -1 + 10 - 10. Four steps have a label.
+  mean = (13 - 1) / 4 if labelled else 0
+  np.testing.assert_allclose(loss, factor * 2 * mean)
   # A gradient that is not finite changes nothing.
-  expected = 2 if np.isnan(factor) else 2 - 0.5 * 6
+  expected = 2 if np.isnan(factor) else 2 - 0.5 * mean
   np.testing.assert_allclose(updated["params"]["w"], expected)
 
 
@@ -277,14 +292,16 @@ def test_gradients_are_clipped_and_the_reference_does_not_change():
     np.testing.assert_array_equal(changes["reference"], [0, 0])
 
 
-@pytest.mark.parametrize("field", ["examples", "prepare"])
-def test_a_loss_with_work_on_the_host_cannot_learn_in_a_run(field):
-  loss = step_losses.get("bce")
+def test_a_loss_with_work_on_the_host_cannot_learn_in_a_run():
   for labels in reward_models.LABELS:
-    reward_models._check_trainable("prm", labels, loss)
-  loss = dataclasses.replace(loss, **{field: lambda *arguments: arguments})
+    reward_models._check_trainable("prm", labels, step_losses.get("bce"))
+  for name in ("hierarchical", "token_value", "bradley_terry", "preference"):
+    with pytest.raises(ValueError, match="selects its examples on the host"):
+      reward_models._check_trainable("prm", "verdict", step_losses.get(name))
   with pytest.raises(ValueError, match="selects its examples on the host"):
-    reward_models._check_trainable("prm", "verdict", loss)
+    reward_models._check_trainable(
+      "prm", "verdict", step_losses.get("implicit", kind="kto")
+    )
 
 
 @pytest.mark.parametrize(
