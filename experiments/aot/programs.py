@@ -63,9 +63,9 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
   if name == "train_step":
     return state
   if name == "score":
-    return state.params, state.frozen, state.parameter_sets
+    return state.parameters, state.carried.frozen
   if name == "evaluation" and e.evaluation_mesh == e.mesh:
-    return state.params, state.frozen
+    return state.params, state.carried.frozen
   if e.sampling_mesh == e.mesh:
     return e.abstract_sampler_state
   sampling_devices = set(e.sampling_mesh.devices.flat)
@@ -116,7 +116,8 @@ def _scorer(e: Experiment) -> Callable:
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
     needs = [
       scoring.Need(source, scoring.log_probs)
-      for source in ("old", *state.parameter_sets)
+      for source in ("old", *state.parameters)
+      if source != learners.POLICY
     ]
     scored = e.with_scores(state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
@@ -156,7 +157,7 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   )
   return jax.jit(generate).lower(
     state.params,
-    state.frozen,
+    state.carried.frozen,
     _sharded(tokens.prompts, e.sampling_sharding),
     _sharded(tokens.prompt_mask, e.sampling_sharding),
     _sharded(keys, e.sampling_sharding),
@@ -193,7 +194,7 @@ def cache_bytes(e: Experiment) -> int:
     return cache
 
   state = e.abstract_sampler_state
-  params = types.join(state.params, state.frozen)
+  params = types.join(state.params, state.carried.frozen)
   cache = jax.eval_shape(make_cache, tokens.prompts, tokens.prompt_mask, params)
   keys_and_values = [
     leaf

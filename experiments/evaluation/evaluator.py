@@ -256,7 +256,7 @@ def evaluate_once(
   # All processes must take the same branch.
   if multihost.broadcast_from_process_0(is_evaluated):
     return statistics.load(path)
-  params = types.join(state.params, state.frozen)
+  params = types.join(state.params, state.carried.frozen)
   with progress.lines(
     print,
     f"{path.parent}: evaluation at step {step}",

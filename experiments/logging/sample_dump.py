@@ -187,7 +187,7 @@ def _make_prepare(e: Experiment) -> Callable:
   def prepare_rollout(state, rollout):
     needs = prepare.required(e.method, e.plan.updates) | {_ENTROPY}
     scored = e.with_scores(state, rollout, needs)
-    batch, _, _ = prepare.prepare(e.method, scored, state.method_state)
+    batch, _, _ = prepare.prepare(e.method, scored, state.policy.method_state)
     # Only arrays that the records need are returned.
     prepared = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]

@@ -374,7 +374,7 @@ class SideBySide(_Trainer):
       sampling_params = (
         progress.previous_params if self._ahead else state.params
       )
-      rollout = rollout_fn(state.replace(params=sampling_params))
+      rollout = rollout_fn(state.with_policy(params=sampling_params))
       state, values = train_step(state, rollout)
       tokens = progress.tokens + sampled_tokens(rollout)
       values = {**values, **_extra_metrics(e, rollout)}

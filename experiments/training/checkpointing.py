@@ -311,10 +311,11 @@ def _meta_checksum(meta: Any) -> dict[str, int]:
 
 
 def _check_version(saved_tree: PyTree, step: int) -> None:
-  """Refuses a training state of version 0.1, which has another layout."""
-  # `parameter_sets` was called `slots` in 0.1.
-  if "slots" in saved_tree and "parameter_sets" not in saved_tree:
+  """Refuses a training state of an earlier layout."""
+  # Until 2026-11 the policy was not among the learners.
+  if "params" in saved_tree and "opt_state" in saved_tree:
     raise ValueError(
-      f"checkpoint {step} was written by version 0.1, whose training state has "
-      "another layout; start in a new workdir, or go on with version 0.1"
+      f"checkpoint {step} was written by an earlier version, whose training "
+      "state has another layout; go on with that version, or start in a new "
+      "workdir, with the parameters of this one by --config.init_from=WORKDIR"
     )

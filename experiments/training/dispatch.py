@@ -148,7 +148,7 @@ def make_update(e: Experiment) -> Callable:
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
 
   def update(state: step.State, rollout: step.Rollouts):
-    models, model_metrics = reward_models.update(
+    trained, model_metrics = reward_models.update(
       e.reward_models,
       state,
       learners.by_learner(rollout)[learners.POLICY],
@@ -156,8 +156,10 @@ def make_update(e: Experiment) -> Callable:
     )
     new_state, metrics = train_step(state, rollout)
     is_made = metrics["optim/skipped"] < e.plan.updates
-    models = update_guard.select(is_made, models, state.models)
-    return new_state.replace(models=models), metrics | model_metrics
+    old = {name: state.learners[name] for name in trained}
+    trained = update_guard.select(is_made, trained, old)
+    new_learners = {**new_state.learners, **trained}
+    return new_state.replace(learners=new_learners), metrics | model_metrics
 
   return update
 

@@ -105,7 +105,7 @@ class MetricBuffer:
       name: jax.jit(schedule) for name, schedule in e.schedules.items()
     }
     # Updates of each learner that were not skipped, up to the latest flush.
-    self._update_counts = _to_ints(_copy_update_counts(state))
+    self._update_counts = _to_ints(self._copy_update_counts(state))
     # The dispatch that is not flushed, and the moment of its end if it is known
     # to have ended.
     self._newest: _Dispatch | None = None
@@ -143,7 +143,9 @@ class MetricBuffer:
       state: the state after the dispatch; it may be donated as soon as this
         function returns.
     """
-    self._newest = _Dispatch(done, metrics, times, _copy_update_counts(state))
+    self._newest = _Dispatch(
+      done, metrics, times, self._copy_update_counts(state)
+    )
     self._newest_end = None
 
   def note_end(self) -> None:
@@ -256,6 +258,21 @@ class MetricBuffer:
       "perf/tokens_per_s": sampled_tokens / times["time/step_s"],
     }
 
+  def _copy_update_counts(self, state: step.State) -> dict[str, jax.Array]:
+    """Copies the number of updates of each learner from its optimizer's state.
+
+    Skipped updates do not count. The counts are copied because the state may be
+    donated to the next dispatch.
+    """
+    return {
+      name: jnp.copy(
+        optax.tree.get_all_with_path(state.learners[name].opt_state, "count")[
+          0
+        ][1]
+      )
+      for name in self._schedules
+    }
+
 
 def learning_rates(
   schedules: Mapping[str, optax.Schedule],
@@ -274,21 +291,6 @@ def learning_rates(
       schedule(update_counts[name] // updates_per_step[name])
     )
     for name, schedule in schedules.items()
-  }
-
-
-def _copy_update_counts(state: step.State) -> dict[str, jax.Array]:
-  """Copies the number of updates of each learner from its optimizer's state.
-
-  Skipped updates do not count. The counts are copied because the state may be
-  donated to the next dispatch.
-  """
-  opt_states = {learners.POLICY: state.opt_state}
-  for name, learner in state.learners.items():
-    opt_states[name] = learner.opt_state
-  return {
-    name: jnp.copy(optax.tree.get_all_with_path(opt_state, "count")[0][1])
-    for name, opt_state in opt_states.items()
   }
 
 

@@ -25,7 +25,6 @@ from models import forward_pass, sharding
 from models.config import ModelConfig
 from rl import learners, prepare, scoring, step, types
 from rl.minibatches import Plan
-from rl.sampling import samplers
 
 Array = jax.Array
 # Room of a packed pass, as a fraction of the positions of a padded one. From
@@ -232,7 +231,7 @@ def padding_metrics(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
         for tokens in texts
       )
       fractions[name] = 1 - real / computed
-  if e.is_rl and e.method.sampler.name == samplers.once().name:
+  if e.is_rl and e.method.sampler.reads_behavior_alone:
     fractions["sampling"] = _sampling_padding(e, rollout.tokens)
   return {
     f"perf/padding_frac/{name}": value for name, value in fractions.items()

@@ -111,7 +111,7 @@ def _compute(
         state,
       )
       values = multihost.fetch(
-        score(state.replace(opt_state=()), rollout).arrays
+        score(state.with_policy(opt_state=()), rollout).arrays
       )
       # Padding is 0, so that the file is small.
       values = np.where(

@@ -268,22 +268,35 @@ def optimizer(
   )
 
 
-def init_states(
-  models: Mapping[str, RewardModel], params: Mapping[str, types.PyTree]
-) -> dict[str, types.PyTree]:
-  """Returns the value of `State.models` at step 0.
+def add_to_state(
+  models: Mapping[str, RewardModel],
+  state: step.State,
+  params: Mapping[str, types.PyTree],
+) -> step.State:
+  """Returns the state with some models: those that are trained are learners.
 
   Args:
-    models: the models.
-    params: parameters of each, by name.
+    models: the models of the run.
+    state: the training state.
+    params: parameters by the names of the models to add.
   """
-  return {
-    name: {
-      "params": params[name],
-      "opt_state": model.tx.init(params[name]) if model.tx else (),
-    }
-    for name, model in models.items()
+  trained = {
+    name: step.Learner(value, models[name].tx.init(value))
+    for name, value in params.items()
+    if models[name].tx is not None
   }
+  frozen = {n: value for n, value in params.items() if n not in trained}
+  return state.replace(
+    learners={**state.learners, **trained},
+    carried=state.carried.replace(models={**state.carried.models, **frozen}),
+  )
+
+
+def _params(state: step.State, name: str) -> types.PyTree:
+  """Returns the parameters of a model, which may be trained."""
+  if name in state.learners:
+    return state.learners[name].params
+  return state.carried.models[name]
 
 
 def add_scores(
@@ -306,7 +319,7 @@ def add_scores(
   data = step_model.of_rollout(rollout)
   scores = {}
   for name, model in models.items():
-    params = state.models[name]["params"]
+    params = _params(state, name)
 
     def score(part, model=model, params=params):
       return model.model.scores(params, part)
@@ -358,7 +371,7 @@ def update(
   state: step.State,
   rollout: types.Rollout,
   parts: int,
-) -> tuple[dict[str, types.PyTree], step.Metrics]:
+) -> tuple[dict[str, step.Learner], step.Metrics]:
   """Trains those models that are not frozen on the samples of a rollout.
 
   Args:
@@ -369,27 +382,27 @@ def update(
       another; they change the result by rounding alone.
 
   Returns:
-    The new value of `State.models`, and metrics (`metrics`); "NAME/loss" is NaN
-    in a step without an update.
+    The learners that are these models, and metrics (`metrics`); "NAME/loss" is
+    NaN in a step without an update.
   """
-  states, logged = dict(state.models), {}
+  trained, logged = {}, {}
   for name, model in models.items():
     logged |= metrics(name, model, rollout)
     if model.tx is None:
       continue
     is_due = (state.step + 1) % model.every == 0
-    states[name], logged[f"{name}/loss"] = jax.lax.cond(
+    trained[name], logged[f"{name}/loss"] = jax.lax.cond(
       is_due,
       lambda old, model=model: _update_one(model, old, rollout, parts),
       lambda old: (old, jnp.full((), jnp.nan)),
-      states[name],
+      state.learners[name],
     )
-  return states, logged
+  return trained, logged
 
 
 def _update_one(
-  model: RewardModel, state: types.PyTree, rollout: types.Rollout, parts: int
-) -> tuple[types.PyTree, Array]:
+  model: RewardModel, learner: step.Learner, rollout: types.Rollout, parts: int
+) -> tuple[step.Learner, Array]:
   """Makes one update of a model; returns its state and the loss before it.
 
   The loss is that of the fit without the likelihood of the tokens. An update
@@ -414,11 +427,11 @@ def _update_one(
     value = loss.loss(outputs, part) * share
     return value, value
 
-  grads, values = gradients.accumulate(loss_fn, state["params"], data, parts)
-  (params, opt_state), _, _ = gradients.apply(
-    model.tx, (state["params"], state["opt_state"]), grads, total > 0
+  grads, values = gradients.accumulate(loss_fn, learner.params, data, parts)
+  trained, _, _ = gradients.apply(
+    model.tx, (learner.params, learner.opt_state), grads, total > 0
   )
-  return {"params": params, "opt_state": opt_state}, values.sum()
+  return step.Learner(*trained), values.sum()
 
 
 def metrics(

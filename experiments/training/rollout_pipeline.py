@@ -20,7 +20,7 @@ import jax
 
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import STATE_READY, HostRolloutFn
-from rl import learners, step
+from rl import learners, step, types
 
 Times = dict[str, float]
 
@@ -63,13 +63,17 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
   def send(state: step.State) -> step.State:
     shardings = e.sampler_shardings
     if not frozen:
-      sent = e.sampling_params(state.frozen)
-      frozen.append(jax.device_put(sent, shardings.frozen))
-    sent = sampler_state(state.replace(frozen={}))
-    sent = jax.device_put(sent, shardings.replace(frozen={}))
-    return sent.replace(frozen=frozen[0])
+      sent = e.sampling_params(state.carried.frozen)
+      frozen.append(jax.device_put(sent, shardings.carried.frozen))
+    sent = sampler_state(_with_frozen(state, {}))
+    sent = jax.device_put(sent, _with_frozen(shardings, {}))
+    return _with_frozen(sent, frozen[0])
 
   return send
+
+
+def _with_frozen(state: step.State, frozen: types.PyTree) -> step.State:
+  return state.with_carried(frozen=frozen)
 
 
 class AsynchronousSampler:
@@ -119,7 +123,8 @@ class AsynchronousSampler:
       # Samples the rollout of the next step from the present parameters.
       memory = learners.by_learner(rollout)[learners.POLICY].memory
       next_state = sampler_state.replace(
-        step=sampler_state.step + 1, memory=memory
+        step=sampler_state.step + 1,
+        carried=sampler_state.carried.replace(memory=memory),
       )
       self._futures[done + 1] = self._thread.submit(
         self._sample_rollout, next_state

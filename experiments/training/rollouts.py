@@ -187,18 +187,18 @@ def make_rollout_fn(
   """
 
   def rollout_fn(state: State) -> Rollouts:
-    problem_key, sample_key = jax.random.split(state.key)
+    problem_key, sample_key = jax.random.split(state.carried.key)
     problems = task.train(problem_key, state.step, prompts)
     if sharding is not None:
       problems = jax.lax.with_sharding_constraint(problems, sharding)
     keys = generation.prompt_keys(sample_key, state.step, problems.ids)
-    model = policy.with_frozen(state.frozen)
+    model = policy.with_frozen(state.carried.frozen)
     sampler, memory, params = _behavior(method, state)
     return sample_rollout(
       *(sampler, memory),
       functools.partial(generation.generate, model),
       functools.partial(task.score, problems),
-      *(model, params, state.parameter_sets),
+      *(model, params, _further_parameters(state)),
       *(sampling, problems, keys, state.step, task.answer_cue),
     )
 
@@ -230,13 +230,13 @@ def make_host_rollout_fn(
     jax.block_until_ready(state)
     start = time.perf_counter()
     score_seconds = 0.0
-    problem_key, sample_key = jax.random.split(state.key)
+    problem_key, sample_key = jax.random.split(state.carried.key)
     host_problems = task.train(problem_key, int(state.step), prompts)
     problems = multihost.place(host_problems, sharding)
     keys = prompt_keys(sample_key, state.step, problems.ids)
 
     def generate(params, prompts, prompt_mask, keys, sampling, first, active):
-      params = types.join(params, state.frozen)
+      params = types.join(params, state.carried.frozen)
       return compiled(
         params, prompts, prompt_mask, keys, active, sampling, first
       )
@@ -254,7 +254,8 @@ def make_host_rollout_fn(
     sampler, memory, params = _behavior(method, state)
     rollout = sample_rollout(
       *(sampler, memory, generate, score),
-      *(policy.with_frozen(state.frozen), params, state.parameter_sets),
+      *(policy.with_frozen(state.carried.frozen), params),
+      _further_parameters(state),
       *(sampling, problems, keys, state.step, task.answer_cue),
     )
     times = {
@@ -337,10 +338,13 @@ def _behavior(
   """Returns the sampler, its memory, and the behavior policy's parameters."""
   if method is None:
     return samplers.once(), (), state.params
-  params = state.params
-  if method.behavior != learners.POLICY:
-    params = state.parameter_sets[method.behavior]
-  return method.sampler, state.memory, params
+  params = state.parameters[method.behavior]
+  return method.sampler, state.carried.memory, params
+
+
+def _further_parameters(state: State) -> dict[str, types.PyTree]:
+  """Returns all parameters of a state but those of the policy, by name."""
+  return {n: p for n, p in state.parameters.items() if n != learners.POLICY}
 
 
 def _with_samples(
@@ -588,7 +592,7 @@ def make_demonstration_fn(
   """Builds a jittable rollout function of demonstrations, one per prompt."""
 
   def rollout_fn(state: State) -> types.Rollout:
-    problem_key, solution_key = jax.random.split(state.key)
+    problem_key, solution_key = jax.random.split(state.carried.key)
     problems = task.train(problem_key, state.step, prompts)
     demonstrations = task.demonstrate(
       jax.random.fold_in(solution_key, state.step), problems
@@ -608,7 +612,7 @@ def make_host_demonstration_fn(
   """Builds a rollout function of demonstrations that the host computes."""
 
   def rollout_fn(state: State) -> tuple[types.Rollout, dict[str, float]]:
-    problem_key, solution_key = jax.random.split(state.key)
+    problem_key, solution_key = jax.random.split(state.carried.key)
     step = int(state.step)  # waits for the update of the previous step
     start = time.perf_counter()
     problems = task.train(problem_key, step, prompts)
@@ -654,7 +658,7 @@ def make_text_fn(
   """
 
   def rollout_fn(state: State) -> tuple[types.Rollout, dict[str, float]]:
-    problem_key, _ = jax.random.split(state.key)
+    problem_key, _ = jax.random.split(state.carried.key)
     step = int(state.step)  # waits for the update of the previous step
     start = time.perf_counter()
     rows = texts.rows(problem_key, step, prompts)
@@ -732,7 +736,7 @@ def assemble_texts(
     scores=scores,
     correct=scores.astype(jnp.int8),
     prompt_ids=jnp.asarray(problems.ids),
-    keys=generation.prompt_keys(state.key, state.step, problems.ids),
+    keys=generation.prompt_keys(state.carried.key, state.step, problems.ids),
     step=state.step,
     extras=types.Named(dict(extras or {})),
   )

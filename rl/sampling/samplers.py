@@ -82,12 +82,15 @@ class Sampler:
       argument of the next call.
     init: `() -> memory`, the memory of the first call; `()` if there is none.
     gives: names of the extras and fields that it adds to the rollout.
+    reads_behavior_alone: whether it draws every sample from the behavior policy
+      in one pass, and reads no other parameters.
   """
 
   name: str
   run: Callable[[PromptBatch, Any], types.Rollout]
   init: Callable[[], Any] = tuple
   gives: tuple[str, ...] = ()
+  reads_behavior_alone: bool = False
 
   def __str__(self) -> str:
     return self.name
@@ -100,7 +103,7 @@ def once() -> Sampler:
     del memory
     return batch.sample(batch.params, batch.samples)
 
-  return Sampler("once()", run)
+  return Sampler("once()", run, reads_behavior_alone=True)
 
 
 def greedy() -> Sampler:

@@ -219,7 +219,7 @@ def _rollouts(calls: tuple[str, ...], stage: str = "") -> dict[str, Any]:
         slot: _leaves(one) for slot, one in code.by_learner(rollout).items()
       }
       memory = code.by_learner(rollout)["policy"].memory
-      state = state.replace(memory=memory)
+      state = code.with_memory(state, memory)
   return results
 
 

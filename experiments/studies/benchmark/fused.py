@@ -381,7 +381,8 @@ def make_dispatch(e: Experiment) -> dispatch.Dispatch:
 
 
 def _with_seed(state: step.State, number: int) -> step.State:
-  return state.replace(key=jax.random.fold_in(state.key, number))
+  key = jax.random.fold_in(state.carried.key, number)
+  return state.with_carried(key=key)
 
 
 def _copy(state: step.State) -> step.State:

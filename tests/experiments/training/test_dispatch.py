@@ -71,7 +71,7 @@ def test_a_dispatch_of_two_steps_samples_scores_and_updates_twice(monkeypatch):
 @struct.dataclass
 class State:
   step: jax.Array
-  models: dict[str, jax.Array]
+  learners: dict[str, jax.Array]
 
 
 @pytest.mark.parametrize(("skipped", "model"), [(0, 5.0), (1, 5.0), (2, 1.0)])
@@ -93,7 +93,7 @@ def test_models_learn_unless_all_updates_are_skipped(
     dispatch.reward_models,
     "update",
     lambda models, state, rollout, _: (
-      {"m": 5 * state.models["m"]},
+      {"m": 5 * state.learners["m"]},
       {"m/loss": 7.0},
     ),
   )
@@ -102,10 +102,10 @@ def test_models_learn_unless_all_updates_are_skipped(
   )
   e = fake_experiment()
   e.methods = e.policy = e.txs = None
-  state = State(jnp.float32(3), {"m": jnp.float32(1)})
+  state = State(jnp.float32(3), {"m": jnp.float32(1), "policy": 8})
   new_state, metrics = dispatch.make_train_step(e)(state, jnp.float32(skipped))
   assert new_state.step == 4
-  assert new_state.models == {"m": model}
+  assert new_state.learners == {"m": model, "policy": 8}
   assert metrics == {"optim/skipped": skipped, "m/loss": 7.0, "padding": 9}
 
 

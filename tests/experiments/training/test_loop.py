@@ -86,7 +86,9 @@ def final_state(e: Experiment, workdir: pathlib.Path):
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
-  return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+  return jax.device_get(
+    state.replace(key=jax.random.key_data(state.carried.key))
+  )
 
 
 def metrics(workdir: pathlib.Path) -> list[dict]:
@@ -113,8 +115,8 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   begin = jax.device_get(e.init())
   moved = jax.tree.map(
     lambda a, b: float(np.abs(a - b).max()),
-    (result.params, result.method_state),
-    (begin.params, begin.method_state),
+    (result.params, result.policy.method_state),
+    (begin.params, begin.policy.method_state),
   )
   assert min(jax.tree.leaves(moved)) > 0.0
 

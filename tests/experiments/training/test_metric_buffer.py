@@ -77,8 +77,10 @@ def state_of(policy, value):
     return (optax.ScaleByScheduleState(count=jnp.int32(count)),)
 
   return python.SimpleNamespace(
-    opt_state=opt_state(policy),
-    learners={"value": python.SimpleNamespace(opt_state=opt_state(value))},
+    learners={
+      name: python.SimpleNamespace(opt_state=opt_state(count))
+      for name, count in (("policy", policy), ("value", value))
+    }
   )
 
 

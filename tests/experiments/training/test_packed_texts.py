@@ -292,7 +292,9 @@ def results(workdir, e):
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
-  state = jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+  state = jax.device_get(
+    state.replace(key=jax.random.key_data(state.carried.key))
+  )
   lines = json_files.read(workdir / "metrics.jsonl")
   return state, [
     {k: v for k, v in line.items() if not k.startswith(("time/", "perf/tok"))}

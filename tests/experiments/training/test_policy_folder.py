@@ -75,7 +75,7 @@ def run(e: Experiment, workdir):
   with checkpointing.Checkpoints(
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
-    return checkpoints.restore(e.abstract.replace(frozen={}))[0]
+    return checkpoints.restore(e.abstract.with_carried(frozen={}))[0]
 
 
 def leaves(tree):

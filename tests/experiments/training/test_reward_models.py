@@ -26,7 +26,7 @@ from experiments.training import (
 )
 from rewards import base
 from rewards.process import step_losses, step_model
-from rl import prepare
+from rl import prepare, step
 
 TASK = "chain(operations=1)"
 NEED = base.model_scores("prm")
@@ -90,14 +90,14 @@ def test_the_model_pays_the_run(fitted, tmp_path):
   assert np.unique(np.asarray(scores)[np.asarray(rollout.step_mask)]).size > 8
   in_parts = reward_models.add_scores(e.reward_models, state, rollout, 2)
   np.testing.assert_allclose(in_parts.extras[NEED], expected, atol=1e-5)
-  batch, _, _ = prepare.prepare(e.method, rollout, state.method_state)
+  batch, _, _ = prepare.prepare(e.method, rollout, state.policy.method_state)
   np.testing.assert_array_equal(batch.rollout.step_scores, scores)
   # The task's own scores remain in the rollout, as the gold score.
   assert set(np.unique(rollout.step_scores)) <= {-1.0, 0.0, 1.0}
   # Another model pays other rewards.
   other = jax.tree.map(lambda x: -x, params["head"])
-  models = {"prm": {"params": {**params, "head": other}, "opt_state": ()}}
-  again, _ = dispatch.compile_rollout_fn(e)(state.replace(models=models))
+  models = {"prm": {**params, "head": other}}
+  again, _ = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
   np.testing.assert_array_equal(again.tokens.completions, rollout.completions)
   assert np.abs(again.extras[NEED] - scores).max() > 0.1
 
@@ -220,7 +220,7 @@ def test_an_update_learns_from_the_steps_and_samples_that_exist(
   if not labelled:
     rollout = rollout.replace(step_scores=0 * rollout.step_scores)
   params = {"w": np.float32(2)}
-  state = {"params": params, "opt_state": model.tx.init(params)}
+  state = step.Learner(params, model.tx.init(params))
   update = jax.jit(
     lambda state, rollout: reward_models._update_one(
       model, state, rollout, parts
@@ -234,7 +234,7 @@ def test_an_update_learns_from_the_steps_and_samples_that_exist(
   np.testing.assert_allclose(loss, factor * 2 * mean)
   # A gradient that is not finite changes nothing.
   expected = 2 if np.isnan(factor) else 2 - 0.5 * mean
-  np.testing.assert_allclose(updated["params"]["w"], expected)
+  np.testing.assert_allclose(updated.params["w"], expected)
 
 
 @pytest.mark.parametrize("every", [None, 1, 2, 3])
@@ -255,10 +255,10 @@ def test_an_update_is_due_at_every_so_many_steps(every, monkeypatch):
   due = []
   for number in range(6):
     state = types.SimpleNamespace(
-      step=jnp.int32(number), models={"prm": jnp.int32(1), "frozen": 7}
+      step=jnp.int32(number), learners={"prm": jnp.int32(1), "policy": 7}
     )
     states, logged = reward_models.update(models, state, None, 10)
-    assert states["frozen"] == 7
+    assert list(states) == ["prm"]
     assert logged["prm/seen"] == logged["frozen/seen"] == 1
     assert "frozen/loss" not in logged
     is_due = int(states["prm"]) == 11
@@ -344,10 +344,11 @@ def test_a_frozen_model_is_read_again_and_not_saved(fitted, tmp_path):
       assert line[name] == expected[name], name
   with checkpointing.Checkpoints(resumed / "checkpoints") as checkpoints:
     state, _ = checkpoints.restore(e.saved_part(e.abstract))
-    assert state.models == {}
+    assert state.carried.models == {}
+    assert list(state.learners) == ["policy"]
     state = initial_state.restore_or_initialise(e, resumed, checkpoints)
   jax.tree.map(
-    np.testing.assert_array_equal, state.models["prm"]["params"], params
+    np.testing.assert_array_equal, state.carried.models["prm"], params
   )
 
 
@@ -370,7 +371,7 @@ def test_a_trained_model_learns_the_labels_and_resumes(fitted, tmp_path):
   assert [line["prm/loss"] for line in again[1::2]] == losses[1::2]
   state = start(e, tmp_path)
   jax.tree.map(
-    np.testing.assert_array_equal, state.models["prm"]["params"], params
+    np.testing.assert_array_equal, state.learners["prm"].params, params
   )
 
 
@@ -410,8 +411,8 @@ def test_a_frozen_model_with_a_reference_pays(tmp_path):
   state = start(e, tmp_path)
   scores = dispatch.compile_rollout_fn(e)(state)[0].extras[NEED]
   np.testing.assert_allclose(scores, 0, atol=1e-6)
-  models = {"prm": {"params": {**params, "decoder": other}, "opt_state": ()}}
-  rollout, _ = dispatch.compile_rollout_fn(e)(state.replace(models=models))
+  models = {"prm": {**params, "decoder": other}}
+  rollout, _ = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
   assert np.abs(rollout.extras[NEED]).max() > 1e-3
 
 

@@ -110,7 +110,9 @@ class TestAhead:
     state = e.init()
     states, rollouts, stale = [], [], []
     for _ in range(4):
-      states.append(jax.device_get(state.replace(key=(), opt_state=())))
+      states.append(
+        jax.device_get(state.with_carried(key=()).with_policy(opt_state=()))
+      )
       rollout, times = gather(state)
       again, _ = gather(state)
       assert again is rollout
@@ -124,7 +126,7 @@ class TestAhead:
     for step, result in enumerate(rollouts):
       before = states[step - int(stale[step])]
       params = jax.tree.map(jnp.asarray, before.params)
-      requested = state.replace(params=params, step=jnp.int32(step))
+      requested = state.with_policy(params=params).replace(step=jnp.int32(step))
       expected, _ = once(requested)
       assert_same(result, jax.device_get(expected.replace(keys=None)))
     moved = jax.tree.map(
@@ -192,13 +194,23 @@ class Sampled:
 
 
 @struct.dataclass
+class Carried:
+  """The carried fields of a state that a sampler reads."""
+
+  frozen: jax.Array
+  memory: jax.Array
+
+
+@struct.dataclass
 class Parameters:
   """The fields of a state that a sampler reads."""
 
   params: jax.Array
-  frozen: jax.Array
   step: jax.Array
-  memory: jax.Array
+  carried: Carried
+
+  def with_carried(self, **changes):
+    return self.replace(carried=self.carried.replace(**changes))
 
 
 def fake_experiment(**config):
@@ -209,7 +221,7 @@ def fake_experiment(**config):
     sampling_mesh="another mesh",
     sampler_state=lambda state: state.replace(params=state.params * 10),
     sampling_params=lambda frozen: frozen * 100,
-    sampler_shardings=Parameters(sample, sample, sample, sample),
+    sampler_shardings=Parameters(sample, sample, Carried(sample, sample)),
     rollout_shardings=lambda rollout: train,
     config=python.SimpleNamespace(**config),
   )
@@ -217,15 +229,20 @@ def fake_experiment(**config):
 
 def state_of(step):
   return jax.device_put(
-    Parameters(*map(jnp.float32, (step + 1, 5, step, 0))), jax.devices()[0]
+    Parameters(
+      jnp.float32(step + 1),
+      jnp.float32(step),
+      Carried(jnp.float32(5), jnp.float32(0)),
+    ),
+    jax.devices()[0],
   )
 
 
 def sample_sum(state):
   """Params 10 (n + 1), frozen 500, and a tenth of the step."""
   assert state.params.devices() == {jax.devices()[1]}
-  value = state.params + state.frozen + state.step / 10
-  return Sampled(value, state.memory + 1), {"time/rollout_s": 2.0}
+  value = state.params + state.carried.frozen + state.step / 10
+  return Sampled(value, state.carried.memory + 1), {"time/rollout_s": 2.0}
 
 
 def test_a_rollout_is_made_on_the_other_mesh_and_copied_back():

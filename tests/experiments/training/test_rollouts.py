@@ -298,11 +298,9 @@ def test_a_branch_keeps_the_prefix_of_a_sample(support):
 def state_of(step_number=5):
   return step.State(
     step=np.int32(step_number),
-    params={},
-    opt_state=(),
-    method_state=(),
+    learners={"policy": step.Learner({}, ())},
     parameter_sets={},
-    key=jax.random.key(0),
+    carried=step.Carried(jax.random.key(0)),
   )
 
 
@@ -367,7 +365,7 @@ def test_demonstrations_of_the_host_are_timed_and_put_together(monkeypatch):
   state = state_of()
   rollout, times = make(state)
   assert times == {rollouts.STATE_READY: 10.0, "time/rollout_s": 3.0}
-  _, solution_key = jax.random.split(state.key)
+  _, solution_key = jax.random.split(state.carried.key)
   assert_keys(keys, [fold(solution_key, 5)])
   np.testing.assert_array_equal(rollout.completions, completions[:, None])
   np.testing.assert_array_equal(
@@ -411,7 +409,7 @@ def test_the_first_completion_of_a_line_is_the_right_one(monkeypatch):
   np.testing.assert_array_equal(
     rollout.extras["file/value"], [[4.0, 5.0], [0.0, 1.0]]
   )
-  step_key = fold(state.key, 5)
+  step_key = fold(state.carried.key, 5)
   # No line is selected twice, which the last number says.
   assert_keys(rollout.keys, [fold(fold(step_key, id_), 0) for id_ in (20, 0)])
 

@@ -14,7 +14,7 @@ LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 def ratios_to_sampler(e, state, rollout):
   """Returns pi / behavior of the scored tokens of a rollout."""
-  policy = e.policy.with_frozen(state.frozen)
+  policy = e.policy.with_frozen(state.carried.frozen)
   scored = jax.jit(
     lambda params, rollout: scoring.passes(
       policy, {"old": params}, {LOG_PROBS}, rollout

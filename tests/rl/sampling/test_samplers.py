@@ -274,17 +274,14 @@ def test_two_learners_learn_from_two_rollouts(experiment):
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
   )
   assert moved(new.params, state.params) > 0
-  assert (
-    moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) > 0
-  )
+  before = state.learners["summary"].params
+  assert moved(new.learners["summary"].params, before) > 0
   still = rollout["summary"].replace(
     scores=jnp.zeros_like(rollout["summary"].scores)
   )
   new, _ = train_step(state, {**rollout, "summary": still})
   assert moved(new.params, state.params) > 0
-  assert (
-    moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) == 0
-  )
+  assert moved(new.learners["summary"].params, before) == 0
   assert np.isfinite(metrics["summary/loss/total"])
 
 
@@ -301,7 +298,7 @@ def test_rollouts_are_sampled_by_the_behavior_policy(experiment):
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)
   )
   once = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4))
-  assert_same(gather(stale), once(state.replace(params=other)))
+  assert_same(gather(stale), once(state.with_policy(params=other)))
 
 
 # Samplers on batches that count instead of sampling.
