@@ -373,6 +373,20 @@ def with_memory(state: Any, memory: Any) -> Any:
   return state.replace(memory=memory)
 
 
+def rollout_of(rollout_fn: Any, state: Any) -> Any:
+  """Returns the rollout of a state from the function of a run."""
+  rollout = rollout_fn(state)
+  # Until 2026-11 it came with its times.
+  return rollout[0] if isinstance(rollout, tuple) else rollout
+
+
+def option_orders(orders: Any, samples: int) -> Any:
+  """Returns the orders of options `[P, J]` as the task gives them."""
+  if not hasattr(load("rl types"), "VIEWS_BY_PROMPT"):  # until 2026-11
+    return orders
+  return orders[:, None].repeat(samples, 1)  # [P, S, J]
+
+
 def by_learner(value: Any) -> dict[str, Any]:
   """A method, or a mapping of methods, by the name of the learner."""
   return either(load("learners"), "by_learner", "by_slot")(value)
