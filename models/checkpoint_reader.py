@@ -137,8 +137,8 @@ class _CheckpointParams(contextlib.AbstractContextManager):
     if json_path.exists():
       data = ocp.JsonCheckpointHandler().restore(json_path)
       check_step(data, self.step)
-      prefix = ".".join(self._place) + "."
-      saved = checksums.select(data.get(checksums.KEY, {}), prefix)
+      place = ".".join(self._place)
+      saved = checksums.select(data.get(checksums.KEY, {}), place)
       checksums.verify(checksums.compute(restored), saved, self.step)
     return functools.reduce(operator.getitem, self._place, restored)
 

@@ -66,11 +66,11 @@ def verify(
 
 
 def select(saved: Mapping[str, int], prefix: str) -> dict[str, int]:
-  """Selects the checksums of the arrays whose path begins with a prefix."""
+  """Selects the checksums of the arrays below a path, or of the array there."""
   return {
     path: checksum
     for path, checksum in saved.items()
-    if path.startswith(prefix)
+    if f"{path}.".startswith(f"{prefix}.")
   }
 
 

@@ -190,7 +190,7 @@ class Checkpoints:
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
       saved_tree = handler.metadata(folder / "state").tree
-      _check_version(saved_tree, step)
+      _check_version(saved_tree, target, step)
       checkpoint_reader.check_matches(target, saved_tree, step)
       arrays = handler.restore(
         folder / "state",
@@ -310,10 +310,11 @@ def _meta_checksum(meta: Any) -> dict[str, int]:
   return {f"({_META})": zlib.crc32(text.encode())}
 
 
-def _check_version(saved_tree: PyTree, step: int) -> None:
+def _check_version(saved_tree: PyTree, target: PyTree, step: int) -> None:
   """Refuses a training state of an earlier layout."""
   # Until 2026-11 the policy was not among the learners.
-  if "params" in saved_tree and "opt_state" in saved_tree:
+  fields = target if isinstance(target, dict) else vars(target)
+  if "learners" in fields and "params" in saved_tree:
     raise ValueError(
       f"checkpoint {step} was written by an earlier version, whose training "
       "state has another layout; go on with that version, or start in a new "

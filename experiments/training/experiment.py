@@ -18,6 +18,7 @@ from experiments.training import (
   prng_keys,
   reward_models,
   rollouts,
+  text_rollouts,
   training_texts,
 )
 from models import (
@@ -412,7 +413,7 @@ class Experiment:
     """
     state = self.state_shapes
     if self.texts is not None:
-      return rollouts.abstract_text_rollout(
+      return text_rollouts.abstract_text_rollout(
         self.texts,
         self.config.rollout.prompts,
         state,
@@ -433,16 +434,19 @@ class Experiment:
   def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:
     """Returns the shardings of a rollout on the training mesh.
 
-    An array whose first axis is a multiple of the prompts is split along it;
-    other arrays are replicated.
+    Arrays by prompt are split along the prompts; others are replicated.
     """
-    prompts = self.config.rollout.prompts
 
-    def choose(leaf: Any) -> NamedSharding:
-      has_prompts = leaf.ndim > 0 and leaf.shape[0] % prompts == 0
-      return self.batch_sharding if has_prompts else self.replicated
+    def choose(has_prompt_axis: bool) -> NamedSharding:
+      return self.batch_sharding if has_prompt_axis else self.replicated
 
-    return jax.tree.map(choose, rollout)
+    by_learner = {
+      name: jax.tree.map(choose, one.has_prompt_axis())
+      for name, one in learners.by_learner(rollout).items()
+    }
+    if isinstance(rollout, types.Rollout):
+      return by_learner[learners.POLICY]
+    return by_learner
 
   @property
   def placed_rollout(self) -> step.Rollouts:

@@ -4,10 +4,9 @@ import dataclasses
 import types as python_types
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small_run
+from helpers import small_run, worked_example
 
 from experiments.training import prng_keys
 from experiments.training.experiment import (
@@ -167,8 +166,10 @@ def test_an_evaluation_reads_what_its_mesh_has(on_sampling_mesh):
   fields = {
     "policy": "policy",
     "sampling_policy": "sampling policy",
-    "abstract": NAMESPACE(params={"a": 1}, frozen={"b": 2}),
-    "abstract_sampler_state": NAMESPACE(params={"a": 3}, frozen={"b": 4}),
+    "abstract": NAMESPACE(params={"a": 1}, carried=NAMESPACE(frozen={"b": 2})),
+    "abstract_sampler_state": NAMESPACE(
+      params={"a": 3}, carried=NAMESPACE(frozen={"b": 4})
+    ),
     "sampling_params": lambda params: {"a": params["a"] + 1},
     "abstract_evaluation_params": {"a": NAMESPACE(sharding=jax.devices()[0])},
   }
@@ -246,17 +247,16 @@ def test_checkpoints_have_no_parameters_that_are_not_trained():
 
 
 def test_arrays_of_prompts_are_split_over_the_mesh():
-  e = NAMESPACE(
-    config=NAMESPACE(rollout=NAMESPACE(prompts=4)),
-    batch_sharding="split",
-    replicated="copied",
-  )
-  shapes = {(): "copied", (4,): "split", (8, 3): "split", (3, 4): "copied"}
-  shapes[(5, 3)] = "copied"
-  leaves = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-  assert Experiment.rollout_shardings(e, leaves) == list(shapes.values())
+  e = NAMESPACE(batch_sharding="split", replicated="copied")
+  rollout = worked_example.rollout([[1.0, 2.0], [3.0, 4.0]])
+  for rollouts in (rollout, {"policy": rollout, "other": rollout}):
+    shardings = Experiment.rollout_shardings(e, rollouts)
+    one = shardings["other"] if isinstance(rollouts, dict) else shardings
+    assert (one.scores, one.tokens.prompts, one.keys) == ("split",) * 3
+    assert one.step == "copied"
 
 
+@pytest.mark.several_devices
 def test_states_of_methods_and_samplers_are_replicated():
   """They have any names; parameters and optimizers follow the rules."""
   mesh = sharding.make_mesh(fsdp=2, devices=jax.devices()[:2])
@@ -268,14 +268,14 @@ def test_states_of_methods_and_samplers_are_replicated():
     parameter_sets={"ref": params},
     carried=step.Carried(np.zeros(2, np.uint32), other, params, {"m": params}),
   )
-  whole, split = (
+  copied, split = (
     jax.NamedSharding(mesh, spec)
     for spec in (jax.P(), jax.P(None, "fsdp", "tensor"))
   )
   params = {"layers": {"mlp": {"up": {"kernel": split}}}}
   assert _state_shardings(state, mesh) == step.State(
-    step=whole,
-    learners={"policy": step.Learner(params, {"mu": params}, {"any": whole})},
+    step=copied,
+    learners={"policy": step.Learner(params, {"mu": params}, {"any": copied})},
     parameter_sets={"ref": params},
-    carried=step.Carried(whole, {"any": whole}, params, {"m": params}),
+    carried=step.Carried(copied, {"any": copied}, params, {"m": params}),
   )

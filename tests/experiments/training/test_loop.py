@@ -268,7 +268,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   try:
     with jax.log_compiles():
       for _ in range(10):
-        state, _, _ = advance(state)
+        state, _, *_ = advance(state)
   finally:
     logger.removeHandler(observed)
   assert int(state.step) == 10
@@ -424,7 +424,7 @@ def test_every_kind_of_credit_trains(task, method):
   state = e.init()
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   for _ in range(2):
-    state, result, _ = advance(state)
+    state, result, *_ = advance(state)
   result = jax.device_get(result)
   assert int(state.step) == 2
   assert result["optim/skipped"] == 0

@@ -135,7 +135,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   """EEPO unlearns its first half for a moment: of what is trained."""
   e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
   state = e.init(initial_state.starting_params(e, tmp_path))
-  rollout, _ = dispatch.compile_rollout_fn(e)(state)
+  rollout = dispatch.compile_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   observed = []
   forget = e.method.sampler.run

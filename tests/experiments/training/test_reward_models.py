@@ -83,7 +83,7 @@ def test_the_model_pays_the_run(fitted, tmp_path):
     make_config(workdir), tmp_path, devices=jax.devices()[:1]
   )
   state = start(e, tmp_path)
-  rollout, _ = dispatch.compile_rollout_fn(e)(state)
+  rollout = dispatch.compile_rollout_fn(e)(state)
   expected = model.scores(params, step_model.of_rollout(rollout))
   scores = rollout.extras[NEED]
   np.testing.assert_allclose(scores, expected, atol=1e-5)
@@ -97,7 +97,7 @@ def test_the_model_pays_the_run(fitted, tmp_path):
   # Another model pays other rewards.
   other = jax.tree.map(lambda x: -x, params["head"])
   models = {"prm": {**params, "head": other}}
-  again, _ = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
+  again = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
   np.testing.assert_array_equal(again.tokens.completions, rollout.completions)
   assert np.abs(again.extras[NEED] - scores).max() > 0.1
 
@@ -409,10 +409,10 @@ def test_a_frozen_model_with_a_reference_pays(tmp_path):
   other = jax.tree.map(lambda x: 1.5 * x, params["decoder"])
   e = build.build(make_config(tmp_path), jax.devices()[:1])
   state = start(e, tmp_path)
-  scores = dispatch.compile_rollout_fn(e)(state)[0].extras[NEED]
+  scores = dispatch.compile_rollout_fn(e)(state).extras[NEED]
   np.testing.assert_allclose(scores, 0, atol=1e-6)
   models = {"prm": {**params, "decoder": other}}
-  rollout, _ = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
+  rollout = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
   assert np.abs(rollout.extras[NEED]).max() > 1e-3
 
 
