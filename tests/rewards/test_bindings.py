@@ -386,8 +386,8 @@ def test_a_reward_is_the_same_however_the_step_is_cut(after_two, how):
   for part in ("params", "method_state"):
     jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5),
-      getattr(result, part),
-      getattr(after_two, part),
+      getattr(result.policy, part),
+      getattr(after_two.policy, part),
     )
 
 

@@ -91,7 +91,7 @@ def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
   with checkpointing.Checkpoints(other / checkpoint_reader.FOLDER) as saving:
     saving.save(4, state.with_policy(params=moved), {})
   assert runs.differences(finished, other) == [
-    "checkpoint params.final_norm.scale"
+    "checkpoint learners.policy.params.final_norm.scale"
   ]
 
 

@@ -87,7 +87,7 @@ def final_state(e: Experiment, workdir: pathlib.Path):
   ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(
-    state.replace(key=jax.random.key_data(state.carried.key))
+    state.with_carried(key=jax.random.key_data(state.carried.key))
   )
 
 

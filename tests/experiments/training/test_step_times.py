@@ -229,7 +229,9 @@ def scored_on_the_host(e):
     time.sleep(SHORT)
     return score(*args)
 
-  task = dataclasses.replace(e.task, jittable=False, score=sleepy)
+  task = dataclasses.replace(
+    e.task, jittable=False, score=sleepy, judged_spec=e.task.judged_shapes
+  )
   return dataclasses.replace(e, task=task)
 
 
