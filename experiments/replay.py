@@ -59,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if failed_step is None:
       failed_step = _latest_failed_step(workdir)
     state, rollout_by_learner = nan_guard.load_rollout(e, workdir, failed_step)
-  state = state.replace(frozen=initial_state.frozen_params(e, workdir))
+  frozen = initial_state.frozen_params(e, workdir)
+  state = state.with_carried(frozen=frozen)
   if packed_texts.packs(e):
     rollout_by_learner = packed_texts.pack(
       rollout_by_learner, e.model, e.plan, e.mesh
@@ -205,10 +206,12 @@ def _non_finite_gradients(
   def compute_gradients(state, rollout):
     needs = prepare.required(e.method, 1)
     scored = _with_missing_scores(e, state, rollout, needs)
-    batch, scales, _ = prepare.prepare(e.method, scored, state.method_state)
+    batch, scales, _ = prepare.prepare(
+      e.method, scored, state.policy.method_state
+    )
     gradients, _ = prepare.gradient(
       e.method,
-      e.policy.with_frozen(state.frozen),
+      e.policy.with_frozen(state.carried.frozen),
       state.params,
       batch,
       scales,

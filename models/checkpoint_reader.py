@@ -3,12 +3,14 @@
 There are two kinds of checkpoints, both written with Orbax in the folder
 `WORKDIR/checkpoints/STEP`: checkpoints of a training run have the whole
 training state, and checkpoints of an imported model (`models.hf import`) have
-parameters only. Both have the parameters under `params` of the item `state`.
+parameters only. Both have the item `state`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +24,10 @@ from rl import types
 
 FOLDER = "checkpoints"  # name of the folder of checkpoints in a workdir
 STEP = "step"  # key of the step in the JSON of a run's checkpoint
+# Keys of the policy's parameters in a training state.
+_IN_STATE = ("learners", "policy", "params")
+# Their keys in checkpoints of imported models, and of runs before 2026-12.
+_ALONE = ("params",)
 
 
 def latest_step(directory: epath.PathLike) -> int | None:
@@ -103,7 +109,9 @@ class _CheckpointParams(contextlib.AbstractContextManager):
     self.step = select_step(steps(directory), directory, step)
     self._path = directory / str(self.step) / "state"
     self._handler = ocp.PyTreeCheckpointHandler()
-    self.tree = self._handler.metadata(self._path).tree["params"]
+    tree = self._handler.metadata(self._path).tree
+    self._place = _IN_STATE if _IN_STATE[0] in tree else _ALONE
+    self.tree = functools.reduce(operator.getitem, self._place, tree)
 
   def check(self, abstract_params: types.PyTree) -> types.PyTree:
     """Checks the parameters and returns their shapes, dtypes and shardings."""
@@ -113,7 +121,9 @@ class _CheckpointParams(contextlib.AbstractContextManager):
 
   def restore(self, abstract_params: types.PyTree) -> types.PyTree:
     """Checks and reads the parameters, and verifies checksums if it has any."""
-    item = {"params": self.check(abstract_params)}
+    item = self.check(abstract_params)
+    for key in reversed(self._place):
+      item = {key: item}
     restored = self._handler.restore(
       self._path,
       args=ocp.args.PyTreeRestore(
@@ -127,9 +137,10 @@ class _CheckpointParams(contextlib.AbstractContextManager):
     if json_path.exists():
       data = ocp.JsonCheckpointHandler().restore(json_path)
       check_step(data, self.step)
-      saved = checksums.select_params(data.get(checksums.KEY, {}))
+      place = ".".join(self._place)
+      saved = checksums.select(data.get(checksums.KEY, {}), place)
       checksums.verify(checksums.compute(restored), saved, self.step)
-    return restored["params"]
+    return functools.reduce(operator.getitem, self._place, restored)
 
   def __exit__(self, *_: object) -> None:
     self._handler.close()

@@ -65,12 +65,12 @@ def verify(
       )
 
 
-def select_params(saved: Mapping[str, int]) -> dict[str, int]:
-  """Selects the checksums of the parameters from those of a training state."""
+def select(saved: Mapping[str, int], prefix: str) -> dict[str, int]:
+  """Selects the checksums of the arrays below a path, or of the array there."""
   return {
     path: checksum
     for path, checksum in saved.items()
-    if path.split(".")[0] == "params"
+    if f"{path}.".startswith(f"{prefix}.")
   }
 
 

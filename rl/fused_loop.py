@@ -27,7 +27,7 @@ def iteration(
 
   Args:
     rollout_fn: `state -> rollout`, pure and jittable. Prompts and random
-      numbers are functions of `state.key` and `state.step`.
+      numbers are functions of `state.carried.key` and `state.step`.
     train_step: result of `rl.step.make`.
   """
   return lambda state: train_step(state, rollout_fn(state))

@@ -26,10 +26,10 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from rl import scoring, types
+from rl import gradients, scoring, types
 from rl.method import Method, State
 from rl.metrics import Tally
-from rl.minibatches import Plan, split
+from rl.minibatches import Plan
 from rl.transforms import LevelError
 
 Array = jax.Array
@@ -369,34 +369,20 @@ def gradient(
     The gradient, shaped like `params`, and the metrics of the microbatches.
   """
   weights = aggregation_weights(method, batch)
-  differentiate = jax.grad(
-    lambda params, batch, weights: loss(
+  return gradients.accumulate(
+    lambda params, microbatch: loss(
       method,
       policy,
       params,
-      batch,
-      weights,
+      *microbatch,
       term_weights,
       temperature=plan.temperature,
       chunk=plan.chunk,
     ),
-    has_aux=True,
+    params,
+    (batch, weights),
+    plan.microbatches,
   )
-  if plan.microbatches == 1:
-    grads, tally = differentiate(params, batch, weights)
-    return grads, jax.tree.map(lambda x: x[None], tally)
-
-  def accumulate(total, microbatch):
-    grads, tally = differentiate(params, *microbatch)
-    return jax.tree.map(jnp.add, total, grads), tally
-
-  # The sum is kept in float32: in bfloat16 many small parts would be lost.
-  total, tally = jax.lax.scan(
-    accumulate,
-    jax.tree.map(lambda p: jnp.zeros(p.shape), params),
-    split((batch, weights), plan.microbatches),
-  )
-  return jax.tree.map(lambda g, p: g.astype(p.dtype), total, params), tally
 
 
 def check(

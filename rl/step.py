@@ -9,7 +9,7 @@ steps in turn:
                    batch                                    rl.prepare.prepare
   for each epoch, for each minibatch:
     gradient       of the loss, over microbatches           rl.prepare.gradient
-    optimizer      one Optax update, unless it is refused   rl.update_guard
+    optimizer      one Optax update, unless it is refused   rl.gradients
   further updates  of `Method.further_updates`, if any      rl.further_updates
 
 At the end every parameter set is updated by its rule (`rl.parameter_sets`).
@@ -27,6 +27,7 @@ import optax
 
 from rl import (
   further_updates,
+  gradients,
   learners,
   metrics,
   prepare,
@@ -48,48 +49,82 @@ Optimizers = (
 
 
 @flax.struct.dataclass
-class LearnerState:
-  """State of a learner besides its parameters.
+class Learner:
+  """State of a network that is trained.
 
   Attributes:
+    params: its trained parameters.
     opt_state: state of its optimizer.
     method_state: states of its method's transforms, by name.
   """
 
+  params: types.PyTree
   opt_state: Any
-  method_state: Any
+  method_state: Any = ()
+
+
+@flax.struct.dataclass
+class Carried:
+  """What a run carries from step to step, and no update changes.
+
+  Attributes:
+    key: typed PRNG key. It never changes; sampling folds the number of the step
+      into it.
+    memory: state that the policy's sampler carries to its next rollout.
+    frozen: parameters of the policy that are never trained. The parameters of
+      the model are these, joined with those of a learner or a parameter set
+      (`rl.types.join`).
+    models: `{name: params}` of further models, which score rollouts before the
+      train step.
+  """
+
+  key: Array
+  memory: Any = ()
+  frozen: types.PyTree = flax.struct.field(default_factory=dict)
+  models: dict[str, types.PyTree] = flax.struct.field(default_factory=dict)
 
 
 @flax.struct.dataclass
 class State:
-  """State of the training: what a train step changes, and what stays the same.
+  """State of the training.
 
   Attributes:
     step: `[]` int32, number of training steps done; each uses one rollout.
-    params: trained parameters of the policy.
-    opt_state: state of the policy's optimizer.
-    method_state: states of the policy's transforms, by name.
-    parameter_sets: `{name: params}`, further parameters that methods read.
-    key: typed PRNG key. It never changes; sampling folds `step` into it.
-    learners: `{name: LearnerState}` of the learners besides the policy, whose
-      parameters are `parameter_sets[name]`.
-    memory: state that the policy's sampler carries to its next rollout.
-    frozen: parameters that are never trained. The parameters of the model are
-      these, joined with `params` or with a parameter set (`rl.types.join`).
-    models: `{name: state}` of further models, which score rollouts before the
-      train step. The train step returns them as they are.
+    learners: the networks that are trained, by name; "policy" is among them.
+    parameter_sets: `{name: params}`, further parameters that methods read, and
+      that follow the policy by a rule (`rl.parameter_sets`).
+    carried: what no update changes.
   """
 
   step: Array
-  params: types.PyTree
-  opt_state: Any
-  method_state: Any
+  learners: dict[str, Learner]
   parameter_sets: dict[str, types.PyTree]
-  key: Array
-  learners: dict[str, LearnerState] = flax.struct.field(default_factory=dict)
-  memory: Any = ()
-  frozen: types.PyTree = flax.struct.field(default_factory=dict)
-  models: dict[str, types.PyTree] = flax.struct.field(default_factory=dict)
+  carried: Carried
+
+  @property
+  def policy(self) -> Learner:
+    """The learner that samples."""
+    return self.learners[POLICY]
+
+  @property
+  def params(self) -> types.PyTree:
+    """Trained parameters of the policy."""
+    return self.policy.params
+
+  @property
+  def parameters(self) -> dict[str, types.PyTree]:
+    """`{name: params}` of the learners and the parameter sets."""
+    trained = {name: learner.params for name, learner in self.learners.items()}
+    return {**trained, **self.parameter_sets}
+
+  def with_policy(self, **changes: Any) -> State:
+    """Returns the state with other fields of the policy's `Learner`."""
+    policy = self.policy.replace(**changes)
+    return self.replace(learners={**self.learners, POLICY: policy})
+
+  def with_carried(self, **changes: Any) -> State:
+    """Returns the state with other fields of `carried`."""
+    return self.replace(carried=self.carried.replace(**changes))
 
 
 def init(
@@ -103,34 +138,32 @@ def init(
 
   Args:
     method: method of the policy, or `{name: method}` of every learner.
-    params: trained parameters of the policy, from which the parameter sets
-      start too.
+    params: trained parameters of the policy, from which those of the other
+      learners and the parameter sets start too.
     tx: optimizer of the policy, or `{name: optimizer}` of every learner.
     key: typed PRNG key.
     frozen: the policy's other parameters; None if all are trained.
   """
   methods, txs = learners.pair(method, tx)
-  sets = {
+  parameters = {
     name: parameter_set.init(params)
     for name, parameter_set in learners.parameter_sets(methods).items()
   }
-  states = {
-    name: LearnerState(
-      txs[name].init(params if name == POLICY else sets[name]), m.init()
-    )
-    for name, m in methods.items()
+  trained = {
+    name: params if name == POLICY else parameters.pop(name) for name in methods
   }
-  policy_state = states.pop(POLICY)
   return State(
     step=jnp.zeros((), jnp.int32),
-    params=params,
-    opt_state=policy_state.opt_state,
-    method_state=policy_state.method_state,
-    parameter_sets=sets,
-    key=key,
-    learners=states,
-    memory=methods[POLICY].sampler.init(),
-    frozen={} if frozen is None else frozen,
+    learners={
+      name: Learner(trained[name], txs[name].init(trained[name]), m.init())
+      for name, m in methods.items()
+    },
+    parameter_sets=parameters,
+    carried=Carried(
+      key=key,
+      memory=methods[POLICY].sampler.init(),
+      frozen={} if frozen is None else frozen,
+    ),
   )
 
 
@@ -148,8 +181,8 @@ def _make_learner_step(
       sources of needs (`rl.scoring.Need.source`).
 
   Returns:
-    `(policy, params, state, parameter_sets, rollout, usable) ->
-    (params, state, metrics, extras)`; see `learner_step`.
+    `(policy, learner, parameters, rollout, usable) -> (learner, metrics,
+    extras)`; see `learner_step`.
   """
   _check_updates(method, plan)
   needs = prepare.required(method, plan.updates)
@@ -161,33 +194,30 @@ def _make_learner_step(
 
   def learner_step(
     policy: types.Policy,
-    params: types.PyTree,
-    state: LearnerState,
-    parameter_sets: Mapping[str, types.PyTree],
+    learner: Learner,
+    parameters: Mapping[str, types.PyTree],
     rollout: types.Rollout,
     usable: Array,
-  ) -> tuple[types.PyTree, LearnerState, Metrics, dict[str, Array]]:
+  ) -> tuple[Learner, Metrics, dict[str, Array]]:
     """One training step of a learner.
 
     Args:
       policy: the model.
-      params: the parameters that the learner trains.
-      state: its optimizer state and method state.
-      parameter_sets: further parameters, by name.
+      learner: its state before the step.
+      parameters: parameters of other learners and parameter sets, by name.
       rollout: the rollout with the scores of the task. Its extras may have
         results of the passes of earlier learners.
       usable: `[]` bool; if it is False, every update is skipped.
 
     Returns:
-      The new parameters and state, the metrics, and the extras that later
-      learners can reuse.
+      The new state, the metrics, and the extras that later learners can reuse.
     """
     # Passes.
     missing = {need for need in needs if need not in rollout.extras}
     pass_costs = metrics.pass_metrics(missing, rollout)
     rollout = scoring.passes(
       policy,
-      {"old": params, **parameter_sets},
+      {**parameters, "old": learner.params},
       missing,
       rollout,
       plan.temperature,
@@ -197,7 +227,7 @@ def _make_learner_step(
 
     # Prepare.
     batch, term_weights, method_state = prepare.prepare(
-      method, rollout, state.method_state
+      method, rollout, learner.method_state
     )
     reward_metrics = {}
     if method.reward is not None:
@@ -209,46 +239,43 @@ def _make_learner_step(
     # Epochs and minibatches.
     minibatches = split(batch, plan.minibatches)
 
-    def update(carry, minibatch):
-      params, opt_state = carry
-
+    def update(trained, minibatch):
       # Gradient.
       grads, tally = prepare.gradient(
-        method, policy, params, minibatch, term_weights, plan
+        method, policy, trained[0], minibatch, term_weights, plan
       )
-      norm = optax.tree.norm(grads)
 
       # Optimizer.
-      updates, new_opt_state = tx.update(grads, opt_state, params)
-      new_params = optax.apply_updates(params, updates)
-      is_made = usable & update_guard.is_sound(
-        tally.merge(), norm, updates, minibatch.masks, plan
+      is_allowed = usable & update_guard.is_sound(
+        tally.merge(), minibatch.masks, plan
       )
-      carry = update_guard.select(
-        is_made, (new_params, new_opt_state), (params, opt_state)
-      )
-      return carry, (tally, norm, 1.0 - is_made)
+      trained, norm, is_made = gradients.apply(tx, trained, grads, is_allowed)
+      return trained, (tally, norm, 1.0 - is_made)
 
-    def epoch(carry, _):
-      return _scan(update, carry, minibatches, plan.minibatches)
+    def epoch(trained, _):
+      return _scan(update, trained, minibatches, plan.minibatches)
 
-    (params, opt_state), (tally, norms, skipped) = _scan(
-      epoch, (params, state.opt_state), jnp.arange(plan.epochs), plan.epochs
+    trained, (tally, norms, skipped) = _scan(
+      epoch,
+      (learner.params, learner.opt_state),
+      jnp.arange(plan.epochs),
+      plan.epochs,
     )
 
     # Further updates: only few methods have any.
     num_passes = {}
     for further in method.further_updates:
-      params, opt_state, passes = further_updates.run(
-        *(further, policy, tx, plan, params, opt_state, batch.rollout, usable)
+      trained, passes = further_updates.run(
+        further, policy, tx, plan, trained, batch.rollout, usable
       )
       num_passes[f"phase/{further.metric}_passes"] = passes
 
-    method_state = update_guard.select(usable, method_state, state.method_state)
+    method_state = update_guard.select(
+      usable, method_state, learner.method_state
+    )
     signal = prepare.first_signal(method, batch)
     return (
-      params,
-      LearnerState(opt_state, method_state),
+      Learner(*trained, method_state),
       {
         **reward_metrics,
         **pass_costs,
@@ -370,22 +397,17 @@ def make(
     score_check = update_guard.check_scores(rollout)
     logged = metrics.rollout_metrics(rollout) | score_check.metrics()
 
-    model = policy.with_frozen(state.frozen)
-    params = {POLICY: state.params, **state.parameter_sets}
-    states = {
-      POLICY: LearnerState(state.opt_state, state.method_state),
-      **state.learners,
-    }
+    model = policy.with_frozen(state.carried.frozen)
+    new_learners = dict(state.learners)
     for name in methods:
       learner_rollout = rollouts.get(name, rollout)
       usable = (
         score_check.passes & update_guard.check_scores(learner_rollout).passes
       )
-      params[name], states[name], learner_metrics, extras = learner_steps[name](
+      new_learners[name], learner_metrics, extras = learner_steps[name](
         model,
-        params[name],
-        states[name],
-        {name: params[name] for name in parameter_sets},
+        state.learners[name],
+        state.replace(learners=new_learners).parameters,
         learner_rollout,
         usable,
       )
@@ -394,25 +416,22 @@ def make(
       prefix = learners.prefix(name)
       logged |= {prefix + key: value for key, value in learner_metrics.items()}
 
-    policy_state = states.pop(POLICY)
+    memory = update_guard.select(
+      score_check.passes, memory, state.carried.memory
+    )
+    new_params = new_learners[POLICY].params
     new_state = State(
       step=state.step + 1,
-      params=params[POLICY],
-      opt_state=policy_state.opt_state,
-      method_state=policy_state.method_state,
+      learners=new_learners,
       parameter_sets={
-        name: parameter_set.update(
-          params[name],
-          state.params if parameter_set.lagged else params[POLICY],
+        name: parameter_sets[name].update(
+          params,
+          state.params if parameter_sets[name].lagged else new_params,
           state.step,
         )
-        for name, parameter_set in parameter_sets.items()
+        for name, params in state.parameter_sets.items()
       },
-      key=state.key,
-      learners=states,
-      memory=update_guard.select(score_check.passes, memory, state.memory),
-      frozen=state.frozen,
-      models=state.models,
+      carried=state.carried.replace(memory=memory),
     )
     return new_state, logged
 

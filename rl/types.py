@@ -44,6 +44,8 @@ AXES: Mapping[str, str] = {
   "step": "[P, S, K]",
   "token": "[P, S, T]",
 }
+# Names of the views (`Rollout.views`) that have one text per prompt.
+VIEWS_BY_PROMPT = ("bare_reference",)
 
 
 @flax.struct.dataclass
@@ -156,9 +158,12 @@ class Rollout:
     segments: `[P, S, T]` int32, number of the turn or role of a token; -1
       outside of segments.
     views: `{name: Tokens}`, other texts that a forward pass can read. The task
-      makes them, since `rl` has no tokenizer.
+      makes them, since `rl` has no tokenizer. Views of `VIEWS_BY_PROMPT` have
+      one text per prompt, `[P, 1]`; all others have texts of every sample.
     extras: `{"source/probe": array}`, results of forward passes, and arrays of
       the task and the sampler ("task/...", "sampler/..."; see `rl.scoring`).
+      Those of the task are `[P, S, ...]`. An array of the sampler or of a pass
+      begins with the axis P, or is a number of the whole rollout, `[]`.
     memory: state that the sampler carries to its next rollout.
   """
 
@@ -197,6 +202,18 @@ class Rollout:
     `tokens.lengths` also counts the tokens of a tool or user.
     """
     return self.tokens.mask.sum(-1)
+
+  def has_prompt_axis(self) -> Rollout:
+    """Returns, in place of each array, whether its first axis is P.
+
+    All arrays have it but the step, the memory, and extras that are numbers of
+    the whole rollout.
+    """
+    return jax.tree.map(lambda _: True, self).replace(
+      step=False,
+      memory=jax.tree.map(lambda _: False, self.memory),
+      extras=jax.tree.map(lambda x: x.ndim > 0, self.extras),
+    )
 
   def valid(self, level: str) -> Array:
     """Returns the mask of the entries that exist, for a signal at `level`.

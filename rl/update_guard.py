@@ -9,7 +9,8 @@ if
   3. the mean importance ratio exceeds `Plan.max_mean_ratio`, or
   4. no token of the minibatch is in the loss.
 
-`is_sound` checks 2 to 4. Case 1 skips all updates of a learner in the training
+`is_sound` checks the loss and 3 and 4, and `rl.gradients.apply` the gradient
+and the update. Case 1 skips all updates of a learner in the training
 step, and the states of the method's transforms do not change either.
 
 The metrics `guard/bad_prompt` and `guard/bad_sample` identify the first sample
@@ -22,7 +23,6 @@ from __future__ import annotations
 import flax.struct
 import jax
 import jax.numpy as jnp
-import optax
 
 from rl import types
 from rl.minibatches import Plan
@@ -80,17 +80,13 @@ def check_scores(rollout: types.Rollout) -> ScoreCheck:
 
 def is_sound(
   metrics: dict[str, Array],
-  gradient_norm: Array,
-  updates: types.PyTree,
   masks: tuple[Array, ...],
   plan: Plan,
 ) -> Array:
-  """Checks an update for the cases 2 to 4 of the module docstring.
+  """Checks the metrics and masks of a minibatch before its update.
 
   Args:
     metrics: merged metrics of the minibatch (`rl.metrics.Tally.merge`).
-    gradient_norm: `[]`, global norm of the gradient of the minibatch.
-    updates: the arrays that the optimizer would add to the parameters.
     masks: one mask `[P, S, T]` per term, True for the tokens in its loss.
     plan: the plan, of which `max_mean_ratio` is read.
 
@@ -98,8 +94,7 @@ def is_sound(
     `[]` bool, True if the update may be made.
   """
   ratio = metrics.get("policy/ratio_mean", jnp.ones(()))
-  sound = jnp.isfinite(gradient_norm + optax.tree.norm(updates))
-  sound &= jnp.isfinite(metrics["loss/total"]) & (ratio <= plan.max_mean_ratio)
+  sound = jnp.isfinite(metrics["loss/total"]) & (ratio <= plan.max_mean_ratio)
   # Without any token in the loss, the optimizer would still apply its momentum
   # and weight decay.
   return sound & jnp.stack([mask.any() for mask in masks]).any()

@@ -320,7 +320,7 @@ def test_no_rollout_makes_a_parameter_nan(learner):
       tokens=reference.tokens.replace(completions=jnp.asarray(completions)),
     )
     after, metrics = train_step(state, rollout)
-    for leaf in jax.tree.leaves((after.params, after.opt_state)):
+    for leaf in jax.tree.leaves((after.params, after.policy.opt_state)):
       assert np.isfinite(leaf).all()
     bad = (~np.isfinite(scores) & sample_mask).any()
     assert bool(metrics["guard/bad_sample"] >= 0) == bool(bad)

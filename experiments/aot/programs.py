@@ -18,10 +18,9 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from experiments.evaluation import evaluator
-from experiments.training import dispatch, rollouts
+from experiments.training import dispatch, drawing, rollouts
 from experiments.training.experiment import Experiment
 from rl import learners, scoring, step, types
-from rl.sampling import generation
 
 Lower = Callable[[], jax.stages.Lowered]  # traces and lowers a program
 
@@ -63,9 +62,9 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
   if name == "train_step":
     return state
   if name == "score":
-    return state.params, state.frozen, state.parameter_sets
+    return state.parameters, state.carried.frozen
   if name == "evaluation" and e.evaluation_mesh == e.mesh:
-    return state.params, state.frozen
+    return state.params, state.carried.frozen
   if e.sampling_mesh == e.mesh:
     return e.abstract_sampler_state
   sampling_devices = set(e.sampling_mesh.devices.flat)
@@ -116,7 +115,8 @@ def _scorer(e: Experiment) -> Callable:
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
     needs = [
       scoring.Need(source, scoring.log_probs)
-      for source in ("old", *state.parameter_sets)
+      for source in ("old", *state.parameters)
+      if source != learners.POLICY
     ]
     scored = e.with_scores(state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
@@ -138,28 +138,17 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
     )
     return jax.jit(collect).lower(state)
 
-  def generate(
-    params: types.PyTree,
-    frozen: types.PyTree,
-    prompts: jax.Array,
-    prompt_mask: jax.Array,
-    keys: jax.Array,
-  ) -> generation.Samples:
-    policy = e.sampling_policy.with_frozen(frozen)
-    return generation.generate(
-      policy, params, prompts, prompt_mask, keys, e.sampling
-    )
-
   tokens = rollout.tokens
   keys = jax.eval_shape(
     lambda: jax.random.split(jax.random.key(0), len(tokens.prompts))
   )
-  return jax.jit(generate).lower(
-    state.params,
-    state.frozen,
+  return drawing.generate.lower(
+    e.sampling_policy,
+    types.join(state.params, state.carried.frozen),
     _sharded(tokens.prompts, e.sampling_sharding),
     _sharded(tokens.prompt_mask, e.sampling_sharding),
     _sharded(keys, e.sampling_sharding),
+    e.sampling,
   )
 
 
@@ -173,11 +162,14 @@ def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
     shape = batch, *leaf.shape[1:]
     return _sharded(leaf.update(shape=shape), e.evaluation_sharding)
 
-  return evaluator.generate.lower(
+  problems = jax.tree.map(batched, problem_shapes)
+  keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
+  return drawing.generate.lower(
     e.evaluation_policy,
     e.abstract_evaluation_params,
-    jax.tree.map(batched, problem_shapes),
-    jax.eval_shape(lambda: jax.random.key(0)),
+    problems.prompts,
+    problems.prompt_mask,
+    _sharded(keys, e.evaluation_sharding),
     evaluator.sampling_settings(e),
   )
 
@@ -193,7 +185,7 @@ def cache_bytes(e: Experiment) -> int:
     return cache
 
   state = e.abstract_sampler_state
-  params = types.join(state.params, state.frozen)
+  params = types.join(state.params, state.carried.frozen)
   cache = jax.eval_shape(make_cache, tokens.prompts, tokens.prompt_mask, params)
   keys_and_values = [
     leaf

@@ -229,14 +229,13 @@ def resident(e: Experiment) -> dict[str, float]:
   shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
   heads = math.gcd(e.sampling_model.kv_heads, mesh.shape["tensor"])
   parts = {
-    "parameters": _bytes_per_device((state.params, state.frozen)),
+    "parameters": _bytes_per_device((state.params, state.carried.frozen)),
     "optimizer": _bytes_per_device(
-      (
-        state.opt_state,
-        [learner.opt_state for learner in state.learners.values()],
-      )
+      [learner.opt_state for learner in state.learners.values()]
     ),
-    "parameter_sets": _bytes_per_device(state.parameter_sets),
+    "parameter_sets": _bytes_per_device(
+      [p for name, p in state.parameters.items() if name != "policy"]
+    ),
   }
   if e.is_rl:
     parts["cache"] = programs.cache_bytes(e) / (shards * heads)

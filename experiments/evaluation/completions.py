@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from experiments.evaluation import evaluator, policies
+from experiments.evaluation import policies
 from experiments.tasks.task import Judged, Problems, Task
-from experiments.training import multihost
+from experiments.training import drawing
 from models import sharding
 from rl.sampling import generation
 
@@ -72,22 +72,19 @@ def complete(
   # the problem is repeated; only the samples of the first copy are used.
   copies = sharding.num_prompt_shards(loaded.sharding.mesh)
   problems = jax.tree.map(lambda leaf: np.repeat(leaf, copies, 0), problem)
-  samples = jax.device_get(
-    evaluator.generate(
-      loaded.policy,
-      loaded.params,
-      multihost.place(problems, loaded.sharding),
-      key,
-      sampling,
+  batch = drawing.place(loaded.task, loaded.policy, problems, loaded.sharding)
+  keys = drawing.prompt_keys(key, 0, batch.problems.ids)
+  if problem.facts:
+    samples, judged = batch.draw(loaded.params, keys, sampling)
+    scores = first_scores(jax.device_get(judged))
+  else:  # a user's prompt, which cannot be scored
+    placed = batch.problems
+    samples = batch.generate(
+      loaded.params, placed.prompts, placed.prompt_mask, keys, sampling
     )
-  )
-  samples = jax.tree.map(lambda leaf: leaf[:1], samples)
-  if not problem.facts:  # a user's prompt, which cannot be scored
-    return samples, None
-  judged = loaded.task.score(
-    problem, samples.completions, samples.lengths, samples.finished
-  )
-  return samples, first_scores(judged)
+    scores = None
+  first = jax.tree.map(lambda leaf: leaf[:1], jax.device_get(samples))
+  return first, scores
 
 
 def first_scores(judged: Judged) -> np.ndarray:

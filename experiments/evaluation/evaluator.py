@@ -9,7 +9,6 @@ with the same key therefore use the same random numbers.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,8 +18,8 @@ from etils import epath
 
 from experiments.evaluation import default_settings, statistics
 from experiments.logging import progress
-from experiments.tasks.task import Judged, Problems, Task
-from experiments.training import multihost, prng_keys
+from experiments.tasks.task import Problems, Task
+from experiments.training import drawing, multihost, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
 from rl.sampling import generation
@@ -256,7 +255,7 @@ def evaluate_once(
   # All processes must take the same branch.
   if multihost.broadcast_from_process_0(is_evaluated):
     return statistics.load(path)
-  params = types.join(state.params, state.frozen)
+  params = types.join(state.params, state.carried.frozen)
   with progress.lines(
     print,
     f"{path.parent}: evaluation at step {step}",
@@ -288,17 +287,10 @@ def sample_and_score(
     The samples on the devices, and the arrays of the batch, `[P, S]`, by the
     fields of `statistics.Evaluation`.
   """
-  device_problems = multihost.place(problems, sharding)
-  samples = generate(policy, params, device_problems, key, sampling)
-  if task.jittable:
-    judged = _score(task.score, device_problems, samples)
-  else:
-    judged = multihost.score_on_hosts(
-      task.score,
-      problems,
-      (samples.completions, samples.lengths, samples.finished),
-      sharding,
-    )
+  batch = drawing.place(task, policy, problems, sharding)
+  # One key per problem; an evaluation always uses step 0.
+  keys = drawing.prompt_keys(key, 0, batch.problems.ids)
+  samples, judged = batch.draw(params, keys, sampling)
   results = multihost.fetch(
     {
       "scores": judged.scores,
@@ -315,26 +307,3 @@ def sample_and_score(
   if judged.scored is not None:
     results["scores"] = np.where(scored, results["scores"], np.nan)
   return samples, results
-
-
-@functools.partial(jax.jit, static_argnames=("policy", "sampling"))
-def generate(
-  policy: types.Policy,
-  params: PyTree,
-  problems: Problems,
-  key: jax.Array,
-  sampling: generation.Sampling,
-) -> generation.Samples:
-  """Samples completions of the problems, with random numbers by problem id."""
-  # One key per problem; an evaluation always uses step 0.
-  keys = generation.prompt_keys(key, 0, problems.ids)
-  return generation.generate(
-    policy, params, problems.prompts, problems.prompt_mask, keys, sampling
-  )
-
-
-@functools.partial(jax.jit, static_argnames="score")
-def _score(
-  score: Any, problems: Problems, samples: generation.Samples
-) -> Judged:
-  return score(problems, samples.completions, samples.lengths, samples.finished)

@@ -66,7 +66,7 @@ def evaluate_once(
   is_hack, example = [], ("", "")
   for result in evaluator.score_in_batches(
     *(e.traps, e.evaluation_policy),
-    e.evaluation_params(types.join(state.params, state.frozen)),
+    e.evaluation_params(types.join(state.params, state.carried.frozen)),
     *(problems, e.config.evaluation.batch),
     prng_keys.from_seed(e.config.evaluation.seed),
     *(sampling, e.evaluation_sharding),

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.training.experiment import Experiment
-from experiments.training.rollouts import HostRolloutFn
 from rl import learners, prepare, scoring, step, types
 
 Record = dict[str, Any]  # one sample; `make_recorder` lists the keys
@@ -25,19 +24,16 @@ _INCOMPLETE_CHARACTER = "\ufffd"
 
 
 def make_recorder(
-  e: Experiment, sample_rollout: HostRolloutFn
-) -> Callable[[step.State], list[Record]]:
-  """Returns a function that records the rollout of a state's next step.
-
-  The function samples that rollout itself. It gets the same samples as the
-  training step, because a rollout is a pure function of the training state.
+  e: Experiment,
+) -> Callable[[step.State, step.Rollouts], list[Record]]:
+  """Returns a function that records the rollout of a training step.
 
   Args:
     e: the experiment.
-    sample_rollout: function `state -> (rollout of each learner, times)`.
 
   Returns:
-    `state -> records`, one record per sample, with the keys
+    `(state before the step, rollout) -> records`, one record per sample, with
+    the keys
 
       "prompt_id": id of the problem
       "prompt", "completion": the texts
@@ -63,8 +59,7 @@ def make_recorder(
   """
   prepare_rollout = _make_prepare(e)
 
-  def record(state: step.State) -> list[Record]:
-    rollouts, _ = sample_rollout(state)
+  def record(state: step.State, rollouts: step.Rollouts) -> list[Record]:
     rollout = learners.by_learner(rollouts)[learners.POLICY]
     return _to_records(e, *jax.device_get(prepare_rollout(state, rollout)))
 
@@ -187,7 +182,7 @@ def _make_prepare(e: Experiment) -> Callable:
   def prepare_rollout(state, rollout):
     needs = prepare.required(e.method, e.plan.updates) | {_ENTROPY}
     scored = e.with_scores(state, rollout, needs)
-    batch, _, _ = prepare.prepare(e.method, scored, state.method_state)
+    batch, _, _ = prepare.prepare(e.method, scored, state.policy.method_state)
     # Only arrays that the records need are returned.
     prepared = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]

@@ -29,7 +29,7 @@ from models.config import ModelConfig
 from rewards.process import losses, step_losses, step_model
 from rewards.process import metrics as step_metrics
 from rewards.process.step_data import StepData, take
-from rl import registry, types
+from rl import gradients, registry, types
 
 Array = jax.Array
 DISPATCH = 50  # number of updates in one call of the compiled program
@@ -252,11 +252,12 @@ def fit(
   tx = _optimizer(settings)
   key = jax.random.fold_in(prng_keys.from_seed(settings.seed), 4)
 
-  def loss_fn(params: types.PyTree, batch: StepData) -> Array:
+  def loss_fn(params: types.PyTree, batch: StepData) -> tuple[Array, Array]:
     outputs, log_probs = model.outputs(params, batch)
     language = losses.language_loss(log_probs, batch.tokens.mask)
     value = model.loss.loss(outputs, batch)
-    return value + settings.language_coefficient * language
+    value += settings.language_coefficient * language
+    return value, value
 
   @jax.jit
   def run_updates(state, numbers, train, examples):
@@ -270,10 +271,10 @@ def fit(
         replace=False,
       )
       batch = take(train, examples[rows])
-      loss, grads = jax.value_and_grad(loss_fn)(state["params"], batch)
-      changes, opt_state = tx.update(grads, state["opt_state"], state["params"])
-      params = optax.apply_updates(state["params"], changes)
-      return {"params": params, "opt_state": opt_state}, loss
+      grads, value = gradients.accumulate(loss_fn, state["params"], batch, 1)
+      trained = state["params"], state["opt_state"]
+      (params, opt_state), _, _ = gradients.apply(tx, trained, grads)
+      return {"params": params, "opt_state": opt_state}, value.sum()
 
     state, values = jax.lax.scan(make_update, state, numbers)
     return state, values.mean()

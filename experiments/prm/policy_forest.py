@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
+from experiments.training import drawing, extensions
 from rewards.process import continuations
 from rewards.process.forest import Forest, Samples, StepChanges
 from rewards.verifiers import step_judge
@@ -75,11 +76,8 @@ class PolicyForest(Forest):
     self._keys = generation.prompt_keys(key, 0, jnp.asarray(problems.ids))
     # Number of times that a state has been continued.
     self._looks: dict[tuple[int, int], int] = collections.Counter()
-    samples = _generate(
-      *(policy, params, problems.prompts, problems.prompt_mask),
-      *(self._keys, sampling),
-    )
-    judged = self._score(problems, samples)
+    batch = drawing.place(task, policy, problems)
+    samples, judged = batch.draw(params, self._keys, sampling)
     if judged.step_ids is None or judged.step_mask is None:
       raise ValueError(
         f"{task.name} does not divide completions into steps, so that there is "
@@ -231,21 +229,9 @@ class PolicyForest(Forest):
     return jax.tree.map(lambda x: np.asarray(x)[index], self.problems)
 
   def _score(self, problems: Problems, samples: generation.Samples) -> Judged:
-    """Returns the task's scores of completions `[R, M, T]`, as numpy arrays."""
-    score = (
-      _jitted_score(self._task) if self._task.jittable else self._task.score
-    )
-    samples = jax.device_get(samples)
-    return jax.device_get(
-      score(problems, samples.completions, samples.lengths, samples.finished)
-    )
-
-
-@functools.partial(jax.jit, static_argnums=(0, 5))
-def _generate(policy, params, prompts, prompt_mask, keys, sampling):
-  return generation.generate(
-    policy, params, prompts, prompt_mask, keys, sampling
-  )
+    """Returns the task's scores of completions `[R, M, T]`."""
+    batch = drawing.place(self._task, self._policy, problems)
+    return batch.score(samples.completions, samples.lengths, samples.finished)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 9))
@@ -292,30 +278,13 @@ def _extend(
   for folded in numbers:
     keys = jax.vmap(jax.random.fold_in)(keys, folded)
   settings = continuations.settings(sampling, tokens, sampling.samples)
-  continued = generation.generate(
+  continued = drawing.generate(
     policy, params, prefixes, prefix_mask, keys, settings
   )
-  joined, lengths, finished = continuations.attach(
-    tokens, rows, prefix_lengths, continued, sampling.pad_id
+  return extensions.attach(
+    *(tokens, log_probs[:, None], rows, prefix_lengths),
+    *(continued, sampling.pad_id),
   )
-  t = jnp.arange(completions.shape[-1])
-  after = jnp.maximum(t - prefix_lengths[:, None], 0)[:, None]
-  joined_log_probs = jnp.where(
-    (t < prefix_lengths[:, None])[:, None],
-    log_probs[:, None],
-    jnp.take_along_axis(continued.log_probs, after, -1),
-  )
-  return generation.Samples(
-    completions=joined,
-    lengths=lengths,
-    log_probs=jnp.where(t < lengths[..., None], joined_log_probs, 0.0),
-    finished=finished,
-  )
-
-
-@functools.lru_cache(maxsize=4)
-def _jitted_score(task: Task) -> Callable[..., Judged]:
-  return jax.jit(task.score)
 
 
 def prefix_lengths(samples: Samples, steps: np.ndarray) -> np.ndarray:

@@ -22,7 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.training import dispatch, host_needs, rollouts
+from experiments.training import (
+  dispatch,
+  host_needs,
+  rollouts,
+  text_rollouts,
+)
 from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, masked, metrics, step, types
 
@@ -365,7 +370,7 @@ class SideBySide(_Trainer):
         e.task, e.policy, e.sampling, prompts, method=e.method
       )
     else:
-      rollout_fn = rollouts.make_demonstration_fn(e.task, prompts)
+      rollout_fn = text_rollouts.make_demonstration_fn(e.task, prompts)
     train_step = step.make(e.methods, e.policy, e.txs, e.plan)
 
     def train(progress):
@@ -374,7 +379,7 @@ class SideBySide(_Trainer):
       sampling_params = (
         progress.previous_params if self._ahead else state.params
       )
-      rollout = rollout_fn(state.replace(params=sampling_params))
+      rollout = rollout_fn(state.with_policy(params=sampling_params))
       state, values = train_step(state, rollout)
       tokens = progress.tokens + sampled_tokens(rollout)
       values = {**values, **_extra_metrics(e, rollout)}
@@ -428,7 +433,7 @@ class OneByOne(_Trainer):
     tokens, series, seconds = 0, [], []  # one entry per step in both lists
     while self._is_active(len(series), tokens):
       start_time = device_seconds()
-      rollout, _ = self._rollout_fn(state)
+      rollout = self._rollout_fn(state)
       tokens += int(sampled_tokens(rollout))
       extra = _extra_metrics(self._e, rollout)
       state, values = self._train_step(state, rollout)

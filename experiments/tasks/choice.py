@@ -10,10 +10,11 @@ position, counted from 1:
 
 The options and their order depend on the problem alone. For
 `rewards.outcome.answer_consistency` each problem also has its options in
-another order: "task/option_orders" `[P, J]` is the first position of the option
-at each position, and the view "shuffled_options" `[P, S J]` has, for each
-sample, its thought after the prompt with the new order, followed by `ANS j EOS`
-for each position j; its mask is True on the token j.
+another order: "task/option_orders" `[P, S, J]`, the same for all samples of a
+prompt, is the first position of the option at each position, and the view
+"shuffled_options" `[P, S J]` has, for each sample, its thought after the prompt
+with the new order, followed by `ANS j EOS` for each position j; its mask is
+True on the token j.
 
 Shapes: P problems, S samples per problem, L prompt tokens, T completion tokens,
 N operations, J options.
@@ -92,7 +93,9 @@ def choice(operations: int = 3, options: int = 4) -> Task:
       correct=is_right.astype(jnp.int8),
       answer_ids=jnp.where(is_choice, position, -1),
       components={"answered": is_choice.astype(jnp.float32)},
-      extras={ORDERS: order},
+      extras={
+        ORDERS: jnp.broadcast_to(order[:, None], (*position.shape, options))
+      },
       views={VIEW: _second_answers(problems, completions, lengths, options)},
     )
 

@@ -190,7 +190,7 @@ class Checkpoints:
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
       saved_tree = handler.metadata(folder / "state").tree
-      _check_version(saved_tree, step)
+      _check_version(saved_tree, target, step)
       checkpoint_reader.check_matches(target, saved_tree, step)
       arrays = handler.restore(
         folder / "state",
@@ -310,11 +310,13 @@ def _meta_checksum(meta: Any) -> dict[str, int]:
   return {f"({_META})": zlib.crc32(text.encode())}
 
 
-def _check_version(saved_tree: PyTree, step: int) -> None:
-  """Refuses a training state of version 0.1, which has another layout."""
-  # `parameter_sets` was called `slots` in 0.1.
-  if "slots" in saved_tree and "parameter_sets" not in saved_tree:
+def _check_version(saved_tree: PyTree, target: PyTree, step: int) -> None:
+  """Refuses a training state of an earlier layout."""
+  # Until 2026-11 the policy was not among the learners.
+  fields = target if isinstance(target, dict) else vars(target)
+  if "learners" in fields and "params" in saved_tree:
     raise ValueError(
-      f"checkpoint {step} was written by version 0.1, whose training state has "
-      "another layout; start in a new workdir, or go on with version 0.1"
+      f"checkpoint {step} was written by an earlier version, whose training "
+      "state has another layout; go on with that version, or start in a new "
+      "workdir, with the parameters of this one by --config.init_from=WORKDIR"
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -21,14 +22,33 @@ from experiments.training import (
   reward_models,
   rollout_pipeline,
   rollouts,
+  text_rollouts,
 )
 from experiments.training.experiment import Experiment
+from experiments.training.step_timer import StepTimer
 from rl import fused_loop, learners, step, update_guard
 
-# state -> (state, metrics of the steps, times measured on the host)
-Dispatch = Callable[
-  [step.State], tuple[step.State, step.Metrics, dict[str, float]]
-]
+Record = Callable[[step.State, step.Rollouts], None]
+
+
+class Dispatched(NamedTuple):
+  """Result of a dispatch.
+
+  Attributes:
+    state: the training state after it.
+    metrics: metrics of its steps, on the device, with a step axis if the
+      dispatch made several steps.
+    timer: its durations and moments, measured on the host.
+    rollout: the rollout that it trained on; None if it made several steps.
+  """
+
+  state: step.State
+  metrics: step.Metrics
+  timer: StepTimer
+  rollout: step.Rollouts | None
+
+
+Dispatch = Callable[..., Dispatched]  # `(state, record=None)`
 
 
 def compile_rollout_fn(
@@ -51,9 +71,30 @@ def compile_rollout_fn(
     sample = rollout_pipeline.AsynchronousSampler(e, sample)
   else:
     sample = rollout_pipeline.on_sampling_mesh(e, sample)
-  sample = packed_texts.with_room(e, sample)
-  sample = _with_model_scores(e, sample)
-  return host_needs.with_host_needs(e, sample)
+  add_scores = jax.jit(add_model_scores(e))
+  add_host_needs = host_needs.make_host_needs_fn(e)
+  packs, has_host_needs = (
+    packed_texts.packs(e),
+    host_needs.host_needs(e.methods),
+  )
+
+  def rollout_fn(
+    state: step.State, timer: StepTimer | None = None
+  ) -> step.Rollouts:
+    timer = timer or StepTimer()
+    rollout = sample(state, timer)
+    if packs:
+      # Waits for the lengths of the completions.
+      timer.wait_for(state)
+      with timer.measure("time/rollout_s"):
+        rollout = packed_texts.pack(rollout, e.model, e.plan, e.mesh)
+    if e.reward_models:
+      rollout = add_scores(state, rollout)
+    if has_host_needs:
+      rollout = add_host_needs(state, rollout, timer)
+    return rollout
+
+  return rollout_fn
 
 
 def make_dispatch(
@@ -61,28 +102,51 @@ def make_dispatch(
 ) -> Dispatch:
   """Returns the function that the training loop calls for each dispatch.
 
-  The state is donated: the caller must use the returned one.
+  It takes the state, which is donated: the caller must use the returned one.
+  Its second argument, if there is one, is a function that is called with the
+  state and the rollout of the first step before the update.
 
   Args:
     e: the experiment.
-    sample_rollout: the result of `compile_rollout_fn`. The fused program does
-      not call it, because it samples itself.
+    sample_rollout: the result of `compile_rollout_fn`. The fused program
+      samples itself; the rollout to be recorded is then made once more.
   """
   if e.config.steps_per_dispatch > 1:
     steps = fused_steps(e)
-    return lambda state: (*steps(state), {})
+
+    def dispatch_steps(
+      state: step.State, record: Record | None = None
+    ) -> Dispatched:
+      timer = StepTimer()
+      if record:
+        timer.wait_for(state)
+        with timer.measure("time/samples_s"):
+          record(state, sample_rollout(state, timer))
+      return Dispatched(*steps(state), timer, None)
+
+    return dispatch_steps
+
   train_step = jax.jit(
     make_train_step(e),
     donate_argnums=0,
     out_shardings=(e.shardings, e.replicated),
   )
 
-  def sample_and_train(state):
-    rollout, times = sample_rollout(state)
-    times = {**times, rollouts.ROLLOUT_READY: time.perf_counter()}
-    return (*train_step(state, rollout), times)
+  def dispatch_step(
+    state: step.State, record: Record | None = None
+  ) -> Dispatched:
+    timer = StepTimer()
+    rollout = sample_rollout(state, timer)
+    if record:
+      # Waits first, so that the record counts no time of sampling.
+      timer.wait_for(state)
+      jax.block_until_ready(rollout)
+      with timer.measure("time/samples_s"):
+        record(state, rollout)
+    timer.rollout_ready = time.perf_counter()
+    return Dispatched(*train_step(state, rollout), timer, rollout)
 
-  return sample_and_train
+  return dispatch_step
 
 
 def fused_steps(e: Experiment) -> jax.stages.Wrapped:
@@ -111,21 +175,6 @@ def add_model_scores(
   return add
 
 
-def _with_model_scores(
-  e: Experiment, rollout_fn: rollouts.HostRolloutFn
-) -> rollouts.HostRolloutFn:
-  """Returns a rollout function whose rollouts have scores of reward models."""
-  if not e.reward_models:
-    return rollout_fn
-  score = jax.jit(add_model_scores(e))
-
-  def with_scores(state: step.State):
-    rollout, times = rollout_fn(state)
-    return score(state, rollout), times
-
-  return with_scores
-
-
 def make_train_step(e: Experiment) -> Callable:
   """Returns the train step of a run, which is jittable and logs the padding."""
   update = make_update(e)
@@ -148,7 +197,7 @@ def make_update(e: Experiment) -> Callable:
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
 
   def update(state: step.State, rollout: step.Rollouts):
-    models, model_metrics = reward_models.update(
+    trained, model_metrics = reward_models.update(
       e.reward_models,
       state,
       learners.by_learner(rollout)[learners.POLICY],
@@ -156,8 +205,10 @@ def make_update(e: Experiment) -> Callable:
     )
     new_state, metrics = train_step(state, rollout)
     is_made = metrics["optim/skipped"] < e.plan.updates
-    models = update_guard.select(is_made, models, state.models)
-    return new_state.replace(models=models), metrics | model_metrics
+    old = {name: state.learners[name] for name in trained}
+    trained = update_guard.select(is_made, trained, old)
+    new_learners = {**new_state.learners, **trained}
+    return new_state.replace(learners=new_learners), metrics | model_metrics
 
   return update
 
@@ -168,12 +219,12 @@ def _sample_on_sampling_mesh(
   """Returns a rollout function, of samples, demonstrations or preferences."""
   prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
   if e.texts is not None:
-    return rollouts.make_text_fn(e.texts, prompts, sharding, text_extras)
+    return text_rollouts.make_text_fn(e.texts, prompts, sharding, text_extras)
   if e.task.jittable:
     jitted = jax.jit(_jittable_rollout_fn(e))
-    return lambda state: (jitted(state), {})
+    return lambda state, timer: jitted(state)
   if not e.is_rl:
-    return rollouts.make_host_demonstration_fn(e.task, prompts, sharding)
+    return text_rollouts.make_host_demonstration_fn(e.task, prompts, sharding)
   return rollouts.make_host_rollout_fn(
     e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
   )
@@ -186,4 +237,4 @@ def _jittable_rollout_fn(e: Experiment) -> rollouts.RolloutFn:
     return rollouts.make_rollout_fn(
       e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
     )
-  return rollouts.make_demonstration_fn(e.task, prompts, sharding)
+  return text_rollouts.make_demonstration_fn(e.task, prompts, sharding)

@@ -18,6 +18,7 @@ from experiments.training import (
   prng_keys,
   reward_models,
   rollouts,
+  text_rollouts,
   training_texts,
 )
 from models import (
@@ -32,7 +33,7 @@ from models.config import ModelConfig
 from rl import learners, scoring, step, types
 from rl.method import Method
 from rl.minibatches import Plan
-from rl.sampling import generation, samplers
+from rl.sampling import generation
 
 # The position of a kind is part of the keys of its runs; add new kinds at the
 # end.
@@ -166,8 +167,8 @@ class Experiment:
         already are not computed again.
     """
     return scoring.passes(
-      self.policy.with_frozen(state.frozen),
-      {"old": state.params, **state.parameter_sets},
+      self.policy.with_frozen(state.carried.frozen),
+      {**state.parameters, "old": state.params},
       {need for need in needs if need not in rollout.extras},
       rollout,
       self.plan.temperature,
@@ -182,7 +183,7 @@ class Experiment:
   def init(self, params: types.PyTree | None = None) -> step.State:
     """Returns the training state at step 0, on the training mesh.
 
-    The state has no `models`; `initial_state` reads them.
+    The state has no reward models; `initial_state` reads them.
 
     Args:
       params: parameters of the decoder, on the training mesh. Adapters and
@@ -201,13 +202,14 @@ class Experiment:
       )
       params = types.join(params, init(seed_key))
     trained, frozen = lora.split(self.model, params)
-    state = jax.jit(
-      lambda params, seed_key: step.init(
-        self.methods, params, self.txs, self._keys(seed_key)[1]
-      ),
-      out_shardings=self.shardings.replace(frozen={}, models={}),
-    )(trained, seed_key)
-    return state.replace(frozen=frozen)
+
+    def init_state(params: types.PyTree, seed_key: jax.Array) -> step.State:
+      return step.init(self.methods, params, self.txs, self._keys(seed_key)[1])
+
+    shapes = jax.eval_shape(init_state, trained, seed_key)
+    shardings = _state_shardings(shapes, self.mesh)
+    state = jax.jit(init_state, out_shardings=shardings)(trained, seed_key)
+    return state.with_carried(frozen=frozen)
 
   def _keys(self, seed_key: jax.Array) -> jax.Array:
     """Returns the keys of the initial parameters and of the run, `[2]`.
@@ -256,9 +258,7 @@ class Experiment:
         name: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), m.shapes)
         for name, m in self.reward_models.items()
       }
-      return state.replace(
-        models=reward_models.init_states(self.reward_models, zeros)
-      )
+      return reward_models.add_to_state(self.reward_models, state, zeros)
 
     return jax.eval_shape(init, jax.random.key(0))
 
@@ -291,12 +291,7 @@ class Experiment:
 
     Parameters that the run does not train are read again from their source.
     """
-    trained_models = {
-      name: value
-      for name, value in state.models.items()
-      if self.reward_models[name].tx is not None
-    }
-    return state.replace(frozen={}, models=trained_models)
+    return state.with_carried(frozen={}, models={})
 
   # ----------------------------------------------------------------------------
   # The part of the state that the sampler reads
@@ -311,31 +306,25 @@ class Experiment:
     Args:
       state: training state.
     """
-    parameter_sets = state.parameter_sets
-    # The sampler "once" reads the parameters of the behavior policy only; other
-    # samplers may read any parameter set.
-    if self.method.sampler.name == samplers.once().name:
-      parameter_sets = {
-        name: params
-        for name, params in parameter_sets.items()
-        if name == self.method.behavior
-      }
-    state = state.replace(
-      opt_state=(),
-      method_state=(),
-      learners={},
-      parameter_sets=parameter_sets,
-      models={},
-    )
-    if self.sampling_mesh == self.mesh:
-      return state
+    names = {*self.methods, *state.parameter_sets}
+    if self.method.sampler.reads_behavior_alone:
+      names = {learners.POLICY, self.method.behavior}
+    on_mesh = self.sampling_mesh == self.mesh
+    prepare = (lambda params: params) if on_mesh else self.sampling_params
     return state.replace(
-      params=self.sampling_params(state.params),
-      frozen=self.sampling_params(state.frozen),
-      parameter_sets={
-        name: self.sampling_params(params)
-        for name, params in parameter_sets.items()
+      learners={
+        name: step.Learner(prepare(learner.params), opt_state=())
+        for name, learner in state.learners.items()
+        if name in names
       },
+      parameter_sets={
+        name: prepare(params)
+        for name, params in state.parameter_sets.items()
+        if name in names
+      },
+      carried=state.carried.replace(
+        frozen=prepare(state.carried.frozen), models={}
+      ),
     )
 
   def sampling_params(self, params: types.PyTree) -> types.PyTree:
@@ -396,7 +385,7 @@ class Experiment:
     """Shapes and shardings of all parameters of the policy on this mesh."""
     on_mesh = self.evaluation_mesh == self.mesh
     state = self.abstract if on_mesh else self.abstract_sampler_state
-    return types.join(state.params, state.frozen)
+    return types.join(state.params, state.carried.frozen)
 
   def evaluation_params(self, params: types.PyTree) -> types.PyTree:
     """Returns all parameters of the policy, on `evaluation_mesh`.
@@ -424,7 +413,7 @@ class Experiment:
     """
     state = self.state_shapes
     if self.texts is not None:
-      return rollouts.abstract_text_rollout(
+      return text_rollouts.abstract_text_rollout(
         self.texts,
         self.config.rollout.prompts,
         state,
@@ -437,7 +426,7 @@ class Experiment:
       dataclasses.replace(self.sampling, samples=samples),
       self.config.rollout.prompts,
       self.method,
-      types.join(state.params, state.frozen),
+      types.join(state.params, state.carried.frozen),
       self.model.vocab_size,
     )
     return reward_models.abstract_scores(self.reward_models, sampled)
@@ -445,16 +434,19 @@ class Experiment:
   def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:
     """Returns the shardings of a rollout on the training mesh.
 
-    An array whose first axis is a multiple of the prompts is split along it;
-    other arrays are replicated.
+    Arrays by prompt are split along the prompts; others are replicated.
     """
-    prompts = self.config.rollout.prompts
 
-    def choose(leaf: Any) -> NamedSharding:
-      has_prompts = leaf.ndim > 0 and leaf.shape[0] % prompts == 0
-      return self.batch_sharding if has_prompts else self.replicated
+    def choose(has_prompt_axis: bool) -> NamedSharding:
+      return self.batch_sharding if has_prompt_axis else self.replicated
 
-    return jax.tree.map(choose, rollout)
+    by_learner = {
+      name: jax.tree.map(choose, one.has_prompt_axis())
+      for name, one in learners.by_learner(rollout).items()
+    }
+    if isinstance(rollout, types.Rollout):
+      return by_learner[learners.POLICY]
+    return by_learner
 
   @property
   def placed_rollout(self) -> step.Rollouts:
@@ -481,19 +473,36 @@ class Experiment:
 
 
 def _state_shardings(state: step.State, mesh: Mesh) -> step.State:
-  """Returns the shardings of a state; the state of methods is replicated."""
+  """Returns the shardings of a state.
+
+  Parameters and optimizers follow the rules of the mesh. The states of methods
+  and of the sampler are replicated.
+  """
   replicated = NamedSharding(mesh, PartitionSpec())
-  method_states = (
-    state.method_state,
-    {name: learner.method_state for name, learner in state.learners.items()},
-  )
-  shardings = sharding.shardings(
-    _with_method_states(state, (), {}).replace(memory=()), mesh
-  )
-  method_shardings = jax.tree.map(lambda _: replicated, method_states)
-  memory_shardings = jax.tree.map(lambda _: replicated, state.memory)
-  return _with_method_states(shardings, *method_shardings).replace(
-    memory=memory_shardings
+
+  def replicate(tree: types.PyTree) -> types.PyTree:
+    return jax.tree.map(lambda _: replicated, tree)
+
+  def split(tree: types.PyTree) -> types.PyTree:
+    return sharding.shardings(tree, mesh)
+
+  return step.State(
+    step=replicated,
+    learners={
+      name: step.Learner(
+        split(learner.params),
+        split(learner.opt_state),
+        replicate(learner.method_state),
+      )
+      for name, learner in state.learners.items()
+    },
+    parameter_sets=split(state.parameter_sets),
+    carried=step.Carried(
+      key=replicated,
+      memory=replicate(state.carried.memory),
+      frozen=split(state.carried.frozen),
+      models=split(state.carried.models),
+    ),
   )
 
 
@@ -501,18 +510,3 @@ def _with_sharding(
   leaf: Any, leaf_sharding: NamedSharding
 ) -> jax.ShapeDtypeStruct:
   return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf_sharding)
-
-
-def _with_method_states(
-  state: step.State,
-  policy_state: types.PyTree,
-  learner_states: Mapping[str, types.PyTree],
-) -> step.State:
-  """Replaces the method states; a learner that is not named gets ()."""
-  return state.replace(
-    method_state=policy_state,
-    learners={
-      name: learner.replace(method_state=learner_states.get(name, ()))
-      for name, learner in state.learners.items()
-    },
-  )

@@ -7,16 +7,15 @@ A *need* is an array that a method asks for and reads in `rollout.extras`
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 
 from experiments.training.experiment import Experiment
-from experiments.training.rollouts import STATE_READY, HostRolloutFn
+from experiments.training.step_timer import StepTimer
 from rl import learners, scoring
 from rl.method import Method
-from rl.step import State
+from rl.step import Rollouts, State
 
 
 def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
@@ -29,53 +28,38 @@ def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
   }
 
 
-def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
-  """Returns a rollout function that also computes the host needs.
+def make_host_needs_fn(
+  e: Experiment,
+) -> Callable[[State, Rollouts, StepTimer], Rollouts]:
+  """Returns a function that adds the host needs to the rollout of a state.
 
   The arrays that the host needs read are computed by a separate compiled
   program. Its results are replicated, so that every process has all of them on
   its devices.
-
-  Args:
-    e: the experiment.
-    rollout_fn: rollout function without host needs.
-
-  Returns:
-    A rollout function; `rollout_fn` itself if no method has host needs.
   """
   needs = host_needs(e.methods)
-  if not needs:
-    return rollout_fn
   reads = {read for need in needs for read in need.probe.reads}
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def score(state, rollout):
     return e.with_scores(state, rollout, reads)
 
-  def with_needs(state: State):
-    rollouts, times = rollout_fn(state)
+  def add_host_needs(
+    state: State, rollouts: Rollouts, timer: StepTimer
+  ) -> Rollouts:
     rollouts = learners.by_learner(rollouts)
     rollout = rollouts[learners.POLICY]
     scored = score(state, rollout)
-    if STATE_READY not in times:
-      # Waits for the state first, so that the wait for `scored` below does not
-      # include the update of the previous step.
-      jax.block_until_ready(state)
-      times = {**times, STATE_READY: time.perf_counter()}
-    start = time.perf_counter()
-    jax.block_until_ready(scored)
-    host_start = time.perf_counter()
-    extras = scoring.compute_on_host(needs, scored).extras.arrays
-    rollout = rollout.replace(
-      extras=rollout.extras.update(
-        {str(need): extras[str(need)] for need in needs}
+    timer.wait_for(state)
+    with timer.measure("time/rollout_s"):
+      jax.block_until_ready(scored)
+    with timer.measure("time/score_s"):
+      extras = scoring.compute_on_host(needs, scored).extras.arrays
+      rollout = rollout.replace(
+        extras=rollout.extras.update(
+          {str(need): extras[str(need)] for need in needs}
+        )
       )
-    )
-    host_seconds = time.perf_counter() - host_start
-    return {**rollouts, learners.POLICY: rollout}, {
-      **times,
-      "time/score_s": times.get("time/score_s", 0.0) + host_seconds,
-      "time/rollout_s": times.get("time/rollout_s", 0.0) + host_start - start,
-    }
+    return {**rollouts, learners.POLICY: rollout}
 
-  return with_needs
+  return add_host_needs

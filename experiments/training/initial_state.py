@@ -9,7 +9,7 @@ supervised base that the run itself trains first (`config.base`), of another run
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -66,8 +66,7 @@ def restore_or_initialise(
   except ValueError as error:
     raise errors.RunError(str(error)) from error
   if restored is None:
-    state = e.init(starting_params(e, workdir))
-    return state.replace(models=_start_models(e, e.reward_models))
+    return _add_models(e, e.init(starting_params(e, workdir)))
   state, saved_metadata = restored
   commit = provenance.commit()
   saved_commit = saved_metadata.get(_CODE, commit)
@@ -76,29 +75,24 @@ def restore_or_initialise(
       f"{workdir}: its checkpoint was saved by commit {saved_commit}, and the "
       f"run resumes with commit {commit}"
     )
-  frozen_models = e.reward_models.keys() - state.models.keys()
-  return state.replace(
-    frozen=frozen_params(e, workdir),
-    models=state.models | _start_models(e, sorted(frozen_models)),
-  )
+  frozen = frozen_params(e, workdir)
+  state = state.with_carried(frozen=frozen)
+  return _add_models(e, state)
 
 
-def _start_models(
-  e: Experiment, names: Iterable[str]
-) -> dict[str, types.PyTree]:
-  """Returns the states of reward models at step 0, on the training mesh."""
-  models = {name: e.reward_models[name] for name in names}
-  init = jax.jit(
-    functools.partial(reward_models.init_states, models),
-    out_shardings={name: e.shardings.models[name] for name in models},
-    donate_argnums=0,
+def _add_models(e: Experiment, state: step.State) -> step.State:
+  """Adds the reward models that a state lacks, on the training mesh."""
+  params = {
+    name: reward_models.restore_params(model, e.mesh)
+    for name, model in e.reward_models.items()
+    if name not in state.learners
+  }
+  add = jax.jit(
+    functools.partial(reward_models.add_to_state, e.reward_models),
+    out_shardings=e.shardings,
+    donate_argnums=(0, 1),
   )
-  return init(
-    {
-      name: reward_models.restore_params(model, e.mesh)
-      for name, model in models.items()
-    }
-  )
+  return add(state, params) if params else state
 
 
 def metadata() -> dict[str, Any]:
@@ -110,7 +104,7 @@ def frozen_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
   """Returns the parameters that a run does not train; {} without LoRA."""
   if not e.model.lora_rank:
     return {}
-  return e.init(starting_params(e, workdir)).frozen
+  return e.init(starting_params(e, workdir)).carried.frozen
 
 
 def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:

@@ -32,8 +32,9 @@ import ml_collections
 import numpy as np
 
 from experiments import pretrained
-from experiments.cli import cache_folders, errors, spec
-from experiments.tasks.task import Judged, Problems, Task
+from experiments.cli import cache_folders, errors
+from experiments.cli import spec as calls
+from experiments.tasks.task import Judged, Problems, Task, spec
 from experiments.training import workdirs
 from rewards import judged as questions_to_judges
 from rewards.agreement import votes
@@ -140,7 +141,7 @@ def make_questions(
         f"judge.questions: the name {name!r} must be letters, digits and _, "
         "such as quality"
       )
-    called, arguments = spec.parse(text, f"judge.questions.{name}")
+    called, arguments = calls.parse(text, f"judge.questions.{name}")
     questions[name] = questions_to_judges.get(called, **arguments)
   return questions
 
@@ -216,10 +217,8 @@ def judged_task(
     completions = np.full((len(ids), 1, width), task.pad_id, np.int32)
     for row, one in zip(completions[:, 0], ids, strict=True):
       row[: len(one)] = one
-    # As below, this may be called while a training step is traced.
-    with jax.ensure_compile_time_eval():
-      judged = score_samples(problems, completions, lengths, lengths > 0)
-      return np.asarray(judged.answer_ids)[:, 0]
+    judged = score_samples(problems, completions, lengths, lengths > 0)
+    return np.asarray(judged.answer_ids)[:, 0]
 
   def with_flag(problems: Problems, is_judged: bool) -> Problems:
     flags = np.full(len(problems.ids), is_judged)
@@ -237,14 +236,12 @@ def judged_task(
     facts = dict(problems.facts)
     is_judged = np.asarray(facts.pop(_IS_JUDGED))
     problems = problems.replace(facts=facts)
-    # Validation scores blank completions while it traces a training step.
-    with jax.ensure_compile_time_eval():
-      judged = jax.device_get(
-        score_samples(problems, completions, lengths, finished)
-      )
-      groups = []
-      if is_judged.any():
-        groups = _groups(task, problems, completions, lengths, judged)
+    judged = jax.device_get(
+      score_samples(problems, completions, lengths, finished)
+    )
+    groups = []
+    if is_judged.any():
+      groups = _groups(task, problems, completions, lengths, judged)
     # A group of blank completions is not worth a request; its answers are 0.
     chosen = [
       i
@@ -301,8 +298,32 @@ def judged_task(
     extras[UNANSWERED] = unanswered
     return judged.replace(scored=scored, components=components, extras=extras)
 
+  def judged_spec(P: int, S: int, T: int) -> Judged:
+    judged = task.judged_shapes(P, S, T)
+    values = spec(np.float32, P, S)
+    components, extras = dict(judged.components), dict(judged.extras)
+    for name, question in questions.items():
+      answers = spec(np.float32, *_shape(question, judged))
+      if question.about == base.PAIRS:
+        extras[PREFERENCES] = answers
+        continue
+      components[name] = values
+      if question.about == base.STEPS:
+        components[TASK_STEPS] = values
+        judged = judged.replace(step_scores=answers)
+    return judged.replace(
+      scored=spec(bool, P, S),
+      components=components,
+      extras={**extras, UNANSWERED: values},
+    )
+
   return dataclasses.replace(
-    task, train=train, test=test, score=score, jittable=False
+    task,
+    train=train,
+    test=test,
+    score=score,
+    judged_spec=judged_spec,
+    jittable=False,
   )
 
 
@@ -344,8 +365,7 @@ def _agreement(
     answer_ids: `[P]`, ids of the answers of the references, -1 for none.
     judged: scores of the samples.
   """
-  with jax.ensure_compile_time_eval():
-    agrees = np.asarray(votes.agreement(judged.answer_ids, answer_ids))
+  agrees = np.asarray(votes.agreement(judged.answer_ids, answer_ids))
   has_reference = np.array([bool(text) for text in texts])
   return np.where(has_reference[:, None], agrees, np.nan)
 

@@ -7,6 +7,7 @@ not repeated. `experiments/README.md` lists the files of a workdir.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 
 from etils import epath
@@ -30,7 +31,6 @@ from experiments.training import (
   nan_guard,
   preemption,
   reference_policy,
-  rollouts,
   workdir_lock,
   workdirs,
 )
@@ -115,9 +115,11 @@ def run(
       e, workdir, state, preemption_watch.check
     )
     sample_rollout = dispatch.compile_rollout_fn(e, text_extras)
-    recent_rollouts = nan_guard.RecentRollouts(sample_rollout)
-    run_dispatch = dispatch.make_dispatch(e, recent_rollouts)
-    record_samples = sample_dump.make_recorder(e, sample_rollout)
+    run_dispatch = dispatch.make_dispatch(e, sample_rollout)
+    record_samples = sample_dump.make_recorder(e)
+    # Metrics are checked one dispatch late, so that the step that failed is one
+    # of the latest two.
+    recent_rollouts = collections.deque(maxlen=2)
 
     # --------------------------------------------------------------------------
     # Evaluate the base
@@ -161,21 +163,25 @@ def run(
               e, state, workdir, preemption_watch.check
             )
             logger.log(done, {**evaluation.metrics, **hack_rate})
-        if _is_due(done, config.rollouts_every):
-          with metrics_buffer.between_steps("time/samples_s"):
-            logger.write_samples(done, record_samples(state))
 
         # 2. One dispatch: sample, score and update, `steps_per_dispatch` times.
         heartbeat.start(*_describe_work(e, done, initial_step))
         if trace:
           trace.start_dispatch()
         metrics_buffer.note_end()
-        state, metrics, times = run_dispatch(state)
+        record = None
+        if _is_due(done, config.rollouts_every):
+
+          def record(state, rollout, done=done):
+            logger.write_samples(done, record_samples(state, rollout))
+
+        state, metrics, timer, rollout = run_dispatch(state, record)
+        recent_rollouts.append(rollout)
         done += config.steps_per_dispatch
 
         # 3. Logs the previous dispatch, while the device runs this one.
-        metrics_buffer.flush(times.get(rollouts.STATE_READY))
-        metrics_buffer.add(done, metrics, times, state)
+        metrics_buffer.flush(timer.state_ready)
+        metrics_buffer.add(done, metrics, timer, state)
         if trace:
           trace.end_dispatch(metrics)  # waits for the metrics
         if guard.may_stop_within(config.steps_per_dispatch):
@@ -196,7 +202,7 @@ def run(
       raise
     except nan_guard.Stopped as stopped:
       line = nan_guard.save_failed_rollout(
-        e, workdir, stopped.step, done, state, recent_rollouts
+        e, workdir, stopped.step, done, state, recent_rollouts, sample_rollout
       )
       logger.print(line)
       raise

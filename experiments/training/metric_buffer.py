@@ -6,9 +6,9 @@ loop:
   buffer = MetricBuffer(e, logger, guard, state)
   while ...:
     buffer.note_end()
-    state, metrics, times = run_dispatch(state)
-    buffer.flush(times.get(rollouts.STATE_READY))  # logs the previous dispatch
-    buffer.add(done, metrics, times, state)
+    state, metrics, timer, _ = run_dispatch(state)
+    buffer.flush(timer.state_ready)  # logs the previous dispatch
+    buffer.add(done, metrics, timer, state)
 
 The host fetches the results of one dispatch while the device runs the next one,
 so that the device does not wait for the host. A line of `metrics.jsonl` has the
@@ -26,7 +26,7 @@ times of its own step, in seconds:
                      if time/rollout_s is
   time/checkpoint_s  saving after the previous step
   time/evaluation_s  evaluation before this step
-  time/samples_s     the sample dump before this step
+  time/samples_s     the sample dump, before the update of this step
   time/start_s       from the start of the command to the end of the first step
                      that it makes; in one line per command
 
@@ -48,8 +48,9 @@ import jax.numpy as jnp
 import optax
 
 from experiments.logging import run_logger
-from experiments.training import nan_guard, rollouts
+from experiments.training import nan_guard
 from experiments.training.experiment import Experiment
+from experiments.training.step_timer import StepTimer
 from rl import learners, step
 
 # Prefixes of the metrics that a run logs which does not learn from samples. The
@@ -69,13 +70,13 @@ class _Dispatch(NamedTuple):
   """A dispatch whose metrics have not been fetched.
 
   Attributes:
-    done, metrics, times: arguments of `MetricBuffer.add`.
+    done, metrics, timer: arguments of `MetricBuffer.add`.
     update_counts: updates of each learner since step 0 that were not skipped.
   """
 
   done: int
   metrics: step.Metrics
-  times: Times
+  timer: StepTimer
   update_counts: dict[str, jax.Array]
 
 
@@ -105,7 +106,7 @@ class MetricBuffer:
       name: jax.jit(schedule) for name, schedule in e.schedules.items()
     }
     # Updates of each learner that were not skipped, up to the latest flush.
-    self._update_counts = _to_ints(_copy_update_counts(state))
+    self._update_counts = _to_ints(self._copy_update_counts(state))
     # The dispatch that is not flushed, and the moment of its end if it is known
     # to have ended.
     self._newest: _Dispatch | None = None
@@ -125,12 +126,15 @@ class MetricBuffer:
     self.flush()
     yield
     now = time.perf_counter()
-    seconds = now - self._previous_end
-    self._between[name] = self._between.get(name, 0.0) + seconds
+    self._add_between(name, now - self._previous_end)
     self._previous_end = now
 
+  def _add_between(self, name: str, seconds: float) -> None:
+    """Adds seconds that belong to no step to the next line of the log."""
+    self._between[name] = self._between.get(name, 0.0) + seconds
+
   def add(
-    self, done: int, metrics: step.Metrics, times: Times, state: step.State
+    self, done: int, metrics: step.Metrics, timer: StepTimer, state: step.State
   ) -> None:
     """Adds the results of a dispatch, which stay here until `flush`.
 
@@ -138,12 +142,13 @@ class MetricBuffer:
       done: finished steps, those of the dispatch included.
       metrics: metrics of its steps, on the device. If the dispatch made several
         steps, the metrics have a step axis.
-      times: durations in seconds measured on the host, and the moments that
-        `experiments.training.rollouts` defines.
+      timer: its durations and moments, measured on the host.
       state: the state after the dispatch; it may be donated as soon as this
         function returns.
     """
-    self._newest = _Dispatch(done, metrics, times, _copy_update_counts(state))
+    self._newest = _Dispatch(
+      done, metrics, timer, self._copy_update_counts(state)
+    )
     self._newest_end = None
 
   def note_end(self) -> None:
@@ -170,14 +175,14 @@ class MetricBuffer:
     """
     if self._newest is None:
       return
-    done, metrics, times, update_counts = self._newest
+    done, metrics, timer, update_counts = self._newest
     self._newest = None
     metrics, update_counts = jax.device_get(metrics), _to_ints(update_counts)
     # The earliest moment at which the end of this dispatch was seen.
     moments = (self._newest_end, state_ready, time.perf_counter())
     end = min(moment for moment in moments if moment is not None)
     num_steps = self._e.config.steps_per_dispatch
-    times = self._to_durations(times, end, num_steps)
+    times = self._to_durations(timer, end, num_steps)
     self._previous_end = end
     if self._started is not None:
       self._between["time/start_s"] = end - self._started
@@ -203,23 +208,26 @@ class MetricBuffer:
     # include further updates, made after those of the loss.
     self._update_counts = update_counts
 
-  def _to_durations(self, times: Times, end: float, num_steps: int) -> Times:
-    """Returns the durations of one step of a dispatch, in seconds.
+  def _to_durations(
+    self, timer: StepTimer, end: float, num_steps: int
+  ) -> Times:
+    """Returns the metrics that were measured on the host, for one step.
 
     Args:
-      times: durations and moments of the dispatch.
+      timer: the durations and moments of the dispatch.
       end: moment at which the dispatch ended.
       num_steps: number of steps of the dispatch.
     """
-    moments = (rollouts.STATE_READY, rollouts.ROLLOUT_READY)
-    durations = {
-      name: value for name, value in times.items() if name not in moments
-    }
+    durations = dict(timer.metrics)
+    samples_seconds = durations.pop("time/samples_s", 0.0)
+    if samples_seconds:
+      self._add_between("time/samples_s", samples_seconds)
     # Without time/rollout_s the host did not wait for the rollout, which may
-    # not have been finished at ROLLOUT_READY.
-    if "time/rollout_s" in times:
-      durations["time/update_s"] = end - times[rollouts.ROLLOUT_READY]
-    durations["time/step_s"] = (end - self._previous_end) / num_steps
+    # not have been finished when the update was dispatched.
+    if "time/rollout_s" in durations:
+      durations["time/update_s"] = end - timer.rollout_ready
+    seconds = end - self._previous_end - samples_seconds
+    durations["time/step_s"] = seconds / num_steps
     return durations
 
   def _is_logged(self, step_number: int) -> bool:
@@ -256,6 +264,21 @@ class MetricBuffer:
       "perf/tokens_per_s": sampled_tokens / times["time/step_s"],
     }
 
+  def _copy_update_counts(self, state: step.State) -> dict[str, jax.Array]:
+    """Copies the number of updates of each learner from its optimizer's state.
+
+    Skipped updates do not count. The counts are copied because the state may be
+    donated to the next dispatch.
+    """
+    return {
+      name: jnp.copy(
+        optax.tree.get_all_with_path(state.learners[name].opt_state, "count")[
+          0
+        ][1]
+      )
+      for name in self._schedules
+    }
+
 
 def learning_rates(
   schedules: Mapping[str, optax.Schedule],
@@ -274,21 +297,6 @@ def learning_rates(
       schedule(update_counts[name] // updates_per_step[name])
     )
     for name, schedule in schedules.items()
-  }
-
-
-def _copy_update_counts(state: step.State) -> dict[str, jax.Array]:
-  """Copies the number of updates of each learner from its optimizer's state.
-
-  Skipped updates do not count. The counts are copied because the state may be
-  donated to the next dispatch.
-  """
-  opt_states = {learners.POLICY: state.opt_state}
-  for name, learner in state.learners.items():
-    opt_states[name] = learner.opt_state
-  return {
-    name: jnp.copy(optax.tree.get_all_with_path(opt_state, "count")[0][1])
-    for name, opt_state in opt_states.items()
   }
 
 

@@ -21,9 +21,8 @@ for example step 123, in its workdir:
 
 from __future__ import annotations
 
-import collections
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -140,35 +139,14 @@ def skip_reason(metrics: Mapping[str, Any], plan: Plan) -> str:
   return ""
 
 
-class RecentRollouts:
-  """A rollout function that keeps the rollouts of the latest two steps.
-
-  Metrics are checked one step late, so the step that failed is one of the two.
-  """
-
-  def __init__(self, sample_rollout: rollouts.HostRolloutFn) -> None:
-    self._sample_rollout = sample_rollout
-    self.latest: collections.deque[step.Rollouts] = collections.deque(maxlen=2)
-
-  def __call__(
-    self, state: step.State
-  ) -> tuple[step.Rollouts, dict[str, float]]:
-    rollout, times = self._sample_rollout(state)
-    self.latest.append(rollout)
-    return rollout, times
-
-  def sample_again(self, state: step.State) -> step.Rollouts:
-    """Samples the rollout of this state's step, the same as the fused loop."""
-    return self._sample_rollout(state)[0]
-
-
 def save_failed_rollout(
   e: Experiment,
   workdir: epath.Path,
   failed_step: int,
   done: int,
   state: step.State,
-  recent_rollouts: RecentRollouts,
+  recent_rollouts: Sequence[step.Rollouts],
+  sample_rollout: rollouts.HostRolloutFn,
 ) -> str:
   """Saves the rollout of the step that failed, if it can still be had.
 
@@ -179,16 +157,18 @@ def save_failed_rollout(
     done: finished steps; one more than `failed_step` if the next step was
       dispatched before the fault was seen.
     state: the state after `done` steps.
-    recent_rollouts: the rollout function of the run.
+    recent_rollouts: the rollouts of the latest two dispatches, if a dispatch is
+      one step.
+    sample_rollout: the rollout function of the run.
 
   Returns:
     A line that says where it was saved, or why it was not.
   """
   if e.config.steps_per_dispatch == 1:
-    rollout = recent_rollouts.latest[-1 - (done - failed_step)]
+    rollout = recent_rollouts[-1 - (done - failed_step)]
   elif failed_step == done:
     # The fused loop keeps no rollout, but the last one can be sampled again.
-    rollout = recent_rollouts.sample_again(state.replace(step=state.step - 1))
+    rollout = sample_rollout(state.replace(step=state.step - 1))
   else:
     return (
       f"{workdir}: the rollout of step {failed_step} is lost, because a "

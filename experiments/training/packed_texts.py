@@ -1,7 +1,7 @@
 """Packs the texts of a rollout, so that passes do not compute padding.
 
 A packed forward pass has room for a number of tokens that is fixed when its
-program is compiled (`rl.types.Tokens.room`). `with_room` chooses it for every
+program is compiled (`rl.types.Tokens.room`). `pack` chooses it for every
 rollout: the smallest of `SIZES`, times the positions of a padded pass, that the
 tokens fit into. If none is large enough, the pass is padded. So a run compiles
 at most `len(SIZES) + 1` train steps. The choice depends on the lengths alone: a
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Iterator, Sequence
 
 import jax
@@ -20,12 +19,10 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from experiments.training.experiment import Experiment
-from experiments.training.rollouts import STATE_READY, HostRolloutFn
 from models import forward_pass, sharding
 from models.config import ModelConfig
 from rl import learners, prepare, scoring, step, types
 from rl.minibatches import Plan
-from rl.sampling import samplers
 
 Array = jax.Array
 # Room of a packed pass, as a fraction of the positions of a padded one. From
@@ -34,37 +31,6 @@ SIZES = (3 / 16, 3 / 8, 5 / 8)
 # Completions of fewer tokens are not packed: to compile a further program takes
 # longer than the positions that it saves.
 MIN_LENGTH = 64
-
-
-def with_room(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
-  """Returns a rollout function whose rollouts are packed.
-
-  It waits for the lengths of the completions.
-
-  Args:
-    e: the experiment.
-    rollout_fn: rollout function whose rollouts are on the training mesh.
-
-  Returns:
-    A rollout function; `rollout_fn` itself if the experiment does not pack.
-  """
-  if not packs(e):
-    return rollout_fn
-
-  def packed_rollout_fn(state: step.State):
-    rollouts, times = rollout_fn(state)
-    if STATE_READY not in times:
-      # Waits for the state first, so that the wait for the lengths below does
-      # not include the update of the previous step.
-      jax.block_until_ready(state)
-      times = {**times, STATE_READY: time.perf_counter()}
-    start = time.perf_counter()
-    rollouts = pack(rollouts, e.model, e.plan, e.mesh)
-    seconds = time.perf_counter() - start
-    seconds += times.get("time/rollout_s", 0.0)
-    return rollouts, {**times, "time/rollout_s": seconds}
-
-  return packed_rollout_fn
 
 
 def packs(e: Experiment) -> bool:
@@ -81,7 +47,7 @@ def packs(e: Experiment) -> bool:
 def pack(
   rollouts: step.Rollouts, model: ModelConfig, plan: Plan, mesh: Mesh
 ) -> step.Rollouts:
-  """Gives the texts of a rollout room for their tokens.
+  """Gives the texts of a rollout room for their tokens; waits for the lengths.
 
   Args:
     rollouts: the rollout of a step, on the training mesh.
@@ -232,7 +198,7 @@ def padding_metrics(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
         for tokens in texts
       )
       fractions[name] = 1 - real / computed
-  if e.is_rl and e.method.sampler.name == samplers.once().name:
+  if e.is_rl and e.method.sampler.reads_behavior_alone:
     fractions["sampling"] = _sampling_padding(e, rollout.tokens)
   return {
     f"perf/padding_frac/{name}": value for name, value in fractions.items()

@@ -29,6 +29,7 @@ from experiments import pretrained
 from experiments.evaluation import free_prompts
 from experiments.training import (
   decoder,
+  drawing,
   initial_state,
   prng_keys,
   workdirs,
@@ -237,8 +238,9 @@ class PolicyJudge:
       [_identity(row[in_row]) for row, in_row in zip(ids, mask, strict=True)]
     )
     samples = jax.device_get(
-      _generate(
-        self._policy, self._params, ids, mask, identities, self._sampling
+      drawing.generate(
+        *(self._policy, self._params, ids, mask),
+        *(_keys(identities), self._sampling),
       )
     )
     return [
@@ -253,13 +255,11 @@ def _identity(ids: np.ndarray) -> int:
   return int.from_bytes(digest.digest(), "big") & 0x7FFFFFFF
 
 
-@functools.partial(jax.jit, static_argnames=("bound", "sampling"))
-def _generate(bound, params, prompts, mask, identities, sampling):
-  """Returns one sample of each prompt."""
-  keys = jax.vmap(jax.random.fold_in, (None, 0))(
-    prng_keys.from_seed(0), identities
-  )
-  return generation.generate(bound, params, prompts, mask, keys, sampling)
+@jax.jit
+def _keys(identities: np.ndarray) -> jax.Array:
+  """Returns the PRNG keys of prompts, `[P]`, from their identities."""
+  seed_key = prng_keys.from_seed(0)
+  return jax.vmap(jax.random.fold_in, (None, 0))(seed_key, identities)
 
 
 @functools.partial(jax.jit, static_argnames="bound")

@@ -19,7 +19,7 @@ from etils import epath
 
 from experiments.cli import errors
 from experiments.logging import json_files, progress
-from experiments.training import multihost, rollouts
+from experiments.training import multihost, text_rollouts
 from experiments.training.experiment import Experiment
 from rl import scoring
 from rl.step import State
@@ -104,14 +104,14 @@ def _compute(
     for start in range(0, num_lines, batch):
       # In the last batch, copies of the last line fill up the shape.
       rows = np.minimum(np.arange(start, start + batch), num_lines - 1)
-      rollout = rollouts.assemble_texts(
+      rollout = text_rollouts.assemble_texts(
         *multihost.place(
-          rollouts.select_texts(e.texts, rows), e.batch_sharding
+          text_rollouts.select_texts(e.texts, rows), e.batch_sharding
         ),
         state,
       )
       values = multihost.fetch(
-        score(state.replace(opt_state=()), rollout).arrays
+        score(state.with_policy(opt_state=()), rollout).arrays
       )
       # Padding is 0, so that the file is small.
       values = np.where(

@@ -31,7 +31,7 @@ from models.config import from_fields
 from rewards import base
 from rewards.process import model as process_model
 from rewards.process import step_losses, step_model
-from rl import learners, masked, minibatches, step, types, update_guard
+from rl import gradients, learners, masked, minibatches, step, types
 
 Array = jax.Array
 RECORD_FILE = "fit.json"  # in the workdir of `experiments.prm fit`
@@ -241,8 +241,7 @@ def _check_trainable(
       f"models.{name}.labels = 'task': the loss {loss.name} reads no labels of "
       "steps; nearest: 'verdict'"
     )
-  defaults = {field.name: field.default for field in dataclasses.fields(loss)}
-  if any(getattr(loss, x) != defaults[x] for x in ("examples", "prepare")):
+  if loss.count is None:
     raise ValueError(
       f"models.{name}.labels: the loss {loss.name} selects its examples on "
       "the host, and cannot train in a run; fit the model with another loss, "
@@ -269,22 +268,35 @@ def optimizer(
   )
 
 
-def init_states(
-  models: Mapping[str, RewardModel], params: Mapping[str, types.PyTree]
-) -> dict[str, types.PyTree]:
-  """Returns the value of `State.models` at step 0.
+def add_to_state(
+  models: Mapping[str, RewardModel],
+  state: step.State,
+  params: Mapping[str, types.PyTree],
+) -> step.State:
+  """Returns the state with some models: those that are trained are learners.
 
   Args:
-    models: the models.
-    params: parameters of each, by name.
+    models: the models of the run.
+    state: the training state.
+    params: parameters by the names of the models to add.
   """
-  return {
-    name: {
-      "params": params[name],
-      "opt_state": model.tx.init(params[name]) if model.tx else (),
-    }
-    for name, model in models.items()
+  trained = {
+    name: step.Learner(value, models[name].tx.init(value))
+    for name, value in params.items()
+    if models[name].tx is not None
   }
+  frozen = {n: value for n, value in params.items() if n not in trained}
+  return state.replace(
+    learners={**state.learners, **trained},
+    carried=state.carried.replace(models={**state.carried.models, **frozen}),
+  )
+
+
+def _params(state: step.State, name: str) -> types.PyTree:
+  """Returns the parameters of a model, which may be trained."""
+  if name in state.learners:
+    return state.learners[name].params
+  return state.carried.models[name]
 
 
 def add_scores(
@@ -307,7 +319,7 @@ def add_scores(
   data = step_model.of_rollout(rollout)
   scores = {}
   for name, model in models.items():
-    params = state.models[name]["params"]
+    params = _params(state, name)
 
     def score(part, model=model, params=params):
       return model.model.scores(params, part)
@@ -359,41 +371,42 @@ def update(
   state: step.State,
   rollout: types.Rollout,
   parts: int,
-) -> tuple[dict[str, types.PyTree], step.Metrics]:
+) -> tuple[dict[str, step.Learner], step.Metrics]:
   """Trains those models that are not frozen on the samples of a rollout.
 
   Args:
     models: the models.
     state: training state before the step.
     rollout: the policy's rollout, with the scores of the models.
-    parts: number of slices along P; the loss is the mean of their losses.
+    parts: number of slices along P, whose gradients are computed one after
+      another; they change the result by rounding alone.
 
   Returns:
-    The new value of `State.models`, and metrics (`metrics`); "NAME/loss" is NaN
-    in a step without an update.
+    The learners that are these models, and metrics (`metrics`); "NAME/loss" is
+    NaN in a step without an update.
   """
-  states, logged = dict(state.models), {}
+  trained, logged = {}, {}
   for name, model in models.items():
     logged |= metrics(name, model, rollout)
     if model.tx is None:
       continue
     is_due = (state.step + 1) % model.every == 0
-    states[name], logged[f"{name}/loss"] = jax.lax.cond(
+    trained[name], logged[f"{name}/loss"] = jax.lax.cond(
       is_due,
       lambda old, model=model: _update_one(model, old, rollout, parts),
       lambda old: (old, jnp.full((), jnp.nan)),
-      states[name],
+      state.learners[name],
     )
-  return states, logged
+  return trained, logged
 
 
 def _update_one(
-  model: RewardModel, state: types.PyTree, rollout: types.Rollout, parts: int
-) -> tuple[types.PyTree, Array]:
+  model: RewardModel, learner: step.Learner, rollout: types.Rollout, parts: int
+) -> tuple[step.Learner, Array]:
   """Makes one update of a model; returns its state and the loss before it.
 
-  The loss is that of the fit without the likelihood of the tokens. A gradient
-  that is not finite changes nothing.
+  The loss is that of the fit without the likelihood of the tokens. An update
+  that is not finite, or that no label is for, changes nothing.
   """
   values, weights = LABELS[model.labels](rollout)
   exists = rollout.valid("step")
@@ -405,27 +418,20 @@ def _update_one(
     )
   )
 
+  loss = model.model.loss
+  total = loss.count(data)
+
   def loss_fn(params, part):
     outputs, _ = model.model.outputs(params, part)
-    return model.model.loss.loss(outputs, part)
+    share = jnp.where(total > 0, loss.count(part) / total, 0.0)
+    value = loss.loss(outputs, part) * share
+    return value, value
 
-  def add(total, part):
-    return jax.tree.map(
-      jnp.add, total, jax.value_and_grad(loss_fn)(state["params"], part)
-    ), None
-
-  zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, state["params"])
-  total, _ = jax.lax.scan(add, zeros, minibatches.split(data, parts))
-  loss, grads = jax.tree.map(lambda x: x / parts, total)
-  changes, opt_state = model.tx.update(
-    grads, state["opt_state"], state["params"]
+  grads, values = gradients.accumulate(loss_fn, learner.params, data, parts)
+  trained, _, _ = gradients.apply(
+    model.tx, (learner.params, learner.opt_state), grads, total > 0
   )
-  updated = {
-    "params": optax.apply_updates(state["params"], changes),
-    "opt_state": opt_state,
-  }
-  is_finite = jnp.isfinite(optax.tree.norm(grads))
-  return update_guard.select(is_finite, updated, state), loss
+  return step.Learner(*trained), values.sum()
 
 
 def metrics(

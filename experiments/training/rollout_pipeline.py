@@ -13,16 +13,14 @@ multiplies advantages by importance weights to correct for it
 from __future__ import annotations
 
 import concurrent.futures
-import time
 from collections.abc import Callable
 
 import jax
 
 from experiments.training.experiment import Experiment
-from experiments.training.rollouts import STATE_READY, HostRolloutFn
-from rl import learners, step
-
-Times = dict[str, float]
+from experiments.training.rollouts import HostRolloutFn
+from experiments.training.step_timer import StepTimer
+from rl import learners, step, types
 
 
 def on_sampling_mesh(
@@ -45,9 +43,9 @@ def on_sampling_mesh(
     return sample_rollout
   send = _make_send(e)
 
-  def rollout_fn(state: step.State) -> tuple[step.Rollouts, Times]:
-    rollout, times = sample_rollout(send(state))
-    return jax.device_put(rollout, e.rollout_shardings(rollout)), times
+  def rollout_fn(state: step.State, timer: StepTimer) -> step.Rollouts:
+    rollout = sample_rollout(send(state), timer)
+    return jax.device_put(rollout, e.rollout_shardings(rollout))
 
   return rollout_fn
 
@@ -63,13 +61,17 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
   def send(state: step.State) -> step.State:
     shardings = e.sampler_shardings
     if not frozen:
-      sent = e.sampling_params(state.frozen)
-      frozen.append(jax.device_put(sent, shardings.frozen))
-    sent = sampler_state(state.replace(frozen={}))
-    sent = jax.device_put(sent, shardings.replace(frozen={}))
-    return sent.replace(frozen=frozen[0])
+      sent = e.sampling_params(state.carried.frozen)
+      frozen.append(jax.device_put(sent, shardings.carried.frozen))
+    sent = sampler_state(_with_frozen(state, {}))
+    sent = jax.device_put(sent, _with_frozen(shardings, {}))
+    return _with_frozen(sent, frozen[0])
 
   return send
+
+
+def _with_frozen(state: step.State, frozen: types.PyTree) -> step.State:
+  return state.with_carried(frozen=frozen)
 
 
 class AsynchronousSampler:
@@ -90,43 +92,34 @@ class AsynchronousSampler:
     self._e, self._sample_rollout = e, sample_rollout
     self._send = _make_send(e)
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
-    # The rollouts being sampled ahead, and the latest rollout. The key of a
-    # rollout is the number of steps that are finished before its step.
-    self._futures: dict[int, concurrent.futures.Future] = {}
-    self._latest: dict[int, tuple[step.Rollouts, Times]] = {}
+    # The rollouts being sampled ahead, with the timers of their threads. The
+    # key is the number of steps that are finished before the rollout's step.
+    self._futures: dict[int, tuple[concurrent.futures.Future, StepTimer]] = {}
 
-  def __call__(self, state: step.State) -> tuple[step.Rollouts, Times]:
-    """Returns the rollout of this state's step, also if called again."""
-    done = int(state.step)  # waits for the update of the previous step
-    state_ready = time.perf_counter()
-    if done not in self._latest:
-      self._latest = {done: self._next_rollout(state, done)}
-    rollout, times = self._latest[done]
-    # Replaces the moment from the thread, which is that of an earlier state.
-    return rollout, {**times, STATE_READY: state_ready}
-
-  def _next_rollout(
-    self, state: step.State, done: int
-  ) -> tuple[step.Rollouts, Times]:
-    """Returns the rollout after `done` steps, and starts the next one."""
+  def __call__(self, state: step.State, timer: StepTimer) -> step.Rollouts:
+    """Returns the rollout of this state's step, and starts the next one."""
+    timer.wait_for(state)
+    done = int(state.step)
     sampler_state = self._send(state)
-    future = self._futures.pop(done, None)
-    if future is None:
-      rollout, times = self._sample_rollout(sampler_state)
+    is_stale = done in self._futures
+    if is_stale:
+      future, thread_timer = self._futures.pop(done)
+      rollout = future.result()
+      timer.metrics.update(thread_timer.metrics)
     else:
-      rollout, times = future.result()
+      rollout = self._sample_rollout(sampler_state, timer)
     if not self._samples_anew(done + 1):
       # Samples the rollout of the next step from the present parameters.
       memory = learners.by_learner(rollout)[learners.POLICY].memory
       next_state = sampler_state.replace(
-        step=sampler_state.step + 1, memory=memory
+        step=sampler_state.step + 1,
+        carried=sampler_state.carried.replace(memory=memory),
       )
-      self._futures[done + 1] = self._thread.submit(
-        self._sample_rollout, next_state
-      )
-    rollout = jax.device_put(rollout, self._e.rollout_shardings(rollout))
-    staleness = float(future is not None)  # in training steps
-    return rollout, {**times, "rollout/staleness": staleness}
+      next_timer = StepTimer()
+      future = self._thread.submit(self._sample_rollout, next_state, next_timer)
+      self._futures[done + 1] = future, next_timer
+    timer.metrics["rollout/staleness"] = float(is_stale)  # in training steps
+    return jax.device_put(rollout, self._e.rollout_shardings(rollout))
 
   def _samples_anew(self, done: int) -> bool:
     """Returns whether the rollout after `done` steps is not sampled ahead.

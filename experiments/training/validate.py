@@ -53,7 +53,6 @@ from models import (
 from rewards import combine
 from rl import learners, registry, scoring, step, transforms, types
 from rl.method import Method
-from rl.sampling import samplers
 
 # Setting of an optimizer -> (smallest value, exclusive upper bound, value that
 # the error message suggests).
@@ -206,10 +205,7 @@ def check_method(config: ml_collections.ConfigDict) -> None:
   policy_method = learners.by_learner(build.make_method(config.method))[
     learners.POLICY
   ]
-  if (
-    config.rollout.sampler
-    and policy_method.sampler.name != samplers.once().name
-  ):
+  if config.rollout.sampler and not policy_method.sampler.reads_behavior_alone:
     raise ValueError(
       f"rollout.sampler = {config.rollout.sampler}: {policy_method.name} has "
       f"the sampler {policy_method.sampler} already; leave rollout.sampler "
@@ -635,11 +631,9 @@ def _check_step(e: Experiment) -> None:
   # decoder again.
   state = e.abstract
   params = {
-    name: types.join(params, state.frozen)
-    for name, params in {
-      learners.POLICY: state.params,
-      **state.parameter_sets,
-    }.items()
+    name: types.join(params, state.carried.frozen)
+    for name, params in state.parameters.items()
+    if name not in e.reward_models
   }
   try:
     learners.check(e.methods, e.policy, params, e.placed_rollout)

@@ -111,11 +111,11 @@ def answer_consistency(
   The second answer of a sample is drawn by the policy among the options in
   their new order, after the thought of the sample. Its chances are read from
   one pass over the view "shuffled_options" `[P, S J]`, which has each thought
-  with each of the J answers, and "task/option_orders" `[P, J]` has the first
+  with each of the J answers, and "task/option_orders" `[P, S, J]` has the first
   position of the option at each new position. A prompt whose options stay in
   their order is not asked again.
   """
-  orders = rollout.extras[base.OPTION_ORDERS]  # [P, J]
+  orders = rollout.extras[base.OPTION_ORDERS]  # [P, S, J]
   count = orders.shape[-1]
   first = rollout.extras[base.ANSWERS]
   mask = scoring.view_tokens(rollout, base.SHUFFLED_OPTIONS).mask
@@ -123,14 +123,13 @@ def answer_consistency(
   chances = log_probs.sum(-1).reshape(*first.shape, count)  # [P, S, J]
   keys = jax.vmap(jax.random.fold_in, (0, None))(rollout.keys, _SECOND)
   choices = jax.vmap(jax.random.categorical)(keys, chances)  # [P, S]
-  shape = (*first.shape, count)
-  second = restored(choices, jnp.broadcast_to(orders[:, None], shape))
-  moves = (orders != jnp.arange(count)).any(-1, keepdims=True)
+  second = restored(choices, orders)
+  moves = (orders != jnp.arange(count)).any(-1)  # [P, S]
   return answer_consistency_scores(
     first,
     second,
     rollout.correct,
-    jnp.broadcast_to(moves, first.shape),
+    moves,
     consistent_right,
     inconsistent_right,
     consistent_wrong,

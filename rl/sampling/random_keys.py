@@ -16,6 +16,10 @@ import jax
 import numpy as np
 
 Array = jax.Array
+# Folded into the key of a prompt for random numbers of a method, such as
+# bootstrap subsets. For sampling, the number of the sample is folded in, which
+# is always smaller.
+NOT_A_SAMPLE = 2**31 - 1
 
 
 def keys(prompt_keys: Array, name: str) -> Array:

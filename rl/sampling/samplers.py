@@ -82,12 +82,15 @@ class Sampler:
       argument of the next call.
     init: `() -> memory`, the memory of the first call; `()` if there is none.
     gives: names of the extras and fields that it adds to the rollout.
+    reads_behavior_alone: whether it draws every sample from the behavior policy
+      in one pass, and reads no other parameters.
   """
 
   name: str
   run: Callable[[PromptBatch, Any], types.Rollout]
   init: Callable[[], Any] = tuple
   gives: tuple[str, ...] = ()
+  reads_behavior_alone: bool = False
 
   def __str__(self) -> str:
     return self.name
@@ -100,7 +103,7 @@ def once() -> Sampler:
     del memory
     return batch.sample(batch.params, batch.samples)
 
-  return Sampler("once()", run)
+  return Sampler("once()", run, reads_behavior_alone=True)
 
 
 def greedy() -> Sampler:
@@ -179,58 +182,50 @@ def add_samples(
 def join(first: types.Rollout, second: types.Rollout) -> types.Rollout:
   """Joins two rollouts of the same prompts, `[P, S]` and `[P, Q]`.
 
-  Arrays per sample are concatenated to `[P, S + Q, ...]`; all others are taken
-  from the first rollout.
+  Arrays per sample are concatenated to `[P, S + Q, ...]`: all fields of a
+  rollout, and the extras of the task, but for those that have one value per
+  prompt (`prompt_ids`, `keys`, the view "bare_reference", the prompts that all
+  samples share), the step and the memory. These, and the extras of the sampler,
+  are those of the first rollout.
 
   Raises:
     ValueError: if the task compares pairs of samples. Pairs of which one sample
       is in each rollout have not been compared.
   """
-  p, s = first.sample_mask.shape
-  q = second.sample_mask.shape[1]
   if "task/preferences" in first.extras:
     raise ValueError(
       "task/preferences compare the samples of one pass; choose a sampler with "
       "one pass, or a task that does not compare pairs of samples"
     )
 
-  def glue(a: Array, b: Array) -> Array:
-    is_per_sample = a.ndim >= 2 and a.shape[:2] == (p, s)
-    is_per_sample &= b.shape[:2] == (p, q)
-    return jnp.concatenate([a, b], 1) if is_per_sample else a
+  def glue(a: types.PyTree, b: types.PyTree) -> types.PyTree:
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y], 1), a, b)
 
-  # Prompts `[P, L]` are the same in both rollouts, and must not be joined if L
-  # happens to be the number of samples.
-  def without_prompts(tokens: types.Tokens) -> types.Tokens:
-    if tokens.prompts.ndim == 3:  # [P, S, L], one prompt per sample
-      return tokens
-    return tokens.replace(prompts=None, prompt_mask=None)
+  def glue_tokens(a: types.Tokens, b: types.Tokens) -> types.Tokens:
+    if a.prompts.ndim == 3:  # [P, S, L], one prompt per sample
+      return glue(a, b)
+    samples = glue(*(t.replace(prompts=None, prompt_mask=None) for t in (a, b)))
+    return samples.replace(prompts=a.prompts, prompt_mask=a.prompt_mask)
 
-  def with_prompts(joined: types.Tokens, tokens: types.Tokens) -> types.Tokens:
-    if joined.prompts is not None:
-      return joined
-    return joined.replace(
-      prompts=tokens.prompts, prompt_mask=tokens.prompt_mask
-    )
-
-  both = jax.tree.map(
-    glue,
-    *(
-      r.replace(
-        tokens=without_prompts(r.tokens),
-        views={name: without_prompts(view) for name, view in r.views.items()},
-        keys=None,
-      )
-      for r in (first, second)
-    ),
+  per_sample = (
+    *("sample_mask", "behavior_log_probs", "finished", "scores", "correct"),
+    *("components", "step_ids", "step_scores", "step_mask", "segments"),
   )
-  return both.replace(
-    tokens=with_prompts(both.tokens, first.tokens),
+  task_extras = {
+    name: glue(array, second.extras[name])
+    for name, array in first.extras.arrays.items()
+    if name.startswith("task/")
+  }
+  return first.replace(
+    tokens=glue_tokens(first.tokens, second.tokens),
     views={
-      name: with_prompts(both.views[name], view)
+      name: view
+      if name in types.VIEWS_BY_PROMPT
+      else glue_tokens(view, second.views[name])
       for name, view in first.views.items()
     },
-    keys=first.keys,
+    extras=first.extras.update(task_extras),
+    **{n: glue(getattr(first, n), getattr(second, n)) for n in per_sample},
   )
 
 

@@ -336,15 +336,55 @@ def sampler_of(method: Any) -> Any:
   return either(method, "sampler", "stage")
 
 
-def parameter_sets(owner: Any) -> Any:
-  """The parameter sets of a method, or of a training state."""
-  return either(owner, "parameter_sets", "slots")
+def parameter_sets(method: Any) -> Any:
+  """The parameter sets of a method."""
+  return either(method, "parameter_sets", "slots")
 
 
-def with_parameter_sets(state: Any, sets: dict[str, Any]) -> Any:
-  """A training state with other parameter sets."""
-  name = "parameter_sets" if hasattr(state, "parameter_sets") else "slots"
-  return state.replace(**{name: sets})
+def policy_of_state(state: Any) -> Any:
+  """Where a training state has the optimizer and method of the policy."""
+  return getattr(state, "policy", state)
+
+
+def parameters_of_state(state: Any) -> dict[str, Any]:
+  """The parameters besides the policy's, by name."""
+  if hasattr(state, "parameters"):
+    return {n: p for n, p in state.parameters.items() if n != "policy"}
+  return either(state, "parameter_sets", "slots")
+
+
+def with_parameters(state: Any, params: dict[str, Any]) -> Any:
+  """A training state with other parameters besides the policy's."""
+  if not hasattr(state, "parameters"):
+    name = "parameter_sets" if hasattr(state, "parameter_sets") else "slots"
+    return state.replace(**{name: params})
+  learners = {
+    name: one.replace(params=params[name]) if name in params else one
+    for name, one in state.learners.items()
+  }
+  sets = {name: params[name] for name in state.parameter_sets}
+  return state.replace(learners=learners, parameter_sets=sets)
+
+
+def with_memory(state: Any, memory: Any) -> Any:
+  """A training state with the memory of a sampler."""
+  if hasattr(state, "with_carried"):
+    return state.with_carried(memory=memory)
+  return state.replace(memory=memory)
+
+
+def rollout_of(rollout_fn: Any, state: Any) -> Any:
+  """Returns the rollout of a state from the function of a run."""
+  rollout = rollout_fn(state)
+  # Until 2026-11 it came with its times.
+  return rollout[0] if isinstance(rollout, tuple) else rollout
+
+
+def option_orders(orders: Any, samples: int) -> Any:
+  """Returns the orders of options `[P, J]` as the task gives them."""
+  if not hasattr(load("rl types"), "VIEWS_BY_PROMPT"):  # until 2026-11
+    return orders
+  return orders[:, None].repeat(samples, 1)  # [P, S, J]
 
 
 def by_learner(value: Any) -> dict[str, Any]:

@@ -282,9 +282,9 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
   state = step.init(methods, rollouts.params(), txs, jax.random.key(0))
   away = {
     name: rollouts.params(9 + i)
-    for i, name in enumerate(sorted(code.parameter_sets(state)))
+    for i, name in enumerate(sorted(code.parameters_of_state(state)))
   }
-  state = code.with_parameter_sets(state, away)
+  state = code.with_parameters(state, away)
   results: dict[str, Any] = {}
   for index, number in enumerate(STEPS[: 2 if case == "plain" else 1]):
     rollout = rollouts.rollout(index, number, **changes())
@@ -300,16 +300,21 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
     results[str(index)] = {
       "metrics": renamed(dict(metrics)),
       "params": state.params,
-      "gradient": optax.tree.get(state.opt_state, "gradient"),
+      "gradient": optax.tree.get(
+        code.policy_of_state(state).opt_state, "gradient"
+      ),
       "slots": {
         name: value
-        for name, value in code.parameter_sets(state).items()
+        for name, value in code.parameters_of_state(state).items()
         if name in methods
       },
-      "state": state_leaves(methods["policy"], state.method_state),
+      "state": state_leaves(
+        methods["policy"], code.policy_of_state(state).method_state
+      ),
       "learners": {
         slot: state_leaves(methods[slot], one.method_state)
         for slot, one in state.learners.items()
+        if slot != "policy"
       },
       "step": state.step,
     }

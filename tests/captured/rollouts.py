@@ -126,8 +126,11 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     "sampler/creators": np.broadcast_to(_creators(), (P, S, K)),
     "model/prm": rng.random((P, S, K)),
     # The last prompt keeps the order of its options.
-    "task/option_orders": np.array(
-      [rng.permutation(OPTIONS) for _ in range(P - 1)] + [np.arange(OPTIONS)]
+    "task/option_orders": code.option_orders(
+      np.array(
+        [rng.permutation(OPTIONS) for _ in range(P - 1)] + [np.arange(OPTIONS)]
+      ),
+      S,
     ),
     "shuffled_options": rng.integers(0, V, (P, S * OPTIONS, R)),
     "step_references": rng.integers(0, V, (P, S * (K - 1), R)),

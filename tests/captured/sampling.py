@@ -214,12 +214,12 @@ def _rollouts(calls: tuple[str, ...], stage: str = "") -> dict[str, Any]:
     results[call] = {}
     for step in (0, 1):
       state = state.replace(step=jnp.int32(step))
-      rollout, _ = gather(state)
+      rollout = code.rollout_of(gather, state)
       results[call][str(step)] = {
         slot: _leaves(one) for slot, one in code.by_learner(rollout).items()
       }
       memory = code.by_learner(rollout)["policy"].memory
-      state = state.replace(memory=memory)
+      state = code.with_memory(state, memory)
   return results
 
 

@@ -382,8 +382,9 @@ def test_explain_says_where_everything_lies_and_runs_nothing(tmp_path, capsys):
   assert lines[0].startswith("mesh: replica 1, data 2, fsdp 4")
   result = {line.split()[0]: line.split() for line in lines}
   for name in (
-    "params.layers.mlp.up.kernel",  # 2 x 32 x 64 floats, on four devices
-    "opt_state.1.0.mu.layers.mlp.up.kernel",
+    # 2 x 32 x 64 floats, on four devices
+    "learners.policy.params.layers.mlp.up.kernel",
+    "learners.policy.opt_state.1.0.mu.layers.mlp.up.kernel",
   ):
     assert result[name][-3:] == ["1:", "fsdp", f"{2 * 32 * 64 * 4 // 4:,}"]
   assert lines[-1].startswith("while sampling: keys and values")

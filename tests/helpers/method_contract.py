@@ -98,7 +98,13 @@ class Case:
       else parameter_sets
     )
     return state.replace(
-      parameter_sets={name: away for name in state.parameter_sets}
+      learners={
+        name: learner
+        if name == learners.POLICY
+        else learner.replace(params=away)
+        for name, learner in state.learners.items()
+      },
+      parameter_sets={name: away for name in state.parameter_sets},
     )
 
   def rollout(self, seed=0, **kwargs):
@@ -122,7 +128,7 @@ class Case:
     """The policy's gradient, the metrics, and the new state."""
     state = self.state() if state is None else state
     new, metrics = (self.cut if cut else self.step)(state, rollout)
-    gradient = optax.tree.get(new.opt_state, "gradient")["hidden"]
+    gradient = optax.tree.get(new.policy.opt_state, "gradient")["hidden"]
     return np.asarray(gradient), jax.tree.map(np.asarray, metrics), new
 
 

@@ -11,17 +11,20 @@ from models import checkpoint_reader, checksums
 PARAMS = {"a": {"w": np.arange(6, dtype=np.float32).reshape(2, 3)}}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
+@pytest.fixture(scope="module", params=["in a state", "alone"])
+def run(tmp_path_factory, request):
   """Checkpoints of a run at the steps 2 and 10: its state, and its JSON."""
   folder = tmp_path_factory.mktemp("run")
   for step in (2, 10):
     params = jax.tree.map(lambda x, step=step: x + step, PARAMS)
-    state = {"params": params, "count": np.zeros(3)}
+    saved = {"params": params}
+    if request.param == "in a state":
+      saved = {"learners": {"policy": saved}}
+    state = {**saved, "count": np.zeros(3)}
     ocp.PyTreeCheckpointer().save(folder / str(step) / "state", state)
     data = {
       "step": step,
-      "checksums": checksums.compute({"params": params}) | {"count": 7},
+      "checksums": checksums.compute(saved) | {"count": 7},
     }
     ocp.Checkpointer(ocp.JsonCheckpointHandler()).save(
       folder / str(step) / "data", args=ocp.args.JsonSave(data)

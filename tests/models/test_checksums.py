@@ -60,5 +60,7 @@ def test_the_first_array_that_differs_is_named(restored, saved):
 
 
 def test_parameters_are_selected_from_a_whole_state():
-  saved = {"params.embed.table": 1, "opt_state.params.mu": 2, "step": 3}
-  assert checksums.select_params(saved) == {"params.embed.table": 1}
+  saved = {"params.embed.table": 1, "opt_state.params.mu": 2, "paramsets": 3}
+  assert checksums.select(saved, "params") == {"params.embed.table": 1}
+  # The place of a single array is its own path.
+  assert checksums.select(saved, "paramsets") == {"paramsets": 3}

@@ -149,7 +149,7 @@ def begun(params):
 
 
 def collect(state):
-  return recorded(POLICY, state.params, state.frozen)
+  return recorded(POLICY, state.params, state.carried.frozen)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_a_step_moves_the_adapters_and_leaves_the_base(params, after):
   state, metrics = after
   trained, frozen = lora.split(CONFIG, params)
   assert float(metrics["optim/skipped"]) == 0
-  jax.tree.map(np.testing.assert_array_equal, state.frozen, frozen)
+  jax.tree.map(np.testing.assert_array_equal, state.carried.frozen, frozen)
   moved = jax.tree.map(lambda x, y: bool((x != y).any()), state.params, trained)
   assert all(jax.tree.leaves(moved["layers"]))
 
@@ -173,7 +173,7 @@ def test_the_optimiser_and_the_reference_hold_adapters_alone(params, after):
   state, _ = after
   trained, _ = lora.split(CONFIG, params)
   size = sum(x.size for x in jax.tree.leaves(trained))
-  stored = sum(x.size for x in jax.tree.leaves(state.opt_state))
+  stored = sum(x.size for x in jax.tree.leaves(state.policy.opt_state))
   assert stored == 2 * size + 1  # two moments and a count
   assert names(state.parameter_sets["ref"]) == names(trained)
 

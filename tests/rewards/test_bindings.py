@@ -62,7 +62,9 @@ def judged():
     "sampler/prompt_values": values[:, 0, 0],
     "sampler/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"][:, ::-1],
-    "task/option_orders": jnp.array([[1, 0]] * P).at[0].set(jnp.arange(2)),
+    "task/option_orders": jnp.broadcast_to(
+      jnp.array([[1, 0]] * P).at[0].set(jnp.arange(2))[:, None], (P, S, 2)
+    ),
   }
   result = result.replace(
     sample_mask=result.sample_mask.at[2, 3].set(False),
@@ -307,9 +309,7 @@ def mixed():
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
   )
-  record = sample_dump.make_recorder(e, lambda state: (gather(state), {}))(
-    state
-  )
+  record = sample_dump.make_recorder(e)(state, gather(state))
   return SimpleNamespace(e=e, new=new, metrics=metrics, record=record)
 
 
@@ -381,13 +381,13 @@ def test_a_reward_is_the_same_however_the_step_is_cut(after_two, how):
   if how != "eight devices":
     e = small_run.on_one_device(e)
   result = two_steps(with_reward(e, STATEFUL), fused=how == "fused")
-  moments = after_two.method_state["reward/spread"]
+  moments = after_two.policy.method_state["reward/spread"]
   assert float(moments.count) == 2 * P * S
   for part in ("params", "method_state"):
     jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5),
-      getattr(result, part),
-      getattr(after_two, part),
+      getattr(result.policy, part),
+      getattr(after_two.policy, part),
     )
 
 

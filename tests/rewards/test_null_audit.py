@@ -101,7 +101,9 @@ def paid():
     "model/prm": jnp.zeros(result.step_mask.shape),
     "sampler/greedy_scores": jnp.zeros(P),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"],
-    "task/option_orders": jnp.array([[1, 0]] * P),
+    "task/option_orders": jnp.broadcast_to(
+      jnp.array([1, 0]), (*result.scores.shape, 2)
+    ),
   }
   result = result.replace(
     components={**result.components, **messages},

@@ -36,13 +36,12 @@ def _run(values, usable=True, max_passes=10, sharp=False):
     "values": jnp.float32(values).reshape(2, 1, 1),
   }
   tx = optax.sgd(lambda count: 1.0)
-  params, opt_state, passes = further_updates.run(
+  (params, opt_state), passes = further_updates.run(
     FurtherUpdates(level(sharp), "level_max", 2.0, max_passes),
     worked_example.POLICY,
     tx,
     Plan(minibatches=2),
-    params,
-    tx.init(params),
+    (params, tx.init(params)),
     ROLLOUT,
     jnp.asarray(usable),
   )

@@ -94,7 +94,7 @@ def gradient(
   train_step = jax.jit(step.make(METHOD, POLICY, keep_gradient(), plan))
   after, metrics = train_step(state, rollout)
   assert float(metrics["optim/skipped"]) == 0
-  return [np.asarray(leaf) for leaf in jax.tree.leaves(after.opt_state)]
+  return [np.asarray(leaf) for leaf in jax.tree.leaves(after.policy.opt_state)]
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,8 @@ def test_a_temperature_divides_the_logits(expected):
   parameter_sets = jax.tree_util.tree_map_with_path(
     divided, start().parameter_sets
   )
-  state = start().replace(params=cool, parameter_sets=parameter_sets)
+  state = start().with_policy(params=cool)
+  state = state.replace(parameter_sets=parameter_sets)
   leaves = gradient(Plan(temperature=1.0), state=state)
   grads = jax.tree.unflatten(jax.tree.structure(cool), leaves)
   grads = jax.tree_util.tree_map_with_path(divided, grads)
@@ -192,7 +193,7 @@ TX = optax.adam(1e-3)
 def collect(state: step.State) -> types.Rollout:
   """Random prompts; the reward is the sum of the sampled ids."""
   problem_key, sample_key = jax.random.split(
-    jax.random.fold_in(state.key, state.step)
+    jax.random.fold_in(state.carried.key, state.step)
   )
   prompts = jax.random.randint(problem_key, (P, L), 2, MODEL.vocab_size)
   prompt_mask, ids = jnp.ones((P, L), bool), jnp.arange(P)

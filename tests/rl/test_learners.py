@@ -58,12 +58,12 @@ def table(seed):
 def start(trained=AFTER):
   """Policy, reward model and reference differ, and momentum has built up."""
   state = step.init(trained, table(0), TXS, jax.random.key(9))
-  state = state.replace(parameter_sets={"prm": table(1), "ref": table(2)})
-  moved = jax.tree.map(
-    lambda x: x + 0.01 if x.ndim == 2 else x, state.learners["prm"].opt_state
+  prm = state.learners["prm"]
+  moved = jax.tree.map(lambda x: x + 0.01 if x.ndim == 2 else x, prm.opt_state)
+  prm = prm.replace(params=table(1), opt_state=moved)
+  return state.replace(
+    learners={**state.learners, "prm": prm}, parameter_sets={"ref": table(2)}
   )
-  prm = state.learners["prm"].replace(opt_state=moved)
-  return state.replace(learners={"prm": prm})
 
 
 def run(trained, state, txs=TXS, plan=PLAN, rollout=None):
@@ -78,14 +78,12 @@ def alone(name, state, trained=AFTER, prm=None):
     (key, parameter_sets.frozen()) for key, _ in single.parameter_sets
   )
   single = dataclasses.replace(single, parameter_sets=rules)
-  params = {
-    **state.parameter_sets,
-    "prm": state.parameter_sets["prm"] if prm is None else prm,
-  }
-  one = step.init(single, params.get(name, state.params), TXS[name], state.key)
-  one = one.replace(
-    opt_state=state.learners.get(name, state).opt_state,
-    parameter_sets={key: params[key] for key, _ in rules},
+  params = state.parameters
+  if prm is not None:
+    params["prm"] = prm
+  one = step.init(single, params[name], TXS[name], state.carried.key)
+  one = one.with_policy(opt_state=state.learners[name].opt_state).replace(
+    parameter_sets={key: params[key] for key, _ in rules}
   )
   return run(single, one, TXS[name])
 
@@ -106,11 +104,11 @@ def test_each_of_two_learners_does_what_it_does_alone(after):
   """Bit for bit; metrics of the second learner are prefixed with its name."""
   state, metrics = after
   prm, prm_metrics = alone("prm", start())
-  assert_equal(state.parameter_sets["prm"], prm.params)
-  assert_equal(state.learners["prm"].opt_state, prm.opt_state)
+  assert_equal(state.learners["prm"].params, prm.params)
+  assert_equal(state.learners["prm"].opt_state, prm.policy.opt_state)
   policy, policy_metrics = alone("policy", start())
   assert_equal(state.params, policy.params)
-  assert_equal(state.opt_state, policy.opt_state)
+  assert_equal(state.policy.opt_state, policy.policy.opt_state)
   for key, value in policy_metrics.items():
     np.testing.assert_array_equal(metrics[key], value, err_msg=key)
   of_prm = {k: v for k, v in metrics.items() if k.startswith("prm/")}
@@ -121,7 +119,7 @@ def test_each_of_two_learners_does_what_it_does_alone(after):
   assert set(metrics) == {*policy_metrics, *of_prm}
   assert_equal(state.parameter_sets["ref"], start().parameter_sets["ref"])
   assert (
-    np.abs(state.parameter_sets["prm"] - start().parameter_sets["prm"]).max()
+    np.abs(state.learners["prm"].params - start().learners["prm"].params).max()
     > 1e-3
   )
   assert np.abs(state.params - start().params).max() > 1e-3
@@ -132,7 +130,7 @@ def test_listed_first_the_reward_model_is_updated_before_it_scores(after):
   result, metrics = run(BEFORE, start(BEFORE))
   assert_equal(result.parameter_sets, after[0].parameter_sets)
   updated, alone_metrics = alone(
-    "policy", start(), prm=result.parameter_sets["prm"]
+    "policy", start(), prm=result.learners["prm"].params
   )
   assert_equal(result.params, updated.params)
   name = "advantage/abs_mean"
@@ -157,13 +155,13 @@ def test_however_often_the_policy_is_updated_the_others_are_once(after):
   plan = Plan(epochs=2, minibatches=2, microbatches=2)
   state, metrics = run(AFTER, start(), plan=plan)
   np.testing.assert_allclose(
-    state.parameter_sets["prm"], after[0].parameter_sets["prm"], atol=1e-6
+    state.learners["prm"].params, after[0].learners["prm"].params, atol=1e-6
   )
   np.testing.assert_allclose(
     metrics["advantage/std"], after[1]["advantage/std"], rtol=1e-5
   )
   counts = [
-    int(optax.tree.get(s.opt_state, "count")) for s in (state, after[0])
+    int(optax.tree.get(s.policy.opt_state, "count")) for s in (state, after[0])
   ]
   assert counts == [4, 1]
 
@@ -193,7 +191,7 @@ def test_a_need_depends_on_what_it_reads():
 
 
 def without_clocks(state):
-  return state.replace(step=0, key=0)
+  return state.replace(step=0).with_carried(key=0)
 
 
 @pytest.mark.parametrize("trained", [AFTER, BEFORE], ids=["after", "before"])
@@ -230,8 +228,7 @@ def test_a_learner_that_diverges_stops_alone():
   after, metrics = run(trained, state.replace(parameter_sets=broken))
   assert metrics["prm/optim/skipped"] == 1
   assert metrics["optim/skipped"] == 0
-  assert_equal(after.learners, state.learners)
-  assert_equal(after.parameter_sets["prm"], state.parameter_sets["prm"])
+  assert_equal(after.learners["prm"], state.learners["prm"])
   assert np.isfinite(after.params).all()
   assert np.abs(after.params - state.params).max() > 0
 
@@ -320,7 +317,10 @@ def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
     transformer.init(real.MODEL, jax.random.key(i)) for i in range(3)
   )
   state = step.init(BEFORE, params, txs, jax.random.key(2))
-  state = state.replace(parameter_sets={"prm": prm, "ref": ref})
+  learner = state.learners["prm"].replace(params=prm)
+  state = state.replace(
+    learners={**state.learners, "prm": learner}, parameter_sets={"ref": ref}
+  )
   train_step = jax.jit(
     step.make(BEFORE, real.POLICY, txs, Plan(microbatches=2))
   )
@@ -328,18 +328,16 @@ def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
   mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
   batch = sharding.batch_sharding(mesh)
   replicated = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  method_states = {n: x.method_state for n, x in state.learners.items()}
   bare = state.replace(
-    method_state=(),
-    learners={"prm": state.learners["prm"].replace(method_state=())},
+    learners={n: x.replace(method_state=()) for n, x in state.learners.items()}
   )
   placed = jax.device_put(bare, sharding.shardings(bare, mesh))
   placed = placed.replace(
-    method_state=state.method_state,
     learners={
-      "prm": placed.learners["prm"].replace(
-        method_state=state.learners["prm"].method_state
-      )
-    },
+      n: x.replace(method_state=method_states[n])
+      for n, x in placed.learners.items()
+    }
   )
   spread = jax.tree.map(
     lambda x: jax.device_put(x, batch if jnp.ndim(x) else replicated),
@@ -348,7 +346,7 @@ def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
   result, metrics = train_step(placed, spread)
   assert metrics["optim/skipped"] == metrics["prm/optim/skipped"] == 0
   for one, other in (
-    (result.opt_state, expected.opt_state),
+    (result.policy.opt_state, expected.policy.opt_state),
     (result.learners["prm"].opt_state, expected.learners["prm"].opt_state),
   ):
     one, other = (
@@ -365,7 +363,7 @@ def test_seeds_side_by_side_are_separate_runs():
 
   def collect(state):
     """Verdicts are whether the first token is even."""
-    key = jax.random.fold_in(state.key, state.step)
+    key = jax.random.fold_in(state.carried.key, state.step)
     base = recorded()
     keys = generation.prompt_keys(key, 0, base.prompt_ids)
     samples = generation.generate(
@@ -396,14 +394,17 @@ def test_seeds_side_by_side_are_separate_runs():
   def begin(key):
     policy, prm, ref = jax.random.normal(key, (3, V, V))
     state = step.init(AFTER, policy, txs, key)
-    return state.replace(parameter_sets={"prm": prm, "ref": ref})
+    learner = state.learners["prm"].replace(params=prm)
+    return state.replace(
+      learners={**state.learners, "prm": learner}, parameter_sets={"ref": ref}
+    )
 
   states = jax.vmap(begin)(jax.random.split(jax.random.key(0), 2))
   result, _ = jax.jit(fused_loop.over_seeds(fused))(states)
   one = jax.jit(fused)
   for i in range(2):
     expected, _ = one(jax.tree.map(lambda x, i=i: x[i], states))
-    for part in ("params", "parameter_sets", "learners"):
+    for part in ("parameter_sets", "learners"):
       jax.tree.map(
         lambda a, b, i=i: np.testing.assert_allclose(a[i], b, atol=1e-6),
         getattr(result, part),
@@ -411,7 +412,7 @@ def test_seeds_side_by_side_are_separate_runs():
       )
   assert (
     np.abs(
-      result.parameter_sets["prm"][0] - result.parameter_sets["prm"][1]
+      result.learners["prm"].params[0] - result.learners["prm"].params[1]
     ).max()
     > 1e-3
   )
@@ -511,7 +512,8 @@ def final(e, workdir):
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
-  return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+  key = jax.random.key_data(state.carried.key)
+  return jax.device_get(state.with_carried(key=key))
 
 
 @pytest.mark.long
@@ -528,14 +530,13 @@ def test_a_resumed_run_is_bit_identical(tmp_path, capsys):
   result, expected = final(e, stopped), final(e, straight)
   assert_equal(result, expected)
   begin = jax.device_get(e.init())
-  assert_equal(begin.parameter_sets["prm"], begin.params)
-  for part in ("parameter_sets", "learners"):
-    moved = jax.tree.map(
-      lambda a, b: np.abs(a - b).max(),
-      getattr(result, part)["prm"],
-      getattr(begin, part)["prm"],
-    )
-    assert min(jax.tree.leaves(moved)) > 0
+  assert_equal(begin.learners["prm"].params, begin.params)
+  moved = jax.tree.map(
+    lambda a, b: np.abs(a - b).max(),
+    result.learners["prm"],
+    begin.learners["prm"],
+  )
+  assert min(jax.tree.leaves(moved)) > 0
   assert_equal(result.parameter_sets["ref"], begin.parameter_sets["ref"])
   for line in json_files.read(straight / "metrics.jsonl"):
     assert line["prm/optim/lr"] == pytest.approx(5e-2)

@@ -46,7 +46,7 @@ def test_a_step_descends_the_loss_and_logs_what_it_did():
   close(after.params["log_probs"][..., 0], LOG_PROBS[..., 0] + 0.5 * SCORES / 4)
   assert (int(before.step), int(after.step)) == (0, 1)
   assert before.step.dtype == jnp.int32
-  assert after.key == before.key
+  assert after.carried.key == before.carried.key
   expected = {
     "loss/total": -(SCORES * LOG_PROBS[..., 0]).mean(),
     "optim/grad_norm": np.sqrt(30) / 4,
@@ -94,14 +94,15 @@ def test_a_state_starts_from_the_parameters_and_the_method():
   key = jax.random.key(1)
   state = step.init(method, PARAMS, optax.adam(0.1), key)
   assert state.params is PARAMS
-  assert state.memory == "memory"
-  assert state.key is key
-  assert (state.frozen, state.learners) == ({}, {})
+  assert state.carried.memory == "memory"
+  assert state.carried.key is key
+  assert (state.carried.frozen, state.carried.models) == ({}, {})
+  assert list(state.learners) == ["policy"]
   close(state.parameter_sets["ref"]["log_probs"], LOG_PROBS)
-  assert jax.tree.leaves(state.method_state) == [0, 0]
-  assert state.opt_state[0].count == 0
+  assert jax.tree.leaves(state.policy.method_state) == [0, 0]
+  assert state.policy.opt_state[0].count == 0
   frozen = {"other": 1}
-  assert step.init(method, PARAMS, TX, key, frozen).frozen is frozen
+  assert step.init(method, PARAMS, TX, key, frozen).carried.frozen is frozen
 
 
 def test_frozen_parameters_are_joined_with_the_trained_ones():
@@ -114,7 +115,9 @@ def test_frozen_parameters_are_joined_with_the_trained_ones():
   )
   _, after, _ = _step(PLAIN, state=state)
   assert set(after.params) == {"log_probs"}
-  jax.tree.map(np.testing.assert_array_equal, after.frozen, state.frozen)
+  jax.tree.map(
+    np.testing.assert_array_equal, after.carried.frozen, state.carried.frozen
+  )
   close(after.params["log_probs"][..., 0], LOG_PROBS[..., 0] + SCORES / 8)
 
 
@@ -147,7 +150,7 @@ def test_metrics_of_a_reward_are_logged_beside_those_of_the_task():
   assert metrics["reward/mean"] == 4.5
   assert metrics["score/bonus/mean"] == 2.5
   assert metrics["reward/weight/bonus"] == 13
-  assert after.method_state["reward/bonus"] == 6
+  assert after.policy.method_state["reward/bonus"] == 6
   paid = SCORES + np.array([0, 5.0])
   close(after.params["log_probs"][..., 0], LOG_PROBS[..., 0] + paid / 8)
 
@@ -164,17 +167,17 @@ def test_a_reward_that_is_not_finite_changes_nothing():
   broken = ROLLOUT.replace(scores=scores_of_task)
   before, after, metrics = _step(_rewarded(5.0), broken)
   assert (metrics["guard/bad_prompt"], metrics["guard/bad_sample"]) == (8, 1)
-  assert after.method_state["reward/bonus"] == 5
+  assert after.policy.method_state["reward/bonus"] == 5
 
 
 def test_a_sampler_remembers_a_rollout_with_finite_scores():
   state = step.init(PLAIN, PARAMS, TX, jax.random.key(1))
-  state = state.replace(memory=jnp.float32(1.0))
+  state = state.with_carried(memory=jnp.float32(1.0))
   rollout = ROLLOUT.replace(memory=jnp.float32(2.0))
-  assert _step(PLAIN, rollout, state=state)[1].memory == 2
+  assert _step(PLAIN, rollout, state=state)[1].carried.memory == 2
   broken = rollout.replace(scores=rollout.scores.at[0, 1].set(jnp.inf))
   _, after, metrics = _step(PLAIN, broken, state=state)
-  assert after.memory == 1
+  assert after.carried.memory == 1
   assert metrics["guard/bad_sample"] == 1
 
 

@@ -208,7 +208,7 @@ def loop_one_by_one(
     for state in states:
       state = _copy(jax.device_put(state, e.shardings))
       for _ in range(dispatches):
-        state, metrics, _ = advance(state)
+        state, metrics, *_ = advance(state)
         jax.device_get(pending_metrics)
         pending_metrics = metrics
       end_states.append(state)
@@ -319,7 +319,7 @@ def host_share(
     clock: returns the time in seconds.
   """
   size = e.config.steps_per_dispatch
-  state, _, _ = advance(_copy(jax.device_put(start, e.shardings)))
+  state, *_ = advance(_copy(jax.device_put(start, e.shardings)))
   shares = []
   with (
     tempfile.TemporaryDirectory() as folder,
@@ -333,7 +333,7 @@ def host_share(
     for number in range(dispatches):
       jax.block_until_ready(state)
       start_time = clock()
-      state, metrics, _ = advance(state)
+      state, metrics, *_ = advance(state)
       dispatched = clock()
       jax.block_until_ready((state, metrics))
       wait_seconds = clock() - dispatched
@@ -381,7 +381,8 @@ def make_dispatch(e: Experiment) -> dispatch.Dispatch:
 
 
 def _with_seed(state: step.State, number: int) -> step.State:
-  return state.replace(key=jax.random.fold_in(state.key, number))
+  key = jax.random.fold_in(state.carried.key, number)
+  return state.with_carried(key=key)
 
 
 def _copy(state: step.State) -> step.State:

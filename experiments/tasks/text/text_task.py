@@ -30,11 +30,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import jax
 import numpy as np
 
 from experiments.data import epochs, json_lines, overlap
-from experiments.tasks.task import Judged, Problems, Task
+from experiments.tasks.task import Judged, Problems, Task, spec
 from experiments.tasks.text import prompting
 from models import tokenizer
 from rewards.process import segmentation
@@ -354,6 +353,7 @@ def build(
     encode_completion=text_task.encode_completion,
     questions=text_task.questions,
     records=text_task.records,
+    judged_spec=text_task.judged_spec,
     jittable=False,
     notes=tuple(all_notes),
     fingerprints={
@@ -598,6 +598,42 @@ class TextTask:
       **steps,
     )
 
+  def judged_spec(self, P: int, S: int, T: int) -> Judged:
+    """Returns the shapes and dtypes of the result of `score`."""
+    values = spec(np.float32, P, S)
+    K = self.options.max_steps
+    steps, views = {}, {}
+    if self.options.steps:
+      steps = {
+        "step_ids": spec(np.int32, P, S, T),
+        "step_scores": spec(np.float32, P, S, K),
+        "step_mask": spec(bool, P, S, K),
+      }
+    if self.answer_mark:
+      limit = self.options.completion_length
+      for name, samples, max_thought in (
+        ("reference", S, limit),
+        ("bare_reference", 1, 0),
+      ):
+        width = max_thought + max(map(len, self.references))
+        views[name] = types.Tokens(
+          prompts=spec(np.int32, P, self.options.prompt_length),
+          prompt_mask=spec(bool, P, self.options.prompt_length),
+          completions=spec(np.int32, P, samples, width),
+          lengths=spec(np.int32, P, samples),
+          mask=spec(bool, P, samples, width),
+        )
+    return Judged(
+      scores=values,
+      correct=spec(np.int8, P, S),
+      answer_ids=spec(np.int32, P, S),
+      scored=spec(bool, P, S),
+      components=dict.fromkeys(("answered", *self.parts), values),
+      extras={TIMEOUT: values},
+      views=views,
+      **steps,
+    )
+
   def _texts(self, completions: Array, lengths: Array) -> list[str]:
     """Returns the P * S texts of completions `[P, S, T]`, without end token."""
     flat_completions = completions.reshape(lengths.size, -1)  # [P * S, T]
@@ -635,8 +671,7 @@ class TextTask:
       if finished[i] and item.completion.strip()
     ]
     outcomes = [NO_ANSWER] * len(items)
-    # `rollouts.abstract_rollout` scores blank completions to learn the shapes
-    # of a rollout. Such a call must not start a pool of worker processes.
+    # Without an answer there is no need to start a pool of worker processes.
     if judged:
       results = self.verify([items[i] for i in judged])
       for i, outcome in zip(judged, results, strict=True):
@@ -719,14 +754,11 @@ class TextTask:
       `[P, S, K]`, as in `Judged`.
     """
     max_steps = self.options.max_steps
-    # `rollouts.abstract_rollout` calls this with numpy arrays inside a trace,
-    # where jax functions would otherwise return tracers without values.
-    with jax.ensure_compile_time_eval():
-      step_ids = segmentation.segment_steps(
-        completions, lengths, self.separators, max_steps
-      )
-      mask = np.asarray(segmentation.step_mask(step_ids, max_steps))
-      step_ids = np.asarray(step_ids)
+    step_ids = segmentation.segment_steps(
+      completions, lengths, self.separators, max_steps
+    )
+    mask = np.asarray(segmentation.step_mask(step_ids, max_steps))
+    step_ids = np.asarray(step_ids)
     positions = np.argwhere(mask)  # of the lines, each (p, s, k)
     lines = self._completion_texts(
       completions[p, s][step_ids[p, s] == k] for p, s, k in positions

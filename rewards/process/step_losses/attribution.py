@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rewards.process.step_losses.base import StepLoss
+from rewards.process.step_losses.base import StepLoss, num_verdicts
 
 
 def attribution() -> StepLoss:
@@ -21,15 +21,15 @@ def attribution() -> StepLoss:
 
   def loss(outputs, data):
     error = contributions(outputs, data).sum(-1) - (data.correct == 1)
-    has_verdict = data.correct >= 0
-    total = jnp.sum(jnp.where(has_verdict, error**2, 0.0))
-    return total / jnp.maximum(has_verdict.sum(), 1)
+    total = jnp.sum(jnp.where(data.correct >= 0, error**2, 0.0))
+    return total / jnp.maximum(num_verdicts(data), 1)
 
   return StepLoss(
     "attribution",
     1,
     loss,
     contributions,
+    count=num_verdicts,
     targets=("verdicts",),
     is_probability=False,
   )

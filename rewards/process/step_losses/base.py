@@ -56,6 +56,10 @@ class StepLoss:
     examples: `lines -> [E, S]` int, the lines of each example, which have the
       same prompt.
     prepare: `lines -> lines`, on the host, before the training.
+    count: `StepData -> []`, the number of values of which the loss is the mean,
+      so that the losses of slices, times their counts, add up. None if the loss
+      is no such mean, or reads what the host prepares; then a model cannot be
+      trained beside a policy.
     reads_reversed: whether `Outputs.reversed_steps` is computed.
     reads_reference: whether `Outputs.log_ratios` is computed.
     targets: what the loss reads of a line, of "labels", "potentials" and
@@ -70,6 +74,7 @@ class StepLoss:
   score: Callable[[Outputs, step_data.StepData], Array]
   examples: Callable[[step_data.StepData], np.ndarray] = each_line
   prepare: Callable[[step_data.StepData], step_data.StepData] = lambda x: x
+  count: Callable[[step_data.StepData], Array] | None = None
   reads_reversed: bool = False
   reads_reference: bool = False
   targets: tuple[str, ...] = ("labels",)
@@ -99,6 +104,16 @@ def score_of_logits(outputs: Outputs, data: step_data.StepData) -> Array:
   """Returns 2 sigmoid(l) - 1 of the only output l, p(good) - p(bad)."""
   del data
   return jnp.tanh(outputs.steps[..., 0] / 2)
+
+
+def label_weight(data: step_data.StepData) -> Array:
+  """Returns the sum of the weights of the labels."""
+  return data.weights.sum()
+
+
+def num_verdicts(data: step_data.StepData) -> Array:
+  """Returns the number of samples with a verdict."""
+  return (data.correct >= 0).sum()
 
 
 def log_ratios_of_steps(outputs: Outputs, data: step_data.StepData) -> Array:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from rewards.process import losses
-from rewards.process.step_losses.base import StepLoss, score_of_logits
+from rewards.process.step_losses.base import (
+  StepLoss,
+  label_weight,
+  score_of_logits,
+)
 
 
 def bce() -> StepLoss:
@@ -20,5 +24,6 @@ def bce() -> StepLoss:
     loss=lambda outputs, data: losses.soft_label_bce(
       outputs.steps[..., 0], data.values, data.weights
     ),
+    count=label_weight,
     score=score_of_logits,
   )

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards.process import losses
-from rewards.process.step_losses.base import StepLoss
+from rewards.process.step_losses.base import StepLoss, label_weight
 
 
 def bidirectional() -> StepLoss:
@@ -36,5 +36,6 @@ def bidirectional() -> StepLoss:
     1,
     loss,
     score=lambda outputs, data: 2 * probability(outputs) - 1,
+    count=label_weight,
     reads_reversed=True,
   )

@@ -41,10 +41,10 @@ def implicit(kind: str = "ce", beta: float = 0.05) -> base.StepLoss:
     return beta * base.log_ratios_of_steps(outputs, data).sum(-1)  # [E, S]
 
   def cross_entropy(outputs, data):
-    r, has_verdict = rewards(outputs, data), data.correct >= 0
+    r = rewards(outputs, data)
     values = jax.nn.softplus(r) - (data.correct == 1) * r
-    total = jnp.sum(jnp.where(has_verdict, values, 0.0))
-    return total / jnp.maximum(has_verdict.sum(), 1)
+    total = jnp.sum(jnp.where(data.correct >= 0, values, 0.0))
+    return total / jnp.maximum(base.num_verdicts(data), 1)
 
   def pairwise(outputs, data):
     right, wrong = jnp.moveaxis(rewards(outputs, data), -1, 0)
@@ -64,6 +64,7 @@ def implicit(kind: str = "ce", beta: float = 0.05) -> base.StepLoss:
     1,
     cross_entropy if kind == "ce" else pairwise,
     score=lambda outputs, data: beta * base.log_ratios_of_steps(outputs, data),
+    count=base.num_verdicts if kind == "ce" else None,
     examples=base.each_line if kind == "ce" else base.right_and_wrong,
     reads_reference=True,
     targets=("verdicts",),

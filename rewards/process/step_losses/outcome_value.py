@@ -12,17 +12,26 @@ from rewards.process.step_losses.base import Outputs, StepLoss
 Array = jax.Array
 
 
-def squared_error(values: Array, targets: Array, mask: Array) -> Array:
+def tokens_with_verdict(data: StepData) -> Array:
+  """Returns the tokens of samples with a verdict, `[E, S, T]` bool."""
+  return data.tokens.mask & (data.correct >= 0)[..., None]
+
+
+def num_samples(data: StepData) -> Array:
+  """Returns the number of samples with a verdict and a token."""
+  return tokens_with_verdict(data).any(-1).sum()
+
+
+def squared_error(values: Array, targets: Array, data: StepData) -> Array:
   """Returns sum (v - y)^2 over the tokens, divided by the number of samples.
 
   Args:
     values: `[E, S, T]` v.
     targets: `[E, S, T]` y.
-    mask: `[E, S, T]` bool, tokens that count. A sample without such a token
-      does not count.
+    data: the examples, of which only samples with a verdict count.
   """
-  total = jnp.sum(jnp.where(mask, (values - targets) ** 2, 0.0))
-  return total / jnp.maximum(mask.any(-1).sum(), 1)
+  errors = jnp.where(tokens_with_verdict(data), (values - targets) ** 2, 0.0)
+  return jnp.sum(errors) / jnp.maximum(num_samples(data), 1)
 
 
 def values_at_steps(outputs: Outputs, data: StepData) -> Array:
@@ -44,9 +53,13 @@ def outcome_value() -> StepLoss:
 
   def loss(outputs, data):
     targets = (data.correct == 1)[..., None].astype(jnp.float32)
-    mask = data.tokens.mask & (data.correct >= 0)[..., None]
-    return squared_error(outputs.tokens[..., 0], targets, mask)
+    return squared_error(outputs.tokens[..., 0], targets, data)
 
   return StepLoss(
-    "outcome_value", 1, loss, values_at_steps, targets=("verdicts",)
+    "outcome_value",
+    1,
+    loss,
+    values_at_steps,
+    count=num_samples,
+    targets=("verdicts",),
   )

@@ -67,9 +67,17 @@ def q_ranking(margin: float = 4.0) -> StepLoss:
     is_good = has_label & (data.values >= 0.5)
     is_bad = has_label & (data.values < 0.5)
     values = ranking_loss(outputs.steps[..., 0], is_good, is_bad, margin)
-    has_any = has_label.any(-1)
-    return jnp.sum(jnp.where(has_any, values, 0.0)) / jnp.maximum(
-      has_any.sum(), 1
-    )
+    total = jnp.sum(jnp.where(has_label.any(-1), values, 0.0))
+    return total / jnp.maximum(num_labelled(data), 1)
 
-  return StepLoss("q_ranking", 1, loss, score_of_logits, is_probability=False)
+  def num_labelled(data):
+    return (data.weights > 0).any(-1).sum()
+
+  return StepLoss(
+    "q_ranking",
+    1,
+    loss,
+    score_of_logits,
+    count=num_labelled,
+    is_probability=False,
+  )

@@ -40,8 +40,7 @@ def token_value() -> StepLoss:
   """
 
   def loss(outputs, data):
-    mask = data.tokens.mask & (data.correct >= 0)[..., None]
-    return squared_error(outputs.tokens[..., 0], data.token_values, mask)
+    return squared_error(outputs.tokens[..., 0], data.token_values, data)
 
   return StepLoss(
     "token_value",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewards.process import losses
-from rewards.process.step_losses.base import StepLoss
+from rewards.process.step_losses.base import StepLoss, label_weight
 
 
 def two_class() -> StepLoss:
@@ -19,5 +19,6 @@ def two_class() -> StepLoss:
     loss=lambda outputs, data: losses.two_class_cross_entropy(
       outputs.steps, data.values, data.weights
     ),
+    count=label_weight,
     score=lambda outputs, data: losses.two_class_score(outputs.steps),
   )

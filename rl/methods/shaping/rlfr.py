@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import masked, scoring, types, update_guard
+from rl import gradients, masked, scoring, types
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -376,8 +376,7 @@ def flow_rewards(
   time_keys = random_keys.keys(rollout.keys, "rlfr times")
   optimizer = _optimizer(rate)
 
-  def update(carry, number):
-    field, optimizer_state = carry
+  def update(trained, number):
     after, before, is_right = (x[number % num_slices] for x in slices)
     noise = _normal(noise_keys, number, after.shape[1:])
     random_times = jax.nn.sigmoid(
@@ -390,12 +389,10 @@ def flow_rewards(
       by_sample = masked.mean(deviation, is_right)
       return masked.mean(by_sample, is_right.any(-1), (0, 1))
 
-    gradient = jax.grad(loss)(field)
-    changes, new_state = optimizer.update(gradient, optimizer_state)
-    # Hidden states are not finite if a packed pass had too little room.
-    is_made = is_right.any() & jnp.isfinite(optax.tree.norm(gradient))
-    new = (optax.apply_updates(field, changes), new_state)
-    return update_guard.select(is_made, new, carry), None
+    # Not finite, and refused, if a packed pass had too little room.
+    grads = jax.grad(loss)(trained[0])
+    trained, _, _ = gradients.apply(optimizer, trained, grads, is_right.any())
+    return trained, None
 
   (field, optimizer_state), _ = jax.lax.scan(
     update, (state.field, state.optimizer), jnp.arange(updates)

@@ -51,10 +51,11 @@ def shrink(config):
 
 def test_labels_a_model_and_two_runs(base, tmp_path, monkeypatch):
   """The commands of the docstring; gold programs stand for right samples."""
-  generate = policy_forest._generate
+  generate = policy_forest.drawing.generate
 
-  def generate_gold(policy, params, prompts, prompt_mask, keys, sampling):
-    samples = generate(policy, params, prompts, prompt_mask, keys, sampling)
+  def generate_gold(policy, params, prompts, mask, keys, sampling, *further):
+    samples = generate(policy, params, prompts, mask, keys, sampling, *further)
+    prompts = np.asarray(prompts)
     facts = {
       "operators": prompts[:, :-1:2] - rules.ID[rules.OPERATORS[0]],
       "operands": prompts[:, 1:-1:2] - rules.ID[rules.OPERANDS[0]],
@@ -70,7 +71,7 @@ def test_labels_a_model_and_two_runs(base, tmp_path, monkeypatch):
 
   prm = tmp_path / "prm"
   with monkeypatch.context() as patch:
-    patch.setattr(policy_forest, "_generate", generate_gold)
+    patch.setattr(policy_forest.drawing, "generate", generate_gold)
     words = ("--workdir", str(prm), "--policy", str(base))
     words += ("--source", "mutation", "--problems", "16", "--samples", "2")
     assert command.main(["label", *words, "--batch", "8"]) == 0

@@ -83,7 +83,7 @@ def test_demonstrations_of_a_file(tmp_path):
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   state, losses = e.init(), []
   for _ in range(20):
-    state, metrics, _ = advance(state)
+    state, metrics, *_ = advance(state)
     losses.append(float(jax.device_get(metrics["loss/total"])))
   assert losses[-1] < losses[0] / 2
   assert defaults.supervised().demonstrations == ""

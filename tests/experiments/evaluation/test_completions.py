@@ -3,6 +3,7 @@
 import dataclasses
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from helpers import small_chat, small_jsonl, small_policy
@@ -160,10 +161,6 @@ def test_the_samples_of_the_first_copy_are_scored(monkeypatch, facts):
   problem = Problems(
     np.array([[5, 6]]), np.ones((1, 2), bool), np.zeros(1, int), facts
   )
-  placed = []
-  monkeypatch.setattr(
-    completions.multihost, "place", lambda tree, _: placed.append(tree)
-  )
   monkeypatch.setattr(completions.sharding, "num_prompt_shards", lambda mesh: 3)
   drawn = generation.Samples(
     completions=np.arange(12).reshape(3, 2, 2),
@@ -171,21 +168,32 @@ def test_the_samples_of_the_first_copy_are_scored(monkeypatch, facts):
     log_probs=np.zeros((3, 2, 2)),
     finished=np.ones((3, 2), bool),
   )
-  monkeypatch.setattr(
-    completions.evaluator, "generate", lambda *arguments: drawn
-  )
+  prompts = []
+
+  def generate(policy, params, batch_prompts, *arguments):
+    prompts.extend(batch_prompts.tolist())
+    return drawn
+
+  monkeypatch.setattr(completions.drawing, "generate", generate)
+  place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  place.mesh = None
   loaded = SimpleNamespace(
-    sharding=SimpleNamespace(mesh=None),
+    sharding=place,
     policy=None,
-    params=None,
+    params={},
     task=SimpleNamespace(
+      jittable=False,
       score=lambda problem, ids, lengths, finished: Judged(
-        scores=ids.sum(-1) + lengths, correct=None, answer_ids=None
-      )
+        scores=ids.sum(-1) + lengths,
+        correct=np.zeros_like(lengths),
+        answer_ids=np.zeros_like(lengths),
+      ),
     ),
   )
-  samples, scores = completions.complete(loaded, problem, None, None)
-  assert placed[0].prompts.tolist() == [[5, 6]] * 3
+  samples, scores = completions.complete(
+    loaded, problem, jax.random.key(0), None
+  )
+  assert prompts == [[5, 6]] * 3
   assert samples.completions.tolist() == [[[0, 1], [2, 3]]]
   assert samples.lengths.tolist() == [[0, 1]]
   if facts:

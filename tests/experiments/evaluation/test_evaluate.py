@@ -137,20 +137,22 @@ def test_without_settings_an_evaluation_is_of_an_untrained_policy():
 
 
 def test_random_numbers_are_those_of_step_0_and_of_the_problem(monkeypatch):
-  monkeypatch.setattr(
-    evaluator.generation, "prompt_keys", lambda *arguments: arguments
+  keys = []
+  generate = evaluator.drawing.generate
+
+  def observe(policy, params, prompts, mask, batch_keys, *further):
+    keys.append(batch_keys)
+    return generate(policy, params, prompts, mask, batch_keys, *further)
+
+  monkeypatch.setattr(evaluator.drawing, "generate", observe)
+  problems = jax.tree.map(np.asarray, _problems(3))
+  sampling = generation.Sampling(2, 3, eos_ids=(1,), pad_id=0)
+  key = jax.random.key(5)
+  evaluator.sample_and_score(
+    *(TASK, POLICY, _params(0.4), problems, key, sampling, None)
   )
-  monkeypatch.setattr(
-    evaluator.generation, "generate", lambda *arguments: arguments
-  )
-  problems = Problems("prompts", "mask", "ids", {})
-  arguments = evaluator.generate.__wrapped__(
-    "policy", "params", problems, "key", "sampling"
-  )
-  keys = ("key", 0, "ids")
-  assert arguments == (
-    *("policy", "params", "prompts", "mask", keys, "sampling"),
-  )
+  expected = generation.prompt_keys(key, 0, problems.ids)
+  np.testing.assert_array_equal(*map(jax.random.key_data, (keys[0], expected)))
 
 
 def test_only_the_last_answer_runs_into_the_length_limit():

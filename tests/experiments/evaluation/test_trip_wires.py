@@ -103,7 +103,9 @@ def _watched(monkeypatch, verdicts):
 def _evaluate(e, step, workdir, calls=None):
   # A trained value replaces a frozen one of the same name.
   state = SimpleNamespace(
-    step=step, params={"both": 1}, frozen={"both": 2, "frozen": 3}
+    step=step,
+    params={"both": 1},
+    carried=SimpleNamespace(frozen={"both": 2, "frozen": 3}),
   )
   record = (lambda: None) if calls is None else (lambda: calls.append(step))
   return trip_wires.evaluate_once(e, state, epath.Path(workdir), record)

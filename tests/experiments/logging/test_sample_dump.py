@@ -110,9 +110,7 @@ def recorded():
   )
   state = e.init()
   rollout = gather(state)
-  result = sample_dump.make_recorder(e, lambda state: (gather(state), {}))(
-    state
-  )
+  result = sample_dump.make_recorder(e)(state, rollout)
   need = scoring.Need("old", scoring.entropy)
   scored = scoring.passes(e.policy, {"old": state.params}, [need], rollout)
   return e, result, jax.device_get(rollout), np.asarray(scored.extras[need])

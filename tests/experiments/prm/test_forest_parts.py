@@ -100,6 +100,7 @@ def grown():
     ids=np.array([5, 9]),
     facts={},
   )
+  new._policy = None
   new._task = python.SimpleNamespace(
     name="t",
     jittable=False,
@@ -204,7 +205,7 @@ def test_log_probs_of_a_continuation_join_those_of_its_prefix(monkeypatch):
     finished=np.ones((1, 2), bool),
   )
   monkeypatch.setattr(
-    policy_forest.generation, "generate", lambda *arguments: samples
+    policy_forest.drawing, "generate", lambda *arguments: samples
   )
   sampling = generation.Sampling(
     samples=2, max_tokens=5, eos_ids=(EOS,), pad_id=PAD

@@ -32,7 +32,7 @@ def test_seeds_side_by_side_match_each_seed_alone():
   )
   start = one_device.init()
   starts = [
-    start.replace(key=jax.random.fold_in(start.key, number))
+    start.with_carried(key=jax.random.fold_in(start.carried.key, number))
     for number in range(8)
   ]
   loop = fused.loop_one_by_one(

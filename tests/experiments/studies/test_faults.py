@@ -89,9 +89,9 @@ def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
   other_bit = {"scale": jnp.nextafter(scale, 2.0)}
   moved = {**state.params, "final_norm": other_bit}
   with checkpointing.Checkpoints(other / checkpoint_reader.FOLDER) as saving:
-    saving.save(4, state.replace(params=moved), {})
+    saving.save(4, state.with_policy(params=moved), {})
   assert runs.differences(finished, other) == [
-    "checkpoint params.final_norm.scale"
+    "checkpoint learners.policy.params.final_norm.scale"
   ]
 
 

@@ -104,7 +104,9 @@ def test_second_answers_follow_the_thoughts_under_the_new_order():
     ids = TASK.completion_ids(text)[: 3 if s == 1 else None]
     completions[:, s, : len(ids)], lengths[:, s] = ids, len(ids)
   judged = SCORE(problems, jnp.array(completions), lengths, lengths > 0)
-  np.testing.assert_array_equal(judged.extras[choice.ORDERS], ORDER[:2])
+  np.testing.assert_array_equal(
+    judged.extras[choice.ORDERS], np.repeat(ORDER[:2, None], 3, 1)
+  )
   view = judged.views[choice.VIEW]
   thoughts = ["+ 3 7 ; ", "+ 3 7 ", ""]
   for p in range(2):

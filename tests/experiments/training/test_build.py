@@ -171,7 +171,7 @@ def test_the_state_is_where_it_was_said_to_be():
   assert output == result
   assert any(
     leaf.addressable_shards[0].data.size == leaf.size // 4
-    for leaf in jax.tree.leaves(state.opt_state)
+    for leaf in jax.tree.leaves(state.policy.opt_state)
   )
   # The reference starts as the policy, in memory of its own.
   jax.tree.map(
@@ -201,7 +201,7 @@ def test_a_run_and_its_base_share_a_seed_and_not_their_problems():
   for kind in KINDS:
     e = small_run.experiment(kind)
     state = e.init()
-    problem_key, _ = jax.random.split(state.key)
+    problem_key, _ = jax.random.split(state.carried.key)
     keys[kind] = np.asarray(e.task.train(problem_key, 0, 32).ids)
   assert (keys["rl"] != keys["supervised"]).any()
 

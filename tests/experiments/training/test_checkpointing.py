@@ -358,16 +358,15 @@ def test_orbax_logs_no_traceback_of_an_error_that_it_raises(tmp_path, capsys):
   assert is_logged("mine.py", failed)
 
 
-def test_a_state_of_version_0_1_is_refused_in_a_sentence(tmp_path):
+def test_a_state_of_an_earlier_layout_is_refused_in_a_sentence(tmp_path):
+  state = {"params": jnp.ones(2), "opt_state": {"mu": jnp.ones(2)}}
   with checkpointing.Checkpoints(tmp_path) as checkpoints:
-    checkpoints.save(
-      1, {"params": jnp.ones(2), "slots": {"ref": jnp.ones(2)}}, {}
-    )
-  state = {"params": jnp.ones(2), "parameter_sets": {"ref": jnp.ones(2)}}
+    checkpoints.save(1, state, {})
+  state = {"learners": {"policy": state}}
   with (
     checkpointing.Checkpoints(tmp_path) as checkpoints,
     pytest.raises(
-      ValueError, match=r"1 was written by version 0\.1.*new workdir"
+      ValueError, match=r"1 was written by an earlier version.*new workdir"
     ),
   ):
     checkpoints.restore(state)

@@ -10,7 +10,7 @@ import pytest
 from flax import struct
 from jax.sharding import SingleDeviceSharding
 
-from experiments.training import dispatch, rollouts
+from experiments.training import dispatch
 from rl.minibatches import Plan
 
 
@@ -36,16 +36,57 @@ def test_a_dispatch_of_one_step_uses_the_memory_of_its_state(monkeypatch):
     lambda e: lambda state, rollout: (state + rollout, {"sum": rollout.sum()}),
   )
   rollout, state = jnp.array([10.0, 20.0]), start()
+
+  def sample(state, timer):
+    timer.metrics["time/score_s"] = 2.0
+    return rollout
+
   advance = dispatch.make_dispatch(
     fake_experiment(steps_per_dispatch=1),
-    lambda state: (rollout, {"time/score_s": 2.0}),
+    sample,
   )
-  result, metrics, times = advance(state)
+  result, metrics, timer, trained_on = advance(state)
   np.testing.assert_array_equal(result, [11.0, 22.0])
   assert metrics == {"sum": 30.0}
   assert state.is_deleted()  # its memory is that of the next state
   assert not rollout.is_deleted()
-  assert times.keys() == {"time/score_s", rollouts.ROLLOUT_READY}
+  assert timer.metrics == {"time/score_s": 2.0}
+  assert timer.rollout_ready > 0
+  assert trained_on is rollout
+
+
+def test_a_record_is_of_the_rollout_before_the_update(monkeypatch):
+  """It is timed, and the state is there still."""
+  monkeypatch.setattr(
+    dispatch,
+    "make_train_step",
+    lambda e: lambda state, rollout: (state + rollout, {"sum": rollout.sum()}),
+  )
+  rollout, records = jnp.array([10.0, 20.0]), []
+  advance = dispatch.make_dispatch(
+    fake_experiment(steps_per_dispatch=1), lambda state, timer: rollout
+  )
+  result = advance(start(), lambda *pair: records.append(jax.device_get(pair)))
+  np.testing.assert_array_equal(records, [([1.0, 2.0], [10.0, 20.0])])
+  assert result.timer.metrics["time/samples_s"] > 0
+  assert result.timer.state_ready < result.timer.rollout_ready
+
+
+def test_a_record_of_two_steps_is_of_the_first(monkeypatch):
+  for name, function in (
+    ("_jittable_rollout_fn", lambda state: 2 * state),
+    ("add_model_scores", lambda state, rollout: rollout),
+    ("make_train_step", lambda state, rollout: (state + rollout, {})),
+  ):
+    monkeypatch.setattr(dispatch, name, lambda e, function=function: function)
+  records = []
+  advance = dispatch.make_dispatch(
+    fake_experiment(steps_per_dispatch=2), lambda state, timer: 2 * state
+  )
+  result = advance(start(), lambda *pair: records.append(jax.device_get(pair)))
+  np.testing.assert_array_equal(records, [([1.0, 2.0], [2.0, 4.0])])
+  np.testing.assert_array_equal(result.state, [9.0, 18.0])
+  assert result.timer.metrics.keys() == {"time/samples_s"}
 
 
 def test_a_dispatch_of_two_steps_samples_scores_and_updates_twice(monkeypatch):
@@ -61,17 +102,17 @@ def test_a_dispatch_of_two_steps_samples_scores_and_updates_twice(monkeypatch):
     monkeypatch.setattr(dispatch, name, lambda e, function=function: function)
   state = start()
   advance = dispatch.make_dispatch(fake_experiment(steps_per_dispatch=2), None)
-  result, metrics, times = advance(state)
+  result, metrics, timer, trained_on = advance(state)
   np.testing.assert_array_equal(result, [13.0, 22.0])
   np.testing.assert_array_equal(metrics["r"], [[3.0, 5.0], [9.0, 15.0]])
-  assert times == {}
+  assert (timer.metrics, trained_on) == ({}, None)
   assert state.is_deleted()
 
 
 @struct.dataclass
 class State:
   step: jax.Array
-  models: dict[str, jax.Array]
+  learners: dict[str, jax.Array]
 
 
 @pytest.mark.parametrize(("skipped", "model"), [(0, 5.0), (1, 5.0), (2, 1.0)])
@@ -93,7 +134,7 @@ def test_models_learn_unless_all_updates_are_skipped(
     dispatch.reward_models,
     "update",
     lambda models, state, rollout, _: (
-      {"m": 5 * state.models["m"]},
+      {"m": 5 * state.learners["m"]},
       {"m/loss": 7.0},
     ),
   )
@@ -102,32 +143,53 @@ def test_models_learn_unless_all_updates_are_skipped(
   )
   e = fake_experiment()
   e.methods = e.policy = e.txs = None
-  state = State(jnp.float32(3), {"m": jnp.float32(1)})
+  state = State(jnp.float32(3), {"m": jnp.float32(1), "policy": 8})
   new_state, metrics = dispatch.make_train_step(e)(state, jnp.float32(skipped))
   assert new_state.step == 4
-  assert new_state.models == {"m": model}
+  assert new_state.learners == {"m": model, "policy": 8}
   assert metrics == {"optim/skipped": skipped, "m/loss": 7.0, "padding": 9}
 
 
-def test_a_config_chooses_whether_samples_are_drawn_ahead(monkeypatch):
+def test_a_rollout_is_sampled_packed_and_scored_in_this_order(monkeypatch):
+  """Ahead, or on time, as the config says; what is not needed is left out."""
   pipeline = dispatch.rollout_pipeline
   monkeypatch.setattr(
-    dispatch, "_sample_on_sampling_mesh", lambda e, extras: (e, extras)
+    dispatch, "_sample_on_sampling_mesh", lambda e, extras: extras["a"]
   )
-  monkeypatch.setattr(
-    pipeline, "AsynchronousSampler", lambda e, sample: ("ahead", e, sample)
-  )
-  monkeypatch.setattr(
-    pipeline, "on_sampling_mesh", lambda e, sample: ("on time", e, sample)
-  )
-  monkeypatch.setattr(dispatch.packed_texts, "with_room", lambda e, f: f)
-  monkeypatch.setattr(dispatch.host_needs, "with_host_needs", lambda e, f: f)
-  extras = {"a": 1}
-  for sampling, expected in (
-    ({"ahead": 1}, "ahead"),
-    ({"ahead": 0}, "on time"),
-    (None, "on time"),
+  for name, word in (
+    ("AsynchronousSampler", "ahead"),
+    ("on_sampling_mesh", ""),
   ):
-    e = fake_experiment(sampling=sampling)
-    result = dispatch.compile_rollout_fn(e, extras)
-    assert result == (expected, e, (e, extras))
+    monkeypatch.setattr(
+      pipeline,
+      name,
+      lambda e, sample, word=word: lambda state, timer: [state, sample, word],
+    )
+  monkeypatch.setattr(dispatch.packed_texts, "packs", lambda e: e.config.packs)
+  monkeypatch.setattr(
+    dispatch.packed_texts, "pack", lambda rollout, *_: [*rollout, "packed"]
+  )
+  monkeypatch.setattr(jax, "jit", lambda function: function)
+  monkeypatch.setattr(
+    dispatch,
+    "add_model_scores",
+    lambda e: lambda state, rollout: [*rollout, "scored"],
+  )
+  monkeypatch.setattr(
+    dispatch.host_needs, "host_needs", lambda methods: e.config.needs
+  )
+  monkeypatch.setattr(
+    dispatch.host_needs,
+    "make_host_needs_fn",
+    lambda e: lambda state, rollout, timer: [*rollout, "needs"],
+  )
+  for sampling, further, expected in (
+    ({"ahead": 1}, False, ["ahead"]),
+    ({"ahead": 0}, False, [""]),
+    (None, True, ["", "packed", "scored", "needs"]),
+  ):
+    e = fake_experiment(sampling=sampling, packs=further, needs=further)
+    e.model = e.mesh = e.methods = None
+    e.reward_models = {"m": 1} if further else {}
+    rollout = dispatch.compile_rollout_fn(e, {"a": 1})("state")
+    assert rollout == ["state", 1, *expected]

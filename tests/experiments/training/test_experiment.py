@@ -4,16 +4,15 @@ import dataclasses
 import types as python_types
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import small_run
+from helpers import small_run, worked_example
 
 from experiments.training import prng_keys
 from experiments.training.experiment import (
   KINDS,
   Experiment,
-  _with_method_states,
+  _state_shardings,
 )
 from models import lora, policy, sharding, transformer
 from rl import scoring, step
@@ -48,10 +47,12 @@ def assert_equal(one, other):
 def test_parameters_and_samples_have_keys_of_their_own(small):
   state = small.init()
   params_key, run_key = keys_of(small)
-  np.testing.assert_array_equal(*map(jax.random.key_data, (state.key, run_key)))
+  np.testing.assert_array_equal(
+    *map(jax.random.key_data, (state.carried.key, run_key))
+  )
   init = jax.jit(lambda key: transformer.init(small.model, key))
   assert_equal(state.params, init(params_key))
-  assert state.frozen == {}
+  assert state.carried.frozen == {}
 
 
 def test_heads_that_a_folder_lacks_are_initialised(small):
@@ -79,7 +80,7 @@ def test_adapters_that_a_folder_lacks_are_initialised(small):
   params = jax.tree.map(lambda x: np.full(x.shape, 0.5, x.dtype), shapes)
   state = e.init(params)
   assert_equal(state.params, init(keys_of(e)[0]))
-  assert_equal(state.frozen, params)
+  assert_equal(state.carried.frozen, params)
 
 
 def test_an_experiment_does_not_change(small):
@@ -165,8 +166,10 @@ def test_an_evaluation_reads_what_its_mesh_has(on_sampling_mesh):
   fields = {
     "policy": "policy",
     "sampling_policy": "sampling policy",
-    "abstract": NAMESPACE(params={"a": 1}, frozen={"b": 2}),
-    "abstract_sampler_state": NAMESPACE(params={"a": 3}, frozen={"b": 4}),
+    "abstract": NAMESPACE(params={"a": 1}, carried=NAMESPACE(frozen={"b": 2})),
+    "abstract_sampler_state": NAMESPACE(
+      params={"a": 3}, carried=NAMESPACE(frozen={"b": 4})
+    ),
     "sampling_params": lambda params: {"a": params["a"] + 1},
     "abstract_evaluation_params": {"a": NAMESPACE(sharding=jax.devices()[0])},
   }
@@ -187,67 +190,92 @@ def test_an_evaluation_reads_what_its_mesh_has(on_sampling_mesh):
 
 @pytest.mark.parametrize(
   ("sampler", "names"),
-  [(samplers.once(), {"behavior"}), (samplers.greedy(), {"behavior", "ref"})],
+  [
+    (samplers.once(), {"behavior"}),
+    (samplers.greedy(), {"behavior", "ref", "critic"}),
+  ],
 )
 def test_a_sampler_gets_the_parameters_that_it_reads(sampler, names):
   state = step.State(
     step=0,
-    params={"a": 1},
-    opt_state="optimizer",
-    method_state="method",
+    learners={
+      "policy": step.Learner({"a": 1}, "optimizer", "method"),
+      "critic": step.Learner({"a": 6}, "optimizer", "method"),
+      "prm": step.Learner({"a": 7}, "optimizer", "method"),
+    },
     parameter_sets={"behavior": {"a": 2}, "ref": {"a": 3}},
-    key="key",
-    learners={"prm": None},
-    memory="memory",
-    frozen={"b": 4},
-    models={"m": 5},
+    carried=step.Carried("key", "memory", {"b": 4}, {"m": 5}),
   )
   method = NAMESPACE(sampler=sampler, behavior="behavior")
-  e = NAMESPACE(method=method, mesh="mesh", sampling_mesh="mesh")
+  e = NAMESPACE(
+    method=method,
+    methods={"policy": None, "critic": None},
+    mesh="mesh",
+    sampling_mesh="mesh",
+  )
   part = Experiment.sampler_state(e, state)
-  sets = {name: state.parameter_sets[name] for name in names}
-  assert part == state.replace(
-    opt_state=(), method_state=(), learners={}, models={}, parameter_sets=sets
+  assert part == step.State(
+    step=0,
+    learners={
+      name: step.Learner(state.learners[name].params, ())
+      for name in ("policy", "critic")
+      if name in names | {"policy"}
+    },
+    parameter_sets={
+      name: params
+      for name, params in state.parameter_sets.items()
+      if name in names
+    },
+    carried=step.Carried("key", "memory", {"b": 4}, {}),
   )
   # On a mesh of its own it has parameters in another form.
   e.sampling_mesh = "other mesh"
   e.sampling_params = lambda params: {k: -v for k, v in params.items()}
   part = Experiment.sampler_state(e, state)
   assert part.params == {"a": -1}
-  assert part.frozen == {"b": -4}
-  assert part.parameter_sets == {
-    name: {"a": -params["a"]} for name, params in sets.items()
+  assert part.carried.frozen == {"b": -4}
+  assert part.parameters == {
+    name: {"a": -state.parameters[name]["a"]} for name in {"policy", *names}
   }
 
 
-def test_checkpoints_have_the_models_that_are_trained():
-  models = {"trained": NAMESPACE(tx="adam"), "frozen": NAMESPACE(tx=None)}
-  state = NAMESPACE(
-    models={"trained": 1, "frozen": 2}, replace=lambda **fields: fields
-  )
-  part = Experiment.saved_part(NAMESPACE(reward_models=models), state)
-  assert part == {"frozen": {}, "models": {"trained": 1}}
+def test_checkpoints_have_no_parameters_that_are_not_trained():
+  carried = step.Carried("key", "memory", {"b": 4}, {"m": 5})
+  state = step.State(0, {"prm": 1}, {"ref": 2}, carried)
+  part = Experiment.saved_part(NAMESPACE(), state)
+  assert part == state.replace(carried=step.Carried("key", "memory"))
 
 
 def test_arrays_of_prompts_are_split_over_the_mesh():
-  e = NAMESPACE(
-    config=NAMESPACE(rollout=NAMESPACE(prompts=4)),
-    batch_sharding="split",
-    replicated="copied",
+  e = NAMESPACE(batch_sharding="split", replicated="copied")
+  rollout = worked_example.rollout([[1.0, 2.0], [3.0, 4.0]])
+  for rollouts in (rollout, {"policy": rollout, "other": rollout}):
+    shardings = Experiment.rollout_shardings(e, rollouts)
+    one = shardings["other"] if isinstance(rollouts, dict) else shardings
+    assert (one.scores, one.tokens.prompts, one.keys) == ("split",) * 3
+    assert one.step == "copied"
+
+
+@pytest.mark.several_devices
+def test_states_of_methods_and_samplers_are_replicated():
+  """They have any names; parameters and optimizers follow the rules."""
+  mesh = sharding.make_mesh(fsdp=2, devices=jax.devices()[:2])
+  params = {"layers": {"mlp": {"up": {"kernel": np.zeros((1, 4, 4))}}}}
+  other = {"any": np.zeros((4, 4))}
+  state = step.State(
+    step=np.int32(0),
+    learners={"policy": step.Learner(params, {"mu": params}, other)},
+    parameter_sets={"ref": params},
+    carried=step.Carried(np.zeros(2, np.uint32), other, params, {"m": params}),
   )
-  shapes = {(): "copied", (4,): "split", (8, 3): "split", (3, 4): "copied"}
-  shapes[(5, 3)] = "copied"
-  leaves = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-  assert Experiment.rollout_shardings(e, leaves) == list(shapes.values())
-
-
-def test_method_states_are_replaced_by_name():
-  learners = {
-    name: step.LearnerState(opt_state=name, method_state="old")
-    for name in ("a", "b")
-  }
-  state = step.State(0, {}, (), "old", {}, "key", learners=learners)
-  state = _with_method_states(state, "policy", {"a": "new"})
-  assert state.method_state == "policy"
-  states = {name: x.method_state for name, x in state.learners.items()}
-  assert states == {"a": "new", "b": ()}
+  copied, split = (
+    jax.NamedSharding(mesh, spec)
+    for spec in (jax.P(), jax.P(None, "fsdp", "tensor"))
+  )
+  params = {"layers": {"mlp": {"up": {"kernel": split}}}}
+  assert _state_shardings(state, mesh) == step.State(
+    step=copied,
+    learners={"policy": step.Learner(params, {"mu": params}, {"any": copied})},
+    parameter_sets={"ref": params},
+    carried=step.Carried(copied, {"any": copied}, params, {"m": params}),
+  )

@@ -8,7 +8,7 @@ import numpy as np
 from helpers import worked_example
 from jax.sharding import SingleDeviceSharding
 
-from experiments.training import host_needs, rollouts
+from experiments.training import host_needs, step_timer
 from rl import learners, methods, scoring
 
 DOUBLED = scoring.provided("task", "doubled")
@@ -50,35 +50,16 @@ def test_an_array_of_the_host_is_in_the_extras():
   e = fake_experiment({HOST})
   sampled = worked_example.rollout([1.0, 3.0])
   state = jax.numpy.float32(2)
-  times = {"time/rollout_s": 5.0}
-  rollout_fn = host_needs.with_host_needs(e, lambda state: (sampled, times))
+  add_host_needs = host_needs.make_host_needs_fn(e)
+  timer = step_timer.StepTimer()
+  timer.metrics["time/rollout_s"] = 5.0
   before = time.perf_counter()
-  result, measured = rollout_fn(state)
+  result = add_host_needs(state, sampled, timer)
   after = time.perf_counter()
   rollout = result[learners.POLICY]
   np.testing.assert_allclose(rollout.extras[str(HOST)], [[3, 9]])
   # What it reads is not sent on.
   assert "task/doubled" not in rollout.extras.arrays
-  assert before < measured[rollouts.STATE_READY] < after
-  assert 0 < measured["time/score_s"] < after - before
-  assert 5 < measured["time/rollout_s"] < 5 + after - before
-  assert times == {"time/rollout_s": 5.0}
-  # A moment that the rollout function has measured is the earlier one.
-  times |= {rollouts.STATE_READY: 1.0, "time/score_s": 7.0}
-  _, measured = rollout_fn(state)
-  assert measured[rollouts.STATE_READY] == 1.0
-  assert measured["time/score_s"] > 7
-  # Without a duration of the rollout, the wait for the scores is all of it.
-  times.clear()
-  before = time.perf_counter()
-  _, measured = rollout_fn(state)
-  assert 0 < measured["time/rollout_s"] < time.perf_counter() - before
-
-
-def test_without_host_needs_nothing_is_added():
-  e = fake_experiment({DOUBLED})
-
-  def rollout_fn(state):
-    return state, {}
-
-  assert host_needs.with_host_needs(e, rollout_fn) is rollout_fn
+  assert before < timer.state_ready < after
+  assert 0 < timer.metrics["time/score_s"] < after - before
+  assert 5 < timer.metrics["time/rollout_s"] < 5 + after - before

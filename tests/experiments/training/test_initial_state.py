@@ -35,19 +35,25 @@ def test_a_base_trains_no_adapters():
 @dataclasses.dataclass
 class State:
   frozen: object
-  models: dict[str, str]
+  learners: tuple[str, ...] = ()
 
-  def replace(self, **changes):
+  @property
+  def carried(self):
+    return self
+
+  def with_carried(self, **changes):
     return dataclasses.replace(self, **changes)
 
 
 @pytest.fixture
 def e(monkeypatch):
-  """An experiment whose models start as "new"."""
+  """An experiment with models, which are added to the state as learners."""
   monkeypatch.setattr(
     initial_state,
-    "_start_models",
-    lambda e, names: dict.fromkeys(names, "new"),
+    "_add_models",
+    lambda e, state: dataclasses.replace(
+      state, learners=(*state.learners, "added")
+    ),
   )
   monkeypatch.setattr(initial_state.provenance, "commit", lambda: "b")
   monkeypatch.setattr(
@@ -62,8 +68,7 @@ def e(monkeypatch):
     abstract="abstract",
     abstract_params_without_lora="shapes",
     saved_part=lambda state: f"saved part of {state}",
-    init=lambda params: State(params, {}),
-    reward_models={"learns": 1, "stays": 2},
+    init=State,
   )
 
 
@@ -88,9 +93,9 @@ def restore(e, workdir, result):
 def test_models_that_learn_are_restored_and_others_are_read_again(
   e, tmp_path, capsys, metadata, shown
 ):
-  saved = State(None, {"learns": "saved"})
+  saved = State(None, ("saved",))
   state = restore(e, tmp_path, (saved, metadata))
-  assert state == State({}, {"learns": "saved", "stays": "new"})
+  assert state == State({}, ("saved", "added"))
   output = capsys.readouterr().out
   assert shown in output
   assert bool(output) == bool(shown)
@@ -98,7 +103,7 @@ def test_models_that_learn_are_restored_and_others_are_read_again(
 
 def test_without_a_checkpoint_all_models_are_new(e, tmp_path):
   state = restore(e, tmp_path, None)
-  assert state == State(None, {"learns": "new", "stays": "new"})
+  assert state == State(None, ("added",))
 
 
 def test_frozen_parameters_are_read_from_the_base_or_another_run(e, tmp_path):

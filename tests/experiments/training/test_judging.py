@@ -10,7 +10,7 @@ import time
 import jax
 import numpy as np
 import pytest
-from helpers import small_run
+from helpers import rollout_parts, small_run
 
 from experiments import tasks
 from experiments.cli import errors
@@ -154,6 +154,7 @@ def test_answers_become_components_and_unknown_ones_masks(chain):
   gold, _ = map(np.asarray, chain.gold(problems))
   completions = np.stack([gold, np.roll(gold, 1, 0)], 1)
   judged = score(task, problems, completions)
+  rollout_parts.assert_spec(task.judged_shapes(*completions.shape), judged)
   np.testing.assert_array_equal(
     judged.components["quality"], [[0.25, 0], [0.5, 0.75]]
   )
@@ -370,6 +371,7 @@ def test_scores_of_steps_replace_those_of_the_task(chain):
   np.testing.assert_array_equal(judged.components["s"], [[0.125, 0]])
   np.testing.assert_array_equal(judged.components["task_steps"], [[1, 1]])
   np.testing.assert_array_equal(judged.extras["unanswered"], [[0, 1]])
+  rollout_parts.assert_spec(task.judged_shapes(*completions.shape), judged)
 
 
 def test_a_task_without_steps_has_none_to_score():

@@ -86,7 +86,9 @@ def final_state(e: Experiment, workdir: pathlib.Path):
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
-  return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+  return jax.device_get(
+    state.with_carried(key=jax.random.key_data(state.carried.key))
+  )
 
 
 def metrics(workdir: pathlib.Path) -> list[dict]:
@@ -113,8 +115,8 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   begin = jax.device_get(e.init())
   moved = jax.tree.map(
     lambda a, b: float(np.abs(a - b).max()),
-    (result.params, result.method_state),
-    (begin.params, begin.method_state),
+    (result.params, result.policy.method_state),
+    (begin.params, begin.policy.method_state),
   )
   assert min(jax.tree.leaves(moved)) > 0.0
 
@@ -266,7 +268,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   try:
     with jax.log_compiles():
       for _ in range(10):
-        state, _, _ = advance(state)
+        state, _, *_ = advance(state)
   finally:
     logger.removeHandler(observed)
   assert int(state.step) == 10
@@ -422,7 +424,7 @@ def test_every_kind_of_credit_trains(task, method):
   state = e.init()
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   for _ in range(2):
-    state, result, _ = advance(state)
+    state, result, *_ = advance(state)
   result = jax.device_get(result)
   assert int(state.step) == 2
   assert result["optim/skipped"] == 0

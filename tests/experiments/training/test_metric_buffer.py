@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from experiments.training import metric_buffer, nan_guard, rollouts
+from experiments.training import metric_buffer, nan_guard, step_timer
 from rl.minibatches import Plan
 
 
@@ -54,7 +54,7 @@ class Buffer:
       started,
     )
 
-  def add(self, done, metrics=None, updates=0, **times):
+  def add(self, done, metrics=None, updates=0, rollout_ready=None, **times):
     usual = {
       "optim/skipped": jnp.float32(0),
       "value/optim/skipped": jnp.float32(0),
@@ -64,7 +64,9 @@ class Buffer:
     for value in metrics.values():
       value.block_until_ready()
     state = state_of(updates, updates // 2)
-    self.made.add(done, metrics, times, state)
+    timer = step_timer.StepTimer()
+    timer.metrics, timer.rollout_ready = times, rollout_ready
+    self.made.add(done, metrics, timer, state)
 
   def logged(self, *names):
     return [(step, *map(line.get, names)) for step, line in self.lines]
@@ -77,8 +79,10 @@ def state_of(policy, value):
     return (optax.ScaleByScheduleState(count=jnp.int32(count)),)
 
   return python.SimpleNamespace(
-    opt_state=opt_state(policy),
-    learners={"value": python.SimpleNamespace(opt_state=opt_state(value))},
+    learners={
+      name: python.SimpleNamespace(opt_state=opt_state(count))
+      for name, count in (("policy", policy), ("value", value))
+    }
   )
 
 
@@ -88,8 +92,7 @@ def test_a_line_has_the_times_of_its_own_step(monkeypatch):
   made.note_end()
   buffer.now = 104.0
   made.flush()  # there is nothing yet
-  ready = {rollouts.STATE_READY: 101.0, rollouts.ROLLOUT_READY: 103.0}
-  buffer.add(1, updates=2, **ready, **{"time/rollout_s": 2.5})
+  buffer.add(1, updates=2, rollout_ready=103.0, **{"time/rollout_s": 2.5})
   buffer.now = 110.0
   made.note_end()
   buffer.now = 111.0
@@ -98,7 +101,7 @@ def test_a_line_has_the_times_of_its_own_step(monkeypatch):
   made.flush(115.0)
   assert buffer.printed == ["first step after 20.0 s"]
   # The host waits for the rollout of the first step alone.
-  buffer.add(2, updates=3, **ready, **{"time/score_s": 0.5})
+  buffer.add(2, updates=3, rollout_ready=103.0, **{"time/score_s": 0.5})
   buffer.now = 130.0
   with made.between_steps("time/checkpoint_s"):
     buffer.now = 137.0
@@ -172,6 +175,19 @@ def test_some_steps_and_the_last_one_are_logged(monkeypatch):
     (2, 10.0, 1.0),
     (4, 10.0, 5.0),
     (5, 10.0, 4.0),
+  ]
+
+
+def test_the_sample_dump_is_no_part_of_its_step(monkeypatch):
+  buffer = Buffer(monkeypatch, log_every=2, steps=5)
+  for done in range(1, 5):
+    seconds = {"time/samples_s": 1.0 + done} if done < 4 else {}
+    buffer.add(done, **seconds)
+    buffer.now += 10.0
+    buffer.made.flush()
+  assert buffer.logged("time/step_s", "time/samples_s") == [
+    (2, 10.0 - 3.0, 2.0 + 3.0),
+    (4, 10.0, 4.0),
   ]
 
 

@@ -15,7 +15,6 @@ from experiments.training import (
   checkpointing,
   loop,
   packed_texts,
-  rollouts,
 )
 from models import checkpoint_reader, sharding
 from rl import learners, prepare, scoring
@@ -197,34 +196,6 @@ def test_all_texts_of_a_rollout_have_room():
   assert choose(short, long) == choose(long, short) == 0
 
 
-@pytest.mark.parametrize(
-  ("times", "moments", "expected"),
-  [
-    ({}, [10, 11, 14], {rollouts.STATE_READY: 10.0, "time/rollout_s": 3.0}),
-    (
-      {rollouts.STATE_READY: 5.0, "time/rollout_s": 2.0, "time/score_s": 1.0},
-      [11, 14],
-      {rollouts.STATE_READY: 5.0, "time/rollout_s": 5.0, "time/score_s": 1.0},
-    ),
-  ],
-)
-def test_packing_is_part_of_the_time_of_a_rollout(
-  times, moments, expected, monkeypatch
-):
-  """The wait for the state is not."""
-  clock = iter(moments)
-  monkeypatch.setattr(
-    packed_texts,
-    "time",
-    types.SimpleNamespace(perf_counter=lambda: float(next(clock))),
-  )
-  monkeypatch.setattr(packed_texts, "packs", lambda e: True)
-  monkeypatch.setattr(packed_texts, "pack", lambda *arguments: arguments)
-  e = types.SimpleNamespace(model="model", plan="plan", mesh="mesh")
-  make = packed_texts.with_room(e, lambda state: ("rollout", times))
-  assert make(0) == (("rollout", "model", "plan", "mesh"), expected)
-
-
 def test_padding_of_further_texts_of_the_policy_is_counted(monkeypatch):
   """The loss also reads the view "reference" of the policy, half as long."""
   e = experiment()
@@ -292,7 +263,9 @@ def results(workdir, e):
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
-  state = jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+  state = jax.device_get(
+    state.with_carried(key=jax.random.key_data(state.carried.key))
+  )
   lines = json_files.read(workdir / "metrics.jsonl")
   return state, [
     {k: v for k, v in line.items() if not k.startswith(("time/", "perf/tok"))}

@@ -75,7 +75,7 @@ def run(e: Experiment, workdir):
   with checkpointing.Checkpoints(
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
-    return checkpoints.restore(e.abstract.replace(frozen={}))[0]
+    return checkpoints.restore(e.abstract.with_carried(frozen={}))[0]
 
 
 def leaves(tree):
@@ -135,7 +135,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   """EEPO unlearns its first half for a moment: of what is trained."""
   e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
   state = e.init(initial_state.starting_params(e, tmp_path))
-  rollout, _ = dispatch.compile_rollout_fn(e)(state)
+  rollout = dispatch.compile_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   observed = []
   forget = e.method.sampler.run

@@ -110,8 +110,8 @@ def test_prompts_are_padded_on_the_left_to_few_lengths(
 def test_a_reply_ends_with_its_last_token(monkeypatch):
   calls = []
 
-  def generate(policy, params, ids, mask, identities, sampling):
-    calls.append((policy, params, identities, sampling))
+  def generate(policy, params, ids, mask, keys, sampling):
+    calls.append((policy, params, keys, sampling))
     return generation.Samples(
       completions=np.array([[[5, 6, 7]], [[8, 9, 7]]]),
       lengths=np.array([[3], [1]]),
@@ -119,7 +119,7 @@ def test_a_reply_ends_with_its_last_token(monkeypatch):
       finished=None,
     )
 
-  monkeypatch.setattr(policy_judge, "_generate", generate)
+  monkeypatch.setattr(policy_judge.drawing, "generate", generate)
   self = types.SimpleNamespace(
     _batch=2,
     _policy="policy",
@@ -129,11 +129,13 @@ def test_a_reply_ends_with_its_last_token(monkeypatch):
   )
   replies = policy_judge.PolicyJudge._compute(self, [[3, 4], [2]], False)
   assert replies == [[5, 6, 7], [8]]
-  ((policy, params, identities, sampling),) = calls
+  ((policy, params, keys, sampling),) = calls
   assert (policy, params, sampling) == ("policy", "params", "sampling")
   # Padding has no influence on the identity.
   expected = [policy_judge._identity(np.array(x)) for x in ([3, 4], [2])]
-  assert identities.tolist() == expected
+  np.testing.assert_array_equal(
+    *map(jax.random.key_data, (keys, policy_judge._keys(np.array(expected))))
+  )
 
 
 def test_the_number_of_a_prompt_has_31_bits_of_its_digest():
@@ -144,12 +146,9 @@ def test_the_number_of_a_prompt_has_31_bits_of_its_digest():
     assert policy_judge._identity(ids.astype(np.int64)) == number
 
 
-def test_the_random_numbers_of_a_reply_depend_on_its_prompt(monkeypatch):
-  monkeypatch.setattr(generation, "generate", lambda *arguments: arguments[4])
+def test_the_random_numbers_of_a_reply_depend_on_its_prompt():
   identities = np.array([3, 2**31 - 1])
-  keys = policy_judge._generate.__wrapped__(
-    None, None, None, None, identities, None
-  )
+  keys = policy_judge._keys(identities)
   key = prng_keys.from_seed(0)
   for i, identity in enumerate(identities):
     np.testing.assert_array_equal(

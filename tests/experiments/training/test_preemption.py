@@ -170,7 +170,7 @@ def test_an_evaluation_asks_between_batches():
     problems=12,
     samples=1,
     batch=8,
-    key=e.init().key,
+    key=e.init().carried.key,
     sharding=e.batch_sharding,
     between_batches=lambda: requested.append(1),
   )

@@ -75,10 +75,10 @@ def test_it_equals_a_frozen_parameter_set(pairs, tmp_path):
   )
   losses = []
   for _ in range(4):
-    rollout, _ = rollout_fn(state)
+    rollout = rollout_fn(state)
     assert str(NEED) in rollout.extras
-    state, metrics, _ = advance(state)
-    frozen_state, frozen_metrics, _ = advance_frozen(frozen_state)
+    state, metrics, *_ = advance(state)
+    frozen_state, frozen_metrics, *_ = advance_frozen(frozen_state)
     losses.append(float(metrics["loss/total"]))
     for key in ("loss/total", "pairs/reward_margin", "optim/grad_norm"):
       np.testing.assert_allclose(
@@ -110,9 +110,8 @@ def test_a_resumed_run_reads_what_it_wrote(pairs, tmp_path, monkeypatch):
   is_token = np.arange(e.task.completion_length) < e.texts.lengths[..., None]
   np.testing.assert_array_equal(extras[str(NEED)] < 0, is_token)
   np.testing.assert_array_equal(extras[str(NEED)] == 0, ~is_token)
-  later = state.replace(
-    step=state.step + 1, params=jax.tree.map(lambda p: 2 * p, state.params)
-  )
+  doubled = jax.tree.map(lambda p: 2 * p, state.params)
+  later = state.with_policy(params=doubled).replace(step=state.step + 1)
   again = reference_policy.log_probs(e, tmp_path, later)
   np.testing.assert_array_equal(extras[str(NEED)], again[str(NEED)])
 

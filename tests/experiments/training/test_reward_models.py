@@ -26,7 +26,7 @@ from experiments.training import (
 )
 from rewards import base
 from rewards.process import step_losses, step_model
-from rl import prepare
+from rl import prepare, step
 
 TASK = "chain(operations=1)"
 NEED = base.model_scores("prm")
@@ -83,21 +83,21 @@ def test_the_model_pays_the_run(fitted, tmp_path):
     make_config(workdir), tmp_path, devices=jax.devices()[:1]
   )
   state = start(e, tmp_path)
-  rollout, _ = dispatch.compile_rollout_fn(e)(state)
+  rollout = dispatch.compile_rollout_fn(e)(state)
   expected = model.scores(params, step_model.of_rollout(rollout))
   scores = rollout.extras[NEED]
   np.testing.assert_allclose(scores, expected, atol=1e-5)
   assert np.unique(np.asarray(scores)[np.asarray(rollout.step_mask)]).size > 8
   in_parts = reward_models.add_scores(e.reward_models, state, rollout, 2)
   np.testing.assert_allclose(in_parts.extras[NEED], expected, atol=1e-5)
-  batch, _, _ = prepare.prepare(e.method, rollout, state.method_state)
+  batch, _, _ = prepare.prepare(e.method, rollout, state.policy.method_state)
   np.testing.assert_array_equal(batch.rollout.step_scores, scores)
   # The task's own scores remain in the rollout, as the gold score.
   assert set(np.unique(rollout.step_scores)) <= {-1.0, 0.0, 1.0}
   # Another model pays other rewards.
   other = jax.tree.map(lambda x: -x, params["head"])
-  models = {"prm": {"params": {**params, "head": other}, "opt_state": ()}}
-  again, _ = dispatch.compile_rollout_fn(e)(state.replace(models=models))
+  models = {"prm": {**params, "head": other}}
+  again = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
   np.testing.assert_array_equal(again.tokens.completions, rollout.completions)
   assert np.abs(again.extras[NEED] - scores).max() > 0.1
 
@@ -184,42 +184,57 @@ def labelled_rollout():
 
 
 def linear_model(factor=1.0):
-  """A model whose loss is its parameter times a number of the examples.
+  """A model whose loss is its parameter times a mean over labelled steps.
 
-  The number is the sum of 2 for a right step and -1 for a wrong one, times
-  their weights, and of 10 times the verdicts.
+  A right step counts 2, a wrong one -1, and every verdict of a sample 10.
   """
+
+  def count(part):
+    return part.weights.sum()
 
   def loss(outputs, part):
     steps = (part.weights * (3 * part.values - 1)).sum()
-    return factor * outputs * (steps + 10 * part.correct.sum())
+    total = steps + 10 * part.correct.sum()
+    return factor * outputs * total / jnp.maximum(count(part), 1)
 
   reader = types.SimpleNamespace(
     filter_text=lambda data: data,
     outputs=lambda params, part: (params["w"], None),
-    loss=types.SimpleNamespace(loss=loss),
+    loss=types.SimpleNamespace(loss=loss, count=count),
   )
   return reward_models.RewardModel(
     None, reader, None, 0.5, labels="task", tx=optax.sgd(0.5)
   )
 
 
-@pytest.mark.parametrize("factor", [1.0, np.nan])
-def test_an_update_learns_from_the_steps_and_samples_that_exist(factor):
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(
+  ("factor", "labelled"), [(1.0, True), (1.0, False), (np.nan, True)]
+)
+def test_an_update_learns_from_the_steps_and_samples_that_exist(
+  factor, labelled, parts
+):
+  """The number of slices changes nothing, though they have 3 and 1 labels."""
   model = linear_model(factor)
+  rollout = labelled_rollout()
+  if not labelled:
+    rollout = rollout.replace(step_scores=0 * rollout.step_scores)
   params = {"w": np.float32(2)}
-  state = {"params": params, "opt_state": model.tx.init(params)}
+  state = step.Learner(params, model.tx.init(params))
   update = jax.jit(
-    lambda state, rollout: reward_models._update_one(model, state, rollout, 2)
+    lambda state, rollout: reward_models._update_one(
+      model, state, rollout, parts
+    )
   )
-  updated, loss = update(state, labelled_rollout())
+  updated, loss = update(state, rollout)
   # The first prompt has right steps 2 + 2, a wrong one, and one right verdict:
   # 4 - 1 + 10. The second has a wrong step, one verdict that is right, and one
-  # that is unknown, -1: -1 + 10 - 10. Their mean is 6.
-  np.testing.assert_allclose(loss, factor * 2 * 6)
+  # that is unknown, -1: -1 + 10 - 10. Four steps have a label.
+  mean = (13 - 1) / 4 if labelled else 0
+  np.testing.assert_allclose(loss, factor * 2 * mean)
   # A gradient that is not finite changes nothing.
-  expected = 2 if np.isnan(factor) else 2 - 0.5 * 6
-  np.testing.assert_allclose(updated["params"]["w"], expected)
+  expected = 2 if np.isnan(factor) else 2 - 0.5 * mean
+  np.testing.assert_allclose(updated.params["w"], expected)
 
 
 @pytest.mark.parametrize("every", [None, 1, 2, 3])
@@ -240,10 +255,10 @@ def test_an_update_is_due_at_every_so_many_steps(every, monkeypatch):
   due = []
   for number in range(6):
     state = types.SimpleNamespace(
-      step=jnp.int32(number), models={"prm": jnp.int32(1), "frozen": 7}
+      step=jnp.int32(number), learners={"prm": jnp.int32(1), "policy": 7}
     )
     states, logged = reward_models.update(models, state, None, 10)
-    assert states["frozen"] == 7
+    assert list(states) == ["prm"]
     assert logged["prm/seen"] == logged["frozen/seen"] == 1
     assert "frozen/loss" not in logged
     is_due = int(states["prm"]) == 11
@@ -277,14 +292,16 @@ def test_gradients_are_clipped_and_the_reference_does_not_change():
     np.testing.assert_array_equal(changes["reference"], [0, 0])
 
 
-@pytest.mark.parametrize("field", ["examples", "prepare"])
-def test_a_loss_with_work_on_the_host_cannot_learn_in_a_run(field):
-  loss = step_losses.get("bce")
+def test_a_loss_with_work_on_the_host_cannot_learn_in_a_run():
   for labels in reward_models.LABELS:
-    reward_models._check_trainable("prm", labels, loss)
-  loss = dataclasses.replace(loss, **{field: lambda *arguments: arguments})
+    reward_models._check_trainable("prm", labels, step_losses.get("bce"))
+  for name in ("hierarchical", "token_value", "bradley_terry", "preference"):
+    with pytest.raises(ValueError, match="selects its examples on the host"):
+      reward_models._check_trainable("prm", "verdict", step_losses.get(name))
   with pytest.raises(ValueError, match="selects its examples on the host"):
-    reward_models._check_trainable("prm", "verdict", loss)
+    reward_models._check_trainable(
+      "prm", "verdict", step_losses.get("implicit", kind="kto")
+    )
 
 
 @pytest.mark.parametrize(
@@ -327,10 +344,11 @@ def test_a_frozen_model_is_read_again_and_not_saved(fitted, tmp_path):
       assert line[name] == expected[name], name
   with checkpointing.Checkpoints(resumed / "checkpoints") as checkpoints:
     state, _ = checkpoints.restore(e.saved_part(e.abstract))
-    assert state.models == {}
+    assert state.carried.models == {}
+    assert list(state.learners) == ["policy"]
     state = initial_state.restore_or_initialise(e, resumed, checkpoints)
   jax.tree.map(
-    np.testing.assert_array_equal, state.models["prm"]["params"], params
+    np.testing.assert_array_equal, state.carried.models["prm"], params
   )
 
 
@@ -353,7 +371,7 @@ def test_a_trained_model_learns_the_labels_and_resumes(fitted, tmp_path):
   assert [line["prm/loss"] for line in again[1::2]] == losses[1::2]
   state = start(e, tmp_path)
   jax.tree.map(
-    np.testing.assert_array_equal, state.models["prm"]["params"], params
+    np.testing.assert_array_equal, state.learners["prm"].params, params
   )
 
 
@@ -391,10 +409,10 @@ def test_a_frozen_model_with_a_reference_pays(tmp_path):
   other = jax.tree.map(lambda x: 1.5 * x, params["decoder"])
   e = build.build(make_config(tmp_path), jax.devices()[:1])
   state = start(e, tmp_path)
-  scores = dispatch.compile_rollout_fn(e)(state)[0].extras[NEED]
+  scores = dispatch.compile_rollout_fn(e)(state).extras[NEED]
   np.testing.assert_allclose(scores, 0, atol=1e-6)
-  models = {"prm": {"params": {**params, "decoder": other}, "opt_state": ()}}
-  rollout, _ = dispatch.compile_rollout_fn(e)(state.replace(models=models))
+  models = {"prm": {**params, "decoder": other}}
+  rollout = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
   assert np.abs(rollout.extras[NEED]).max() > 1e-3
 
 

@@ -19,7 +19,7 @@ from experiments.training import (
   dispatch,
   loop,
   rollout_pipeline,
-  rollouts,
+  step_timer,
   validate,
 )
 from models import presets
@@ -42,7 +42,7 @@ def experiment(**changes):
 
 def sampled(e, state):
   return jax.device_get(
-    dispatch.compile_rollout_fn(e)(state)[0].replace(keys=None)
+    dispatch.compile_rollout_fn(e)(state).replace(keys=None)
   )
 
 
@@ -74,7 +74,7 @@ def test_another_mesh_gives_the_same_rollout(changes):
   assert other.sampling_mesh != other.mesh
   result, expected = (sampled(e, e.init()) for e in (other, reference))
   assert_same(result, expected)
-  rollout, _ = dispatch.compile_rollout_fn(other)(other.init())
+  rollout = dispatch.compile_rollout_fn(other)(other.init())
   assert rollout.completions.sharding == other.batch_sharding
   assert rollout.step.sharding == other.replicated
 
@@ -110,13 +110,12 @@ class TestAhead:
     state = e.init()
     states, rollouts, stale = [], [], []
     for _ in range(4):
-      states.append(jax.device_get(state.replace(key=(), opt_state=())))
-      rollout, times = gather(state)
-      again, _ = gather(state)
-      assert again is rollout
+      states.append(
+        jax.device_get(state.with_carried(key=()).with_policy(opt_state=()))
+      )
+      state, _, timer, rollout = advance(state)
       rollouts.append(jax.device_get(rollout.replace(keys=None)))
-      stale.append(times["rollout/staleness"])
-      state, _, _ = advance(state)
+      stale.append(timer.metrics["rollout/staleness"])
     assert stale == [0, 1, 0, 1]
     once = dispatch.compile_rollout_fn(
       experiment(**HALF, method="grpo(beta=0.0)")
@@ -124,8 +123,8 @@ class TestAhead:
     for step, result in enumerate(rollouts):
       before = states[step - int(stale[step])]
       params = jax.tree.map(jnp.asarray, before.params)
-      requested = state.replace(params=params, step=jnp.int32(step))
-      expected, _ = once(requested)
+      requested = state.with_policy(params=params).replace(step=jnp.int32(step))
+      expected = once(requested)
       assert_same(result, jax.device_get(expected.replace(keys=None)))
     moved = jax.tree.map(
       lambda a, b: float(np.abs(a - b).max()), *(s.params for s in states[:2])
@@ -192,13 +191,23 @@ class Sampled:
 
 
 @struct.dataclass
+class Carried:
+  """The carried fields of a state that a sampler reads."""
+
+  frozen: jax.Array
+  memory: jax.Array
+
+
+@struct.dataclass
 class Parameters:
   """The fields of a state that a sampler reads."""
 
   params: jax.Array
-  frozen: jax.Array
   step: jax.Array
-  memory: jax.Array
+  carried: Carried
+
+  def with_carried(self, **changes):
+    return self.replace(carried=self.carried.replace(**changes))
 
 
 def fake_experiment(**config):
@@ -209,7 +218,7 @@ def fake_experiment(**config):
     sampling_mesh="another mesh",
     sampler_state=lambda state: state.replace(params=state.params * 10),
     sampling_params=lambda frozen: frozen * 100,
-    sampler_shardings=Parameters(sample, sample, sample, sample),
+    sampler_shardings=Parameters(sample, sample, Carried(sample, sample)),
     rollout_shardings=lambda rollout: train,
     config=python.SimpleNamespace(**config),
   )
@@ -217,25 +226,32 @@ def fake_experiment(**config):
 
 def state_of(step):
   return jax.device_put(
-    Parameters(*map(jnp.float32, (step + 1, 5, step, 0))), jax.devices()[0]
+    Parameters(
+      jnp.float32(step + 1),
+      jnp.float32(step),
+      Carried(jnp.float32(5), jnp.float32(0)),
+    ),
+    jax.devices()[0],
   )
 
 
-def sample_sum(state):
+def sample_sum(state, timer):
   """Params 10 (n + 1), frozen 500, and a tenth of the step."""
   assert state.params.devices() == {jax.devices()[1]}
-  value = state.params + state.frozen + state.step / 10
-  return Sampled(value, state.memory + 1), {"time/rollout_s": 2.0}
+  value = state.params + state.carried.frozen + state.step / 10
+  timer.metrics["time/rollout_s"] = 2.0
+  return Sampled(value, state.carried.memory + 1)
 
 
 def test_a_rollout_is_made_on_the_other_mesh_and_copied_back():
   e = fake_experiment()
   rollout_fn = rollout_pipeline.on_sampling_mesh(e, sample_sum)
   for step, expected in ((0, 510), (3, 540.3)):
-    rollout, times = rollout_fn(state_of(step))
+    timer = step_timer.StepTimer()
+    rollout = rollout_fn(state_of(step), timer)
     np.testing.assert_allclose(rollout.value, expected, rtol=1e-6)
     assert rollout.value.devices() == {jax.devices()[0]}
-    assert times == {"time/rollout_s": 2.0}
+    assert timer.metrics == {"time/rollout_s": 2.0}
   same = python.SimpleNamespace(mesh="mesh", sampling_mesh="mesh")
   assert rollout_pipeline.on_sampling_mesh(same, sample_sum) is sample_sum
 
@@ -252,17 +268,17 @@ def test_rollouts_after_a_checkpoint_are_of_the_present_parameters(
   memory = 0
   for step, age in enumerate(stale):
     before = time.perf_counter()
-    rollout, times = sampler(state_of(step))
-    assert sampler(state_of(step))[0] is rollout
+    timer = step_timer.StepTimer()
+    rollout = sampler(state_of(step), timer)
     # A rollout that is sampled ahead goes on with the memory of the last one.
     memory = memory + 1 if age else 1
     assert rollout.memory == memory
     expected = 10 * (step + 1 - age) + 500 + step / 10
     np.testing.assert_allclose(rollout.value, expected, rtol=1e-6)
     assert rollout.value.devices() == {jax.devices()[0]}
-    assert times["rollout/staleness"] == age
-    assert before < times[rollouts.STATE_READY] < time.perf_counter()
-    assert times["time/rollout_s"] == 2.0
+    assert timer.metrics["rollout/staleness"] == age
+    assert before < timer.state_ready < time.perf_counter()
+    assert timer.metrics["time/rollout_s"] == 2.0
   assert not sampler._futures  # nothing is sampled after the last step
 
 
@@ -308,10 +324,10 @@ def test_without_a_gap_correction_changes_nothing():
   result = []
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampling__truncation=cap)
-    rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
+    rollout = dispatch.compile_rollout_fn(e)(state := e.init())
     separate = learners.by_learner(rollout)[learners.POLICY]
-    moved, _, _ = dispatch.make_dispatch(
-      e, lambda _, separate=separate: (separate, {})
+    moved, *_ = dispatch.make_dispatch(
+      e, lambda state, timer, separate=separate: separate
     )(state)
     result.append(jax.device_get(moved.params))
   jax.tree.map(

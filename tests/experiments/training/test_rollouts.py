@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import worked_example
+from helpers.rollout_parts import clocked_timer, rollout_state
 
 from experiments import tasks
 from experiments.tasks.task import Judged, Problems
-from experiments.training import rollouts
-from rl import step
+from experiments.training import drawing, rollouts
+from rl import types
 from rl.sampling import generation, samplers
 
 # Number of the key of a prompt that no sample has (the largest int32).
@@ -92,28 +93,42 @@ def run(ask, result, scored=None):
     def run_sampler(batch, memory):
       return ask(batch, before)
 
-    def generate(params, prompts, prompt_mask, keys, sampling, first, active):
-      calls.update(params=params, sampling=sampling, first=first)
-      arrays.update(prompts=prompts, mask=prompt_mask, keys=keys)
-      calls["is_active"] = active is not None
-      if active is not None:
-        arrays["active"] = active
-      return result
+    class Batch(drawing.Batch):
+      """Records what is asked for, and returns the given result."""
 
-    def score(completions, lengths, finished):
-      arrays.update(texts=completions, lengths=lengths, finished=finished)
-      number = jnp.arange(lengths.size).reshape(lengths.shape)
-      return Judged(
-        scores=number / 2,
-        correct=number % 3 - 1,
-        answer_ids=number,
-        scored=scored,
-      )
+      def generate(
+        self, params, prompts, prompt_mask, keys, sampling, first=0, active=None
+      ):
+        calls.update(params=params, sampling=sampling, first=first)
+        arrays.update(prompts=prompts, mask=prompt_mask, keys=keys)
+        calls["is_active"] = active is not None
+        if active is not None:
+          arrays["active"] = active
+        return result
+
+      def score(self, completions, lengths, finished):
+        arrays.update(texts=completions, lengths=lengths, finished=finished)
+        number = jnp.arange(lengths.size).reshape(lengths.shape)
+        return Judged(
+          scores=number / 2,
+          correct=number % 3 - 1,
+          answer_ids=number,
+          scored=scored,
+        )
 
     rollout = rollouts.sample_rollout(
-      samplers.Sampler("asks", run_sampler),
-      *((), generate, score, None, "policy", {}, SAMPLING, problems()),
-      *(keys, np.int32(5), ()),
+      Batch(
+        python_types.SimpleNamespace(answer_cue=()),
+        types.Policy(None, None, None),
+        problems(),
+      ),
+      sampler=samplers.Sampler("asks", run_sampler),
+      memory=(),
+      params="policy",
+      parameter_sets={},
+      sampling=SAMPLING,
+      keys=keys,
+      step=np.int32(5),
     )
     return rollout, arrays
 
@@ -295,27 +310,6 @@ def test_a_branch_keeps_the_prefix_of_a_sample(support):
   np.testing.assert_array_equal(rollout.prompt_ids, [40, 50])
 
 
-def state_of(step_number=5):
-  return step.State(
-    step=np.int32(step_number),
-    params={},
-    opt_state=(),
-    method_state=(),
-    parameter_sets={},
-    key=jax.random.key(0),
-  )
-
-
-def set_clock(monkeypatch, *moments):
-  """Lets the clock of the module show one moment after the other."""
-  clock = iter(moments)
-  monkeypatch.setattr(
-    rollouts,
-    "time",
-    python_types.SimpleNamespace(perf_counter=lambda: float(next(clock))),
-  )
-
-
 def test_the_time_of_a_score_is_not_part_of_the_time_of_a_rollout(monkeypatch):
   """It starts at 10, scores from 13 to 15 and from 18 to 22, ends at 27."""
   judged = Judged(
@@ -326,12 +320,12 @@ def test_the_time_of_a_score_is_not_part_of_the_time_of_a_rollout(monkeypatch):
   task = python_types.SimpleNamespace(
     train=lambda key, step, n: problems(),
     score=lambda problems, *texts: judged,
+    jittable=False,
     answer_cue=(),
   )
-  policy = python_types.SimpleNamespace(with_frozen=lambda frozen: None)
-  monkeypatch.setattr(
-    generation, "generate", lambda *arguments: samples(2, 1, [1, 2])
-  )
+  policy = types.Policy(None, None, None)
+  result = jax.tree.map(jnp.asarray, samples(2, 1, [1, 2]))
+  monkeypatch.setattr(drawing, "generate", lambda *arguments: result)
 
   def twice(batch, memory):
     batch.sample(batch.params, 1)
@@ -341,96 +335,25 @@ def test_the_time_of_a_score_is_not_part_of_the_time_of_a_rollout(monkeypatch):
     behavior="policy", sampler=samplers.Sampler("twice", twice)
   )
   make = rollouts.make_host_rollout_fn(task, policy, SAMPLING, 2, None, method)
-  set_clock(monkeypatch, 10, 13, 15, 18, 22, 27)
-  rollout, times = make(state_of())
-  assert times == {
-    rollouts.STATE_READY: 10.0,
+  # The state is ready when the clock starts.
+  timer = clocked_timer(monkeypatch, 10, 10, 13, 15, 18, 22, 27)
+  rollout = make(rollout_state(), timer)
+  assert timer.state_ready == 10.0
+  assert timer.metrics == {
     "time/rollout_s": 17.0 - 2.0 - 4.0,
     "time/score_s": 6.0,
   }
   np.testing.assert_array_equal(rollout.mask.sum(-1), [[1], [2]])
 
 
-def test_demonstrations_of_the_host_are_timed_and_put_together(monkeypatch):
-  completions = np.array([[3, 1, 0], [3, 4, 1]], np.int32)
-  keys = []
-
-  def demonstrate(key, problems):
-    keys.append(key)
-    return completions, np.array([2, 3], np.int32)
-
-  task = python_types.SimpleNamespace(
-    train=lambda key, step, n: problems(), demonstrate=demonstrate
-  )
-  make = rollouts.make_host_demonstration_fn(task, 2, None)
-  set_clock(monkeypatch, 10, 13)
-  state = state_of()
-  rollout, times = make(state)
-  assert times == {rollouts.STATE_READY: 10.0, "time/rollout_s": 3.0}
-  _, solution_key = jax.random.split(state.key)
-  assert_keys(keys, [fold(solution_key, 5)])
-  np.testing.assert_array_equal(rollout.completions, completions[:, None])
-  np.testing.assert_array_equal(
-    rollout.mask, [[[True, True, False]], [[True, True, True]]]
-  )
-  np.testing.assert_array_equal(rollout.scores, [[1], [1]])
-  assert (rollout.finished & rollout.sample_mask).all()
-
-
-class Lines:
-  """Three lines with two completions each, of which steps take 2 and 0."""
-
-  completions = np.arange(18, dtype=np.int32).reshape(3, 2, 3)
-  lengths = np.array([[1, 3], [2, 2], [3, 0]], np.int32)
-
-  def __len__(self):
-    return 3
-
-  def rows(self, key, step_number, n):
-    assert (step_number, n) == (5, 2)
-    return np.array([2, 0])
-
-  def problems(self, rows):
-    return problems().replace(ids=10 * np.asarray(rows, np.int32))
-
-
-def test_the_first_completion_of_a_line_is_the_right_one(monkeypatch):
-  values = np.arange(6.0).reshape(3, 2)
-  make = rollouts.make_text_fn(Lines(), 2, None, {"file/value": values})
-  set_clock(monkeypatch, 10, 13)
-  state = state_of()
-  rollout, times = make(state)
-  assert times == {rollouts.STATE_READY: 10.0, "time/rollout_s": 3.0}
-  np.testing.assert_array_equal(rollout.completions, Lines.completions[[2, 0]])
-  np.testing.assert_array_equal(
-    rollout.mask,
-    [[[True] * 3, [False] * 3], [[True, False, False], [True] * 3]],
-  )
-  np.testing.assert_array_equal(rollout.scores, [[1, 0], [1, 0]])
-  np.testing.assert_array_equal(rollout.correct, [[1, 0], [1, 0]])
-  np.testing.assert_array_equal(
-    rollout.extras["file/value"], [[4.0, 5.0], [0.0, 1.0]]
-  )
-  step_key = fold(state.key, 5)
-  # No line is selected twice, which the last number says.
-  assert_keys(rollout.keys, [fold(fold(step_key, id_), 0) for id_ in (20, 0)])
-
-
-def test_the_shapes_of_lines_are_known_before_they_are_read():
-  rollout = rollouts.abstract_text_rollout(
-    Lines(), 2, state_of(), ("ref/log_probs",)
-  )
-  extra = rollout.extras["ref/log_probs"]
-  assert (extra.shape, extra.dtype) == ((2, 2, 3), jnp.float32)
-  assert rollout.mask.shape == (2, 2, 3)
-
-
 def test_the_shapes_of_a_rollout_are_known_before_it_is_drawn():
   """A sampler may draw with the parameters of the method, by their names."""
 
   def shapes_of(sampling, method):
-    task = tasks.get("countdown", count=2)
-    return rollouts.abstract_rollout(task, None, sampling, 2, method, None, 70)
+    return rollouts.abstract_rollout(
+      tasks.get("countdown", count=2),
+      *(types.Policy(None, None, None), sampling, 2, method, None, 70),
+    )
 
   shapes = shapes_of(SAMPLING, None)
   assert shapes.completions.shape == (2, 3, 4)

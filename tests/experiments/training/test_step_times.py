@@ -167,16 +167,22 @@ def run_behind_a_waiting_program(gather, dispatched):
     # Scores depend on the result, or XLA would leave all of it out.
     return rollout.replace(scores=rollout.scores + 0.0 * x[0, 0])
 
-  def collect(state):
-    rollout, times = gather(state)
-    return delay(rollout, compute(jnp.ones((400, 400)))), times
+  def collect(state, timer):
+    rollout = gather(state, timer)
+    return delay(rollout, compute(jnp.ones((400, 400))))
 
   return collect
 
 
 def run_in_the_hosts_thread(advance):
   """Makes dispatches return when their programs have ended."""
-  return lambda state: jax.block_until_ready(advance(state))
+
+  def advance_and_wait(state, record):
+    result = advance(state, record)
+    jax.block_until_ready((result.state, result.metrics))
+    return result
+
+  return advance_and_wait
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -191,8 +197,8 @@ def test_separate_programs(tmp_path, monkeypatch, asynchronous):
     if not asynchronous:
       advance = run_in_the_hosts_thread(advance)
 
-    def observe(state):
-      result = advance(state)
+    def observe(state, record):
+      result = advance(state, record)
       running.append(not result[1]["loss/total"].is_ready())
       dispatched[len(running) - 1].set()
       return result
@@ -223,7 +229,9 @@ def scored_on_the_host(e):
     time.sleep(SHORT)
     return score(*args)
 
-  task = dataclasses.replace(e.task, jittable=False, score=sleepy)
+  task = dataclasses.replace(
+    e.task, jittable=False, score=sleepy, judged_spec=e.task.judged_shapes
+  )
   return dataclasses.replace(e, task=task)
 
 
@@ -268,7 +276,7 @@ def test_work_between_steps_is_no_part_of_a_step(tmp_path, monkeypatch):
   """It is logged with the next line, and all adds up to the wall time."""
 
   def make_recorder(*args):
-    return lambda state: time.sleep(0.5) or []
+    return lambda state, rollout: time.sleep(0.5) or []
 
   monkeypatch.setattr(sample_dump, "make_recorder", make_recorder)
   e = small_run.experiment(

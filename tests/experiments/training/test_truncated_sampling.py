@@ -14,7 +14,7 @@ LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 def ratios_to_sampler(e, state, rollout):
   """Returns pi / behavior of the scored tokens of a rollout."""
-  policy = e.policy.with_frozen(state.frozen)
+  policy = e.policy.with_frozen(state.carried.frozen)
   scored = jax.jit(
     lambda params, rollout: scoring.passes(
       policy, {"old": params}, {LOG_PROBS}, rollout
@@ -28,7 +28,7 @@ def test_the_ratio_of_a_rollout_is_one():
   """Without the support it is the probability of the support."""
   e = small_run.experiment(rollout__top_p=0.8, rollout__top_k=16)
   state = e.init()
-  rollout, _ = dispatch.compile_rollout_fn(e)(state)
+  rollout = dispatch.compile_rollout_fn(e)(state)
   assert jax.tree.structure(rollout) == jax.tree.structure(e.abstract_rollout)
   np.testing.assert_allclose(
     ratios_to_sampler(e, state, rollout), 1.0, atol=1e-4

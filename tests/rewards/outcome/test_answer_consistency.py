@@ -92,7 +92,7 @@ def test_answers_to_shuffled_options_by_hand():
     correct=correct,
     extras={
       "task/answer_ids": np.array(first),
-      "task/option_orders": np.array(orders),
+      "task/option_orders": np.repeat(np.array(orders)[:, None], 5, 1),
       "old@shuffled_options/log_probs": by_token,
     },
     views={
@@ -131,7 +131,7 @@ def test_second_answers_are_drawn_with_the_chances_of_the_policy():
     np.ones((1, count)),
     extras={
       "task/answer_ids": np.zeros((1, count), int),
-      "task/option_orders": np.array([[1, 0, 2]]),
+      "task/option_orders": np.broadcast_to([1, 0, 2], (1, count, 3)),
       "old@shuffled_options/log_probs": np.tile(log_probs, count)[
         None, :, None
       ],

@@ -468,3 +468,32 @@ def test_examples_take_their_lines():
   assert examples.step_mask[0].sum(-1).tolist() == [1, 1]
   pairs = list(itertools.product([0, 2], [1]))
   assert base.right_and_wrong(data).tolist() == [list(p) for p in pairs]
+
+
+@pytest.mark.parametrize(
+  "name", [n for n in step_losses.names() if step_losses.get(n).count]
+)
+def test_the_losses_of_slices_add_up_with_their_counts(name):
+  """Slices of unlike size; one line has no label, another no verdict."""
+  data = data_of(
+    [["a", "b", "cc"], ["d"], ["e", "f"], ["gg", "h"]],
+    [[1, None, 0.25], [0], [None, None], [1, 0]],
+    correct=[1, 0, 1, -1],
+  )
+  rng = np.random.default_rng(0)
+  shape = data.values.shape
+  outputs = base.Outputs(
+    jnp.asarray(rng.normal(size=(*shape, 2)), jnp.float32),
+    jnp.asarray(rng.normal(size=(*data.step_ids.shape, 2)), jnp.float32),
+    jnp.asarray(rng.normal(size=(*shape, 2)), jnp.float32),
+    jnp.asarray(rng.normal(size=data.step_ids.shape), jnp.float32),
+  )
+  loss = step_losses.get(name)
+  total, count = 0.0, 0.0
+  for rows in ([0], [1, 2], [3]):
+    part = step_data.take(data, np.array(rows)[:, None])
+    values = jax.tree.map(lambda x, rows=rows: x[np.array(rows)], outputs)
+    total += loss.count(part) * loss.loss(values, part)
+    count += loss.count(part)
+  assert count == loss.count(data) in (2, 3, 5)
+  np.testing.assert_allclose(total / count, loss.loss(outputs, data), rtol=1e-5)

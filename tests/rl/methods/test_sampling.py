@@ -455,11 +455,10 @@ def test_the_whole_ticket_is_grpo_bit_for_bit():
   for name, hyper in (("ticket_mask", {"keep": 1.0}), ("grpo", {"beta": 0.0})):
     m, tx = methods.get(name, **hyper), optax.adam(0.1)
     state = step.init(m, params, tx, jax.random.key(0))
-    actual.append(
-      jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))(state, rollout)[
-        0
-      ]
-    )
+    train_step = step.make(m, tabular_policy.policy, tx, Plan())
+    # Compiled, the two programs may round differently.
+    with jax.disable_jit():
+      actual.append(train_step(state, rollout)[0])
   np.testing.assert_array_equal(
     actual[0].params["hidden"], actual[1].params["hidden"]
   )

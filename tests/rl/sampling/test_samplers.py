@@ -274,17 +274,14 @@ def test_two_learners_learn_from_two_rollouts(experiment):
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
   )
   assert moved(new.params, state.params) > 0
-  assert (
-    moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) > 0
-  )
+  before = state.learners["summary"].params
+  assert moved(new.learners["summary"].params, before) > 0
   still = rollout["summary"].replace(
     scores=jnp.zeros_like(rollout["summary"].scores)
   )
   new, _ = train_step(state, {**rollout, "summary": still})
   assert moved(new.params, state.params) > 0
-  assert (
-    moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) == 0
-  )
+  assert moved(new.learners["summary"].params, before) == 0
   assert np.isfinite(metrics["summary/loss/total"])
 
 
@@ -301,7 +298,7 @@ def test_rollouts_are_sampled_by_the_behavior_policy(experiment):
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)
   )
   once = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4))
-  assert_same(gather(stale), once(state.replace(params=other)))
+  assert_same(gather(stale), once(state.with_policy(params=other)))
 
 
 # Samplers on batches that count instead of sampling.
@@ -428,9 +425,16 @@ def test_arrays_of_samples_are_joined_and_others_are_those_of_the_first(count):
     return rollout.replace(
       step=jnp.int32(sign),
       prompt_ids=sign * rollout.prompt_ids,
-      views={"shared": rollout.tokens, "own": own_prompts},
+      views={
+        "shared": rollout.tokens,
+        "own": own_prompts,
+        "bare_reference": rollout.tokens,
+      },
       extras=types.Named(
-        {"task/per_prompt": sign * jnp.arange(8.0).reshape(2, 4)}
+        {
+          "task/part": sign * rollout.scores[..., None],
+          "sampler/part": sign * jnp.arange(2.0 * s).reshape(2, s),
+        }
       ),
       components={"part": sign * rollout.scores},
     )
@@ -447,6 +451,7 @@ def test_arrays_of_samples_are_joined_and_others_are_those_of_the_first(count):
     lambda r: r.finished,
     lambda r: r.behavior_log_probs,
     lambda r: r.components["part"],
+    lambda r: r.extras["task/part"],
     lambda r: r.tokens.mask,
     lambda r: r.tokens.lengths,
     lambda r: r.tokens.completions,
@@ -462,15 +467,31 @@ def test_arrays_of_samples_are_joined_and_others_are_those_of_the_first(count):
     lambda r: r.tokens.prompts,
     lambda r: r.tokens.prompt_mask,
     lambda r: r.views["shared"].prompts,
-    lambda r: r.extras["task/per_prompt"],
+    lambda r: r.views["bare_reference"].completions,
+    lambda r: r.extras["sampler/part"],
   ):
     np.testing.assert_array_equal(get(joined), get(first))
-  if count == 3:  # of this shape in both rollouts, so not one per sample
-    extra = types.Named({"task/pairs": jnp.arange(4.0).reshape(2, 2)})
-    joined = samplers.join(
-      first.replace(extras=extra), second.replace(extras=extra)
-    )
-    assert joined.extras["task/pairs"].shape == (2, 2)
+
+
+def test_the_axis_of_the_prompts_is_declared():
+  """Also where another axis is as long, or a multiple of it."""
+  rollout = _numbered(2).replace(
+    memory={"table": jnp.zeros((4, 2)), "count": jnp.int32(0)},
+    extras=types.Named(
+      {"sampler/values": jnp.zeros(2), "sampler/tokens": jnp.int32(7)}
+    ),
+    views={"bare_reference": _numbered(1).tokens},
+  )
+  result = rollout.has_prompt_axis()
+  assert not result.step
+  assert result.memory == {"table": False, "count": False}
+  assert result.extras.arrays == {
+    "sampler/values": True,
+    "sampler/tokens": False,
+  }
+  assert all(
+    jax.tree.leaves((result.tokens, result.views, result.keys, result.scores))
+  )
 
 
 def test_pairs_of_samples_are_not_joined():

@@ -14,7 +14,7 @@ from models import forward_pass, policy, transformer
 from models.config import ModelConfig
 from rl import bit_sets, methods, prepare, scoring, types
 from rl.minibatches import Plan
-from rl.sampling import generation
+from rl.sampling import generation, token_sampling
 
 CONFIG = ModelConfig(
   vocab_size=40,
@@ -107,7 +107,7 @@ def test_samples_have_the_tokens_that_could_have_been_sampled(sampled):
     mask
   ].all()
   logits = np.asarray(logits_of(params, tokens))[mask]
-  truncated = generation.truncate(jnp.asarray(logits), SAMPLING)
+  truncated = token_sampling.truncate(jnp.asarray(logits), SAMPLING)
   np.testing.assert_array_equal(support[mask], truncated > -np.inf)
   counts = support[mask].sum(-1)
   assert counts.min() < counts.max() <= 12

@@ -352,11 +352,11 @@ def time_update(update: Update, setting: Setting) -> outcome.Row:
     e.model.vocab_size, prompts, SAMPLES, PROMPT_LENGTH, max_tokens, mean
   )
   rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
-  advance = dispatch.make_dispatch(e, lambda state: (rollout, {}))
+  advance = dispatch.make_dispatch(e, lambda state, timer: rollout)
   state = [e.init()]
 
   def call() -> types.PyTree:
-    state[0], metrics, _ = advance(state[0])
+    state[0], metrics, *_ = advance(state[0])
     return metrics
 
   seconds = median_seconds(call, trace=setting.trace_folder(update.name))
@@ -486,7 +486,7 @@ def measure_iteration(setting: Setting) -> list[outcome.Row]:
   state, sampled = [e.init()], []
 
   def call() -> types.PyTree:
-    state[0], metrics, _ = advance(state[0])
+    state[0], metrics, *_ = advance(state[0])
     sampled.append(metrics["length/mean"])
     return metrics
 
@@ -551,7 +551,7 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
   rows, first = [], None
   for count in counts:
     states = [
-      e.init().replace(key=jax.random.key(seed)) for seed in range(count)
+      e.init().with_carried(key=jax.random.key(seed)) for seed in range(count)
     ]
     run = fused.loop_side_by_side(e, count)
     name = "1 seed" if count == 1 else f"{count} seeds"

@@ -48,7 +48,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   sampling = common.sampling(job)
 
   def collect(state: step.State) -> types.Rollout:
-    keys = generation.prompt_keys(state.key, state.step, problems.ids)
+    keys = generation.prompt_keys(state.carried.key, state.step, problems.ids)
     inputs = problems.prompts, problems.prompt_mask
     samples = generation.generate(model, state.params, *inputs, keys, sampling)
     unknown = jnp.full(samples.lengths.shape, -1, jnp.int32)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import (
+  rollout_parts,
   small_chat,
   small_contests,
   small_gsm8k,
@@ -897,16 +898,11 @@ def test_steps_cover_the_tokens_and_gold_lines_are_true(make):
   np.testing.assert_array_equal(judged.step_scores[:, 0, :2], 1.0)
 
 
-def test_shapes_can_be_computed_inside_a_trace(make, bare):
-  """The trainer computes the shapes of a rollout by tracing a call of it."""
-  task = make(tokenizer=bare, steps=True)
-  problems = task.test(2)
-
-  def shapes():
-    empty = np.zeros((2, 3, 8), np.int32)
-    ones = np.ones((2, 3), np.int32)
-    return task.score(problems, empty, ones, ones.astype(bool))
-
-  judged = jax.eval_shape(shapes)
-  assert judged.step_ids.shape == (2, 3, 8)
-  assert judged.step_scores.shape == judged.step_mask.shape == (2, 3, 16)
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("reference", [False, True])
+def test_the_declared_shapes_are_those_of_scores(make, bare, steps, reference):
+  task = make(tokenizer=bare, steps=steps, reference=reference)
+  completions = np.zeros((2, 3, 8), np.int32)
+  lengths = np.ones((2, 3), np.int32)
+  judged = task.score(task.test(2), completions, lengths, lengths > 0)
+  rollout_parts.assert_spec(task.judged_shapes(2, 3, 8), judged)
