@@ -65,7 +65,7 @@ class Learner:
 
 @flax.struct.dataclass
 class Carried:
-  """What a run carries from step to step, and no update changes.
+  """The part of the training state that no optimizer update changes.
 
   Attributes:
     key: typed PRNG key. It never changes; sampling folds the number of the step

@@ -229,6 +229,7 @@ def _pad(
 
 
 def _judged_spec(P: int, S: int, T: int) -> Judged:
+  """Returns the shapes and dtypes of the result of `_score`."""
   return Judged(
     scores=spec(np.float32, P, S),
     correct=spec(np.int8, P, S),

@@ -97,7 +97,7 @@ class Batch:
   def score(
     self, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
-    """Scores completions of the problems, in the hosts or on the devices.
+    """Scores completions of the problems, on the hosts or on the devices.
 
     Args:
       completions: `[P, S, T]` token ids.
@@ -111,11 +111,14 @@ class Batch:
     if self.task.jittable:
       return _score(self.task.score, self.problems, *samples)
     timer = self.timer or step_timer.StepTimer()
-    samples = jax.block_until_ready(jax.tree.map(jnp.asarray, samples))
+    jax.block_until_ready(samples)
     with timer.measure("time/score_s"):
-      judged = multihost.score_on_hosts(
-        self.task.score, self.host_problems, samples, self.sharding
-      )
+      if self.sharding is None:
+        judged = self.task.score(self.host_problems, *jax.device_get(samples))
+      else:
+        judged = multihost.score_on_hosts(
+          self.task.score, self.host_problems, samples, self.sharding
+        )
     return multihost.place(judged, self.sharding)
 
 
@@ -185,7 +188,5 @@ class AbstractBatch(Batch):
   def score(
     self, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
-    if self.task.jittable:
-      return super().score(completions, lengths, finished)
     spec = self.task.judged_shapes(*completions.shape)
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), spec)

@@ -126,9 +126,10 @@ def check_config(config: ml_collections.ConfigDict) -> None:
   if config.kind == "rl":
     check_reward(config.get("reward") or {})
     check_method(config)
-    _check_models(config.get("models") or {})
+    method_by_learner = learners.by_learner(build.make_method(config.method))
+    names = list(method_by_learner)
+    _check_models(config.get("models") or {}, method_by_learner)
     judging.check(config.get("judge") or {})
-    names = list(learners.by_learner(build.make_method(config.method)))
   elif config.kind == "preferences":
     _check_preferences(config)
   check_optimizers(config, names)
@@ -272,13 +273,25 @@ def check_reward(block: Mapping[str, Any]) -> None:
       )
 
 
-def _check_models(models: Mapping[str, ml_collections.ConfigDict]) -> None:
+def _check_models(
+  models: Mapping[str, ml_collections.ConfigDict],
+  method_by_learner: Mapping[str, Method],
+) -> None:
   """Checks the settings of the reward models, `config.models`."""
+  # A model is a part of the training state beside these.
+  taken = {"old", *method_by_learner}
+  for method in method_by_learner.values():
+    taken |= {parameter_set for parameter_set, _ in method.parameter_sets}
   for name, settings in models.items():
     where = f"models.{name}"
     if not name.isidentifier():
       raise ValueError(
         f"{where}: the name {name!r} must be letters, digits and _, such as prm"
+      )
+    if name in taken:
+      raise ValueError(
+        f"{where}: the method has parameters of the name {name!r}; choose a "
+        f"name other than {', '.join(sorted(taken))}, such as prm"
       )
     allowed = ("", *reward_models.LABELS)
     if settings.labels not in allowed:

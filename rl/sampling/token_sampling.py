@@ -52,7 +52,7 @@ class TokenSampling:
 
   @property
   def truncates(self) -> bool:
-    """Whether a truncation is set."""
+    """True if a truncation is set."""
     return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 
 

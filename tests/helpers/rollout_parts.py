@@ -5,8 +5,27 @@ import types
 import jax
 import numpy as np
 
+from experiments.tasks.task import Problems
 from experiments.training import step_timer
 from rl import step
+
+
+def problems():
+  """Two prompts of at most two tokens."""
+  return Problems(
+    prompts=np.array([[9, 7], [5, 6]], np.int32),
+    prompt_mask=np.array([[False, True], [True, True]]),
+    ids=np.array([40, 50], np.int32),
+    facts={},
+  )
+
+
+fold = jax.jit(jax.random.fold_in)
+
+
+def assert_keys(keys, expected):
+  for key, other in zip(keys, expected, strict=True):
+    np.testing.assert_array_equal(*map(jax.random.key_data, (key, other)))
 
 
 def rollout_state(step_number=5):

@@ -13,10 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import worked_example
-from helpers.rollout_parts import clocked_timer, rollout_state
+from helpers.rollout_parts import (
+  assert_keys,
+  clocked_timer,
+  fold,
+  problems,
+  rollout_state,
+)
 
 from experiments import tasks
-from experiments.tasks.task import Judged, Problems
+from experiments.tasks.task import Judged
 from experiments.training import drawing, rollouts
 from rl import types
 from rl.sampling import generation, samplers
@@ -25,15 +31,6 @@ from rl.sampling import generation, samplers
 LAST = np.iinfo(np.int32).max
 PAD = 9
 SAMPLING = generation.Sampling(3, 4, eos_ids=(1,), pad_id=PAD)
-
-
-def problems():
-  return Problems(
-    prompts=np.array([[9, 7], [5, 6]], np.int32),
-    prompt_mask=np.array([[False, True], [True, True]]),
-    ids=np.array([40, 50], np.int32),
-    facts={},
-  )
 
 
 def sampled():
@@ -134,14 +131,6 @@ def run(ask, result, scored=None):
 
   rollout, arrays = make(sampled(), result, keys)
   return rollout, calls | arrays, keys
-
-
-def assert_keys(keys, expected):
-  for key, other in zip(keys, expected, strict=True):
-    np.testing.assert_array_equal(*map(jax.random.key_data, (key, other)))
-
-
-fold = jax.jit(jax.random.fold_in)
 
 
 def test_a_sample_is_put_together_from_the_problem_and_its_score():

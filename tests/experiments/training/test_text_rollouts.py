@@ -5,27 +5,15 @@ import types as python_types
 import jax
 import jax.numpy as jnp
 import numpy as np
-from helpers.rollout_parts import clocked_timer, rollout_state
+from helpers.rollout_parts import (
+  assert_keys,
+  clocked_timer,
+  fold,
+  problems,
+  rollout_state,
+)
 
-from experiments.tasks.task import Problems
 from experiments.training import text_rollouts
-
-
-def problems():
-  return Problems(
-    prompts=np.array([[9, 7], [5, 6]], np.int32),
-    prompt_mask=np.array([[False, True], [True, True]]),
-    ids=np.array([40, 50], np.int32),
-    facts={},
-  )
-
-
-fold = jax.jit(jax.random.fold_in)
-
-
-def assert_keys(keys, expected):
-  for key, other in zip(keys, expected, strict=True):
-    np.testing.assert_array_equal(*map(jax.random.key_data, (key, other)))
 
 
 def test_demonstrations_of_the_host_are_timed_and_put_together(monkeypatch):

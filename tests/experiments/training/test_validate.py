@@ -310,10 +310,20 @@ def test_a_reward_names_each_of_its_terms_once_in_its_order():
 
 def test_a_reward_model_learns_at_most_in_every_step():
   settings = defaults.reward_model("none")
-  validate._check_models({"prm": settings})
+  validate._check_models({"prm": settings}, {})
   settings.learning_rate = 0.0
   with pytest.raises(ValueError, match=r"models.prm.learning_rate = 0.0 must"):
-    validate._check_models({"prm": settings})
+    validate._check_models({"prm": settings}, {})
+
+
+@pytest.mark.parametrize("name", ["policy", "ref", "old"])
+def test_a_model_has_a_name_of_its_own(name):
+  """Its parameters are in the training state beside those of the method."""
+  settings = defaults.reward_model("somewhere")
+  method = {"policy": methods.get("grpo", beta=0.1)}
+  validate._check_models({"prm": settings}, method)
+  with pytest.raises(ValueError, match=rf"models.{name}: .* than old, policy"):
+    validate._check_models({name: settings}, method)
 
 
 def of_processes(*processes, platform="cpu"):
