@@ -162,7 +162,6 @@ MOVED = {
   "patterns.says": "says.phrase_scores",
   "progress.gains": "gains.step_gains",
   "progress.significant_gains": "significant_gains.significant_step_gains",
-  "ranking.gains": "document_ranking.gains",
   "shaping.arctan": "relative_to_references.arctan_scores",
   "shaping.ceiling": "ceiling.ceiling_scores",
   "shaping.centered": "relative_to_references.centered_scores",
