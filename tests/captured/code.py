@@ -105,6 +105,7 @@ SETTINGS = {
 # unique: name in the record -> present name.
 MOVED = {
   "calibration.brier": "brier.brier_scores",
+  "combine.Term": "combine.Part",
   "confidence.answer_confidence": "answer_confidence.answer_confidence_scores",
   "confidence.clipped_confidence": (
     "clipped_confidence.clipped_confidence_scores"

@@ -288,7 +288,7 @@ CASES = {
     lambda a, b, v: (
       combine.combine(
         {"a": a, "b": b},
-        (combine.Term("a"), combine.Term("b", 0.5)),
+        (combine.Part("a"), combine.Part("b", 0.5)),
         "z_scores",
         valid=v,
       ).total
@@ -486,7 +486,7 @@ GATED = {  # hidden [S] -> total [S], and where the gate is closed
     lambda x: (
       combine.combine(
         {"ok": jnp.asarray(CORRECT[0]), "style": x},
-        (combine.Term("ok"), combine.Term("style", 0.3, gates=("ok",))),
+        (combine.Part("ok"), combine.Part("style", 0.3, gates=("ok",))),
       ).total
     ),
     CORRECT[0] == 0,

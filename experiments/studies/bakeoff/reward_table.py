@@ -100,14 +100,14 @@ def proxy(
 ) -> np.ndarray:
   """Returns the mean reward of a sample at every training step.
 
-  If the reward is a sum of terms, it is the sum of their means with the weights
+  If the reward is a sum of parts, it is the sum of their means with the weights
   of the first training step, so that a schedule of weights does not look like
   progress. The same holds for a sum of z-scores, whose own mean is always 0;
-  the terms are then not normalized. If the method defines rewards of reasoning
+  the parts are then not normalized. If the method defines rewards of reasoning
   steps, it is their sum over a sample.
 
   Args:
-    reward: the block `reward` of the config. If it has no terms, the method
+    reward: the block `reward` of the config. If it has no parts, the method
       defines the reward.
     series: `{metric: [seeds, steps]}`.
 
@@ -218,9 +218,9 @@ class Table(method_table.Table):
       "minus the base policy's lies above zero. "
       f'"{IDLE}": none of these. A reward that is relative to the group or to '
       "a greedy sample measures no level, so its proxy need not rise with the "
-      "quality of the samples. For a sum of terms the proxy uses the weights "
+      "quality of the samples. For a sum of parts the proxy uses the weights "
       "of the first step; for a sum of z-scores it is the sum of the "
-      "unnormalized terms with these weights; for step rewards it is the sum "
+      "unnormalized parts with these weights; for step rewards it is the sum "
       "over the steps of a sample. Rewards are in alphabetical order and not "
       "ranked."
     )
