@@ -178,8 +178,8 @@ MOVED = {
   "spread.stretched_with_progress": (
     "stretched_with_progress.progressively_stretched_scores"
   ),
-  "step_count.nonlinear": "nonlinear.nonlinear_scores",
-  "step_count.weibull": "weibull.weibull_scores",
+  "step_count.nonlinear": "step_count.nonlinear_scores",
+  "step_count.weibull": "step_count.weibull_scores",
   "turns.information_gain": "information_gain.information_gains",
   "turns.outcome_centered": "outcome_centered.outcome_centered_rewards",
 }

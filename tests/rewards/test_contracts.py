@@ -58,11 +58,10 @@ from rewards.steps import (
   gains,
   gated_accumulation,
   information_gain,
-  nonlinear,
   normalized_steps,
   outcome_centered,
   significant_gains,
-  weibull,
+  step_count,
 )
 from rewards.text import (
   instead_of_nothing,
@@ -105,8 +104,8 @@ CASES = {
     (100 * SAMPLES + 1, VALID),
     {0: 1},
   ),
-  "nonlinear": (nonlinear.nonlinear_scores, (STEP_SCORES, STEPS), {0: 1}),
-  "weibull": (weibull.weibull_scores, (STEP_SCORES, STEPS), {0: 1}),
+  "nonlinear": (step_count.nonlinear_scores, (STEP_SCORES, STEPS), {0: 1}),
+  "weibull": (step_count.weibull_scores, (STEP_SCORES, STEPS), {0: 1}),
   "negative_entropy": (
     negative_entropy.negative_entropy_scores,
     (UNIT[0], TOKENS),
