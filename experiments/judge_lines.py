@@ -49,7 +49,7 @@ from experiments.logging import json_files
 from experiments.training import judging
 from experiments.training.training_texts import PROMPT, SOLUTION
 from rewards.judged import p_yes
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 
 # Word of a label in the lines.
 WORDS = {True: "1", False: "0"}
@@ -91,7 +91,7 @@ def majority(votes: Sequence[bool]) -> bool | None:
   return 2 * is_true > len(votes)
 
 
-def vote(item: Item, complete: judge.Complete, votes: int) -> bool | None:
+def vote(item: Item, complete: llm_judge.Complete, votes: int) -> bool | None:
   """Asks a judge several times whether a response is right.
 
   Args:
@@ -106,7 +106,9 @@ def vote(item: Item, complete: judge.Complete, votes: int) -> bool | None:
   readable = []
   for number in range(1, votes + 1):
     try:
-      reply = judge.ask_for_object(complete, VOTING, fields | {"vote": number})
+      reply = llm_judge.ask_for_object(
+        complete, VOTING, fields | {"vote": number}
+      )
     except Exception:  # a judge may raise any error
       continue
     if isinstance(reply.get("right"), bool):
@@ -165,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     labels = [line.get("label") for line in data]
     if options.judge:
       complete = judging.keep_replies(
-        judge.Endpoint(
+        llm_judge.Endpoint(
           options.judge,
           options.judge_model,
           key_variable=options.judge_key,
@@ -173,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
       )
       print(f"asking about {len(items)} responses ...")
-      labels = judge.in_threads(
+      labels = llm_judge.in_threads(
         lambda item: vote(item, complete, options.votes), items, _WORKERS
       )
   labelled = [

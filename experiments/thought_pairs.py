@@ -35,7 +35,7 @@ from experiments.cli import arguments, errors
 from experiments.logging import json_files
 from experiments.prm import step_lines
 from experiments.training import judging
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 # System message of the judge.
 REWRITING = (
@@ -72,7 +72,7 @@ def steps_of(response: str) -> list[str]:
 
 
 def rewrite(
-  question: str, response: str, complete: judge.Complete
+  question: str, response: str, complete: llm_judge.Complete
 ) -> Pair | None:
   """Asks a judge for both versions of a thought.
 
@@ -87,7 +87,7 @@ def rewrite(
   numbered = {str(k): text for k, text in enumerate(steps_of(response), 1)}
   fields = {"question": question, "rewrite": numbered}
   try:
-    reply = judge.ask_for_object(complete, REWRITING, fields)
+    reply = llm_judge.ask_for_object(complete, REWRITING, fields)
     pair = Pair(reply["better"], reply["worse"])
     is_written = all(
       isinstance(version, list)
@@ -141,13 +141,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_writable("--out", options.out)
     arguments.check_differ("--out", options.out, "--data", options.data)
     complete = judging.keep_replies(
-      judge.Endpoint(
+      llm_judge.Endpoint(
         options.judge, options.judge_model, key_variable=options.judge_key
       )
     )
     items, _ = verify.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...")
-  pairs = judge.in_threads(
+  pairs = llm_judge.in_threads(
     lambda item: rewrite(item.prompt, item.text, complete),
     *(items, _WORKERS),
   )

@@ -43,7 +43,7 @@ from experiments.cli import errors, spec
 from experiments.data import json_lines
 from experiments.tasks.text import jsonl
 from rewards import judged
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 
 _ALL, _ATTACKS = "(all lines)", "(attacks)"  # rows that are no categories
 _WORKERS = 8  # requests at a time
@@ -136,7 +136,7 @@ def attacks(lines: Sequence[dict]) -> tuple[list[Item], list[dict]]:
   items = [
     Item(question, text, reference)
     for question, reference in questions
-    for text in judge.ATTACKS
+    for text in llm_judge.ATTACKS
   ]
   return items, [{"label": False, "category": _ATTACKS}] * len(items)
 
@@ -178,7 +178,7 @@ def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
       options.judge_policy, batch=_WORKERS, build=build.build
     )
   else:
-    complete = judge.Endpoint(
+    complete = llm_judge.Endpoint(
       options.judge, options.judge_model, key_variable=options.judge_key
     )
   groups = [[item] for item in items]

@@ -84,7 +84,8 @@ def factories() -> Mapping[str, Callable[..., Transform]]:
   The first call imports every topic.
 
   Raises:
-    ImportError: a module of rewards cannot be imported.
+    ImportError: a module of rewards cannot be imported, or two rewards have the
+      same name.
   """
   return _factories(tuple(__path__))
 
@@ -92,13 +93,13 @@ def factories() -> Mapping[str, Callable[..., Transform]]:
 @functools.cache
 def _factories(folders: tuple[str, ...]) -> dict[str, Callable]:
   """Collects the public functions that `transform` decorated, by name."""
-  result = {}
+  result: dict[str, Callable] = {}
   for name in _modules(folders):
     for attribute, value in vars(registry.import_module(name)).items():
       # Only functions decorated by `transform` have the attribute
       # `__signature__`, which lists their settings.
       if not attribute.startswith("_") and hasattr(value, "__signature__"):
-        result[attribute] = value
+        registry.add(result, "reward", attribute, value)
   return result
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 
 class Example(NamedTuple):
@@ -43,7 +43,7 @@ def _null(_: Example) -> list[str]:
 
 
 def _opener(_: Example) -> list[str]:
-  return list(judge.OPENER_ANSWERS)
+  return list(llm_judge.OPENER_ANSWERS)
 
 
 def _empty_reasoning(_: Example) -> list[str]:

@@ -1,32 +1,32 @@
-"""Combines several rewards: named terms with weights and gates, and a rule.
+"""Combines several rewards: named parts with weights and gates, and a rule.
 
 `make_reward` makes one reward of several rewards of a rollout, for a method;
-`combine` does the same for arrays. A rule turns the values r_m of M terms, with
+`combine` does the same for arrays. A rule turns the values r_m of M parts, with
 weights w_m, into a total:
 
   weighted_sum             sum_m w_m r_m; a sum of log-probabilities, which the
                            reward `log_sigmoid` returns, is large only if all
                            of them are
   weighted_z_scores        sum_m w_m z(r_m), with z-scores over the S samples of
-                           a prompt (the group), so that the variance of a term
+                           a prompt (the group), so that the variance of a part
                            does not matter
   weighted_product         prod_m r_m^{w_m}
   weighted_geometric_mean  (prod_m r_m^{w_m})^{1 / sum_m w_m}
-  worst                    min_m r_m over the terms of nonzero weight
+  worst                    min_m r_m over the parts of nonzero weight
 
-A policy can raise a weighted sum through the term that is easiest to raise. A
+A policy can raise a weighted sum through the part that is easiest to raise. A
 necessary condition belongs in a gate, a product or the minimum. A gate of a
-term is another reward that must exceed its threshold, or the term is 0.
+part is another reward that must exceed its threshold, or the part is 0.
 
-Each term is logged after its gates, together with its weight, so the total can
+Each part is logged after its gates, together with its weight, so the total can
 be computed from the log: `total == rule(values, weights, valid)`. For the rule
-"sum" this also holds for the logged means: `reward/mean` is the sum over terms
+"sum" this also holds for the logged means: `reward/mean` is the sum over parts
 m of `reward/weight/m` times `score/m/mean`.
 
 Usage:
-  terms = (Term("right"), Term("short", 0.1, gates=("right",)))
+  parts = (Part("right"), Part("short", 0.1, gates=("right",)))
   rewards = {"right": get("verdict"), "short": get("length_charge")}
-  method = dataclasses.replace(method, reward=make_reward(rewards, terms))
+  method = dataclasses.replace(method, reward=make_reward(rewards, parts))
 
 Source: this codebase; the z-scores are those of Liu et al. 2026, GDPO: Group
 reward-Decoupled Normalization Policy Optimization, without its whitening.
@@ -55,15 +55,15 @@ Values = Sequence[Array] | Array  # M arrays [..., S], or [M, ..., S]
 Rule = Callable[[Values, Array, Array], Array]
 
 
-class Term(NamedTuple):
+class Part(NamedTuple):
   """One of several rewards of a total.
 
   Attributes:
     name: name of the reward.
     weight: a number, or a function of the training step.
     gates: names of other rewards. For samples for which one of them does not
-      exceed its threshold, this term is 0 and its value is not read.
-    threshold: value that this reward must exceed where it gates other terms.
+      exceed its threshold, this part is 0 and its value is not read.
+    threshold: value that this reward must exceed where it gates other parts.
   """
 
   name: str
@@ -73,12 +73,12 @@ class Term(NamedTuple):
 
 
 class Combined(NamedTuple):
-  """A total and its terms.
+  """A total and its parts.
 
   Attributes:
     total: `[..., S]` float32, one number per sample.
-    values: `{name: [..., S]}`, values of the terms after the gates.
-    weights: `{name: []}`, weights of the terms at this training step.
+    values: `{name: [..., S]}`, values of the parts after the gates.
+    weights: `{name: []}`, weights of the parts at this training step.
   """
 
   total: Array
@@ -86,22 +86,22 @@ class Combined(NamedTuple):
   weights: dict[str, Array]
 
 
-# Rules. They loop over terms instead of stacking them: on a CPU, reducing the
+# Rules. They loop over parts instead of stacking them: on a CPU, reducing the
 # first axis of a stacked array is about a hundred times slower.
 
 
 def weighted_sum(values: Values, weights: Array, valid: Array) -> Array:
   """Returns sum_m w_m r_m."""
   del valid
-  parts = [w * r for w, r in zip(weights, values, strict=True)]
-  return functools.reduce(operator.add, parts)
+  summands = [w * r for w, r in zip(weights, values, strict=True)]
+  return functools.reduce(operator.add, summands)
 
 
 def weighted_z_scores(values: Values, weights: Array, valid: Array) -> Array:
   """Returns sum_m w_m z_m with z_m = (r_m - mean) / (std + 1e-6) (ddof 1).
 
-  Mean and std are those of term m over the valid samples of the group. A term
-  that is constant in the group adds 0. Rescaling a term makes no difference (up
+  Mean and std are those of part m over the valid samples of the group. A part
+  that is constant in the group adds 0. Rescaling a part makes no difference (up
   to the 1e-6).
   """
   normalized = [advantages.group_normalize(r, valid) for r in values]
@@ -109,7 +109,7 @@ def weighted_z_scores(values: Values, weights: Array, valid: Array) -> Array:
 
 
 def weighted_product(values: Values, weights: Array, valid: Array) -> Array:
-  """Returns prod_m max(r_m, 0)^{w_m} over the terms of nonzero weight."""
+  """Returns prod_m max(r_m, 0)^{w_m} over the parts of nonzero weight."""
   logs = [jnp.log(jnp.where(r > 0, r, 1.0)) for r in values]
   possible = [(r > 0) | (w == 0) for w, r in zip(weights, values, strict=True)]
   product = jnp.exp(weighted_sum(logs, weights, valid))
@@ -121,7 +121,7 @@ def weighted_geometric_mean(
 ) -> Array:
   """Returns (prod_m max(r_m, 0)^{w_m})^{1 / sum_m w_m}.
 
-  It is on the scale of the terms. If the weights sum to 0, there is no root.
+  It is on the scale of the parts. If the weights sum to 0, there is no root.
   """
   total = weights.sum()
   share = weights / jnp.where(total != 0, total, 1.0)
@@ -129,7 +129,7 @@ def weighted_geometric_mean(
 
 
 def worst(values: Values, weights: Array, valid: Array) -> Array:
-  """Returns min_m r_m over the terms of nonzero weight; 0 if there is none."""
+  """Returns min_m r_m over the parts of nonzero weight; 0 if there is none."""
   del valid
   candidates = [
     jnp.where(w != 0, r, jnp.inf) for w, r in zip(weights, values, strict=True)
@@ -144,9 +144,9 @@ def _weight_at(weight: float | Schedule, step: Array | int) -> Array:
   return jnp.asarray(value, jnp.float32)
 
 
-def weights_at(terms: Sequence[Term], step: Array | int) -> dict[str, Array]:
-  """Returns each term's weight at a training step, `{name: []}` float32."""
-  return {term.name: _weight_at(term.weight, step) for term in terms}
+def weights_at(parts: Sequence[Part], step: Array | int) -> dict[str, Array]:
+  """Returns each part's weight at a training step, `{name: []}` float32."""
+  return {part.name: _weight_at(part.weight, step) for part in parts}
 
 
 RULES: dict[str, Rule] = {
@@ -160,16 +160,16 @@ RULES: dict[str, Rule] = {
 
 def combine(
   values: Mapping[str, Array],
-  terms: Sequence[Term],
+  parts: Sequence[Part],
   rule: str = "sum",
   step: Array | int = 0,
   valid: Array | None = None,
 ) -> Combined:
-  """Combines several terms into a total with the rule `RULES[rule]`.
+  """Combines several parts into a total with the rule `RULES[rule]`.
 
   Args:
-    values: `{name: [..., S]}`, values of the terms and of their gates.
-    terms: the terms of the total. A gate need not be a term; a gate that is
+    values: `{name: [..., S]}`, values of the parts and of their gates.
+    parts: the parts of the total. A gate need not be a part; a gate that is
       only a key of `values` has the threshold 1/2.
     rule: key of `RULES`.
     step: training step, for weights that are schedules.
@@ -179,29 +179,29 @@ def combine(
     `Combined`, with a total of 0 for samples that do not exist.
 
   Raises:
-    ValueError: there are no terms, two terms have the same name, or the rule is
+    ValueError: there are no parts, two parts have the same name, or the rule is
       unknown.
-    KeyError: a term or gate has no values.
+    KeyError: a part or gate has no values.
   """
   if rule not in RULES:
     raise ValueError(registry.describe_unknown("rule", rule, RULES))
-  names = [term.name for term in terms]
-  if not terms or len(set(names)) < len(names):
+  names = [part.name for part in parts]
+  if not parts or len(set(names)) < len(names):
     raise ValueError(
-      "Expected at least one term and distinct names of terms, got the names "
+      "Expected at least one part and distinct names of parts, got the names "
       f"{names}."
     )
-  for name in (*names, *(gate for term in terms for gate in term.gates)):
+  for name in (*names, *(gate for part in parts for gate in part.gates)):
     if name not in values:
       raise KeyError(registry.describe_unknown("reward", name, sorted(values)))
-  thresholds = {term.name: term.threshold for term in terms}
+  thresholds = {part.name: part.threshold for part in parts}
   valid = masked.mask_or_ones(jnp.asarray(values[names[0]]), valid)
-  gated_values, weights = {}, weights_at(terms, step)
-  for term in terms:
+  gated_values, weights = {}, weights_at(parts, step)
+  for part in parts:
     mask = valid
-    for gate in term.gates:
+    for gate in part.gates:
       mask = mask & (values[gate] > thresholds.get(gate, 0.5))
-    gated_values[term.name] = base.zero_outside(values[term.name], mask)
+    gated_values[part.name] = base.zero_outside(values[part.name], mask)
   total = RULES[rule](
     list(gated_values.values()), jnp.stack(list(weights.values())), valid
   )
@@ -210,7 +210,7 @@ def combine(
 
 def make_reward(
   rewards: Mapping[str, Transform],
-  terms: Sequence[Term] = (),
+  parts: Sequence[Part] = (),
   rule: str = "sum",
   step_reward: Transform | None = None,
 ) -> Reward:
@@ -220,45 +220,45 @@ def make_reward(
   and before multiplication by its weight.
 
   Args:
-    rewards: `{name: transform}`, rewards of the terms and of their gates, each
+    rewards: `{name: transform}`, rewards of the parts and of their gates, each
       with one score per sample. They are computed in this order.
-    terms: the terms of the total. If empty, the total is the task's score. A
-      term or gate that is not a key of `rewards` is a component of the task.
+    parts: the parts of the total. If empty, the total is the task's score. A
+      part or gate that is not a key of `rewards` is a component of the task.
     rule: key of `RULES`.
     step_reward: reward with one score per step, which replaces the step scores
       of the task. None keeps the step scores of the task.
 
   Returns:
-    A `Reward`. Its `total` raises ValueError if a term or a gate has no values.
+    A `Reward`. Its `total` raises ValueError if a part or a gate has no values.
 
   Raises:
-    ValueError: the rule is unknown, or two terms have the same name.
+    ValueError: the rule is unknown, or two parts have the same name.
   """
   if rule not in RULES:
     raise ValueError(registry.describe_unknown("rule", rule, RULES))
-  names = [term.name for term in terms]
+  names = [part.name for part in parts]
   if len(set(names)) < len(names):
-    raise ValueError(f"Expected distinct names of terms, got {names}.")
-  terms = tuple(terms)
+    raise ValueError(f"Expected distinct names of parts, got {names}.")
+  parts = tuple(parts)
 
   def total(
     components: Mapping[str, Array], rollout: types.Rollout
   ) -> tuple[Array, Mapping[str, Array]]:
     """Returns the total [P, S], and the components after their gates."""
-    if not terms:
+    if not parts:
       return rollout.scores, components
     try:
       combined = combine(
-        components, terms, rule, rollout.step, rollout.sample_mask
+        components, parts, rule, rollout.step, rollout.sample_mask
       )
     except KeyError as error:
       raise ValueError(error.args[0]) from None
     return combined.total, {**components, **combined.values}
 
   return Reward(
-    terms=tuple(rewards.items()),
+    parts=tuple(rewards.items()),
     total=total,
-    weights=lambda step: weights_at(terms, step),
+    weights=lambda step: weights_at(parts, step),
     steps=step_reward,
-    name=f"{rule} of {', '.join(names)}" if terms else "the task's score",
+    name=f"{rule} of {', '.join(names)}" if parts else "the task's score",
   )

@@ -210,6 +210,31 @@ class FunctionFiles:
     return import_module(f"{self._package}.{name}")
 
 
+def add(
+  functions: dict[str, Callable], kind: str, name: str, function: Callable
+) -> None:
+  """Adds a function to those of a registry.
+
+  Args:
+    functions: the functions so far, by name.
+    kind: what the functions make, for the message, such as "reward".
+    name: name of the function in configs.
+    function: the function.
+
+  Raises:
+    ImportError: another function has the name. The message has both files.
+  """
+  other = functions.setdefault(name, function)
+  if other is not function:  # the same one may be imported by several modules
+    first, second = (
+      _relative(inspect.getfile(inspect.unwrap(f))) for f in (other, function)
+    )
+    raise ImportError(
+      f"two {kind}s have the name {name!r}, one in {first} and one in "
+      f"{second}; rename one of them, or move its file away"
+    )
+
+
 def import_module(name: str) -> types.ModuleType:
   """Imports a module of a registry.
 

@@ -1,11 +1,11 @@
 """The `Reward` of a method, which replaces the scores of the task.
 
-A reward has named terms and a function `total`. Each term is a transform that
+A reward has named parts and a function `total`. Each part is a transform that
 takes no signal and gives one number per sample, `[P, S]` for P prompts with S
-samples each. `total` combines the terms, and the components that the task
+samples each. `total` combines the parts, and the components that the task
 provides, into one score per sample:
 
-  chain(probe(...), mean_tokens())   a term; it may have needs and a state
+  chain(probe(...), mean_tokens())   a part; it may have needs and a state
   total({"right": ..., "short": ...}, rollout)
     -> (scores [P, S], {"right": ..., "short": ...})
 
@@ -38,26 +38,26 @@ def _no_weights(training_step: Array) -> dict[str, Array]:
 
 @dataclasses.dataclass(frozen=True)
 class Reward:
-  """Named terms, and a function that combines them into one score.
+  """Named parts, and a function that combines them into one score.
 
   Attributes:
-    terms: `((name, transform), ...)`, with transforms that take "none" and give
+    parts: `((name, transform), ...)`, with transforms that take "none" and give
       "sample". They are applied in this order. The result of each is added to
-      `Rollout.components`, where later terms can read it. A term must not have
+      `Rollout.components`, where later parts can read it. A part must not have
       the name of a component of the task.
     total: `(components, rollout) -> (scores [P, S], components)`, with
       components `{name: [P, S]}`. Its argument has the components of the task
-      and all terms. It returns the score, and the components with the values
+      and all parts. It returns the score, and the components with the values
       that were summed (which it may have scaled or clipped).
     weights: `training step -> {name: scalar array}`, the weights of the
       components, which are logged.
     steps: transform that takes "none" and gives "step", `[P, S, K]` for K
       reasoning steps; it replaces `Rollout.step_scores`. None keeps the step
-      scores of the task. The terms read those of the task in any case.
+      scores of the task. The parts read those of the task in any case.
     name: name in logs and messages.
   """
 
-  terms: tuple[tuple[str, Transform], ...]
+  parts: tuple[tuple[str, Transform], ...]
   total: Callable[
     [Mapping[str, Array], types.Rollout], tuple[Array, Mapping[str, Array]]
   ]
@@ -66,12 +66,12 @@ class Reward:
   name: str = "reward"
 
   def __post_init__(self) -> None:
-    names = [name for name, _ in self.terms]
+    names = [name for name, _ in self.parts]
     if len(set(names)) < len(names):
       raise ValueError(
-        f"{self.name}: the names of terms must be distinct, got {names}"
+        f"{self.name}: the names of parts must be distinct, got {names}"
       )
-    required_levels = [(f"term {name}", t, "sample") for name, t in self.terms]
+    required_levels = [(f"part {name}", t, "sample") for name, t in self.parts]
     if self.steps is not None:
       required_levels.append(("steps", self.steps, "step"))
     for role, t, level in required_levels:
@@ -85,7 +85,7 @@ class Reward:
   @property
   def transforms(self) -> dict[str, Transform]:
     """All transforms, by the names of their states in `Method.init`."""
-    by_name = {f"reward/{name}": transform for name, transform in self.terms}
+    by_name = {f"reward/{name}": transform for name, transform in self.parts}
     if self.steps is not None:
       by_name["reward_steps"] = self.steps
     return by_name
@@ -104,15 +104,15 @@ class Reward:
       and the new states of `transforms`.
 
     Raises:
-      ValueError: if a term has the name of a component of the task.
+      ValueError: if a part has the name of a component of the task.
     """
     new_state = {}
     task_rollout = rollout
-    for name, transform in self.terms:
+    for name, transform in self.parts:
       if name in rollout.components:
         raise ValueError(
           f"{self.name}: the task already has a component {name!r}; choose "
-          "another name for the term"
+          "another name for the part"
         )
       key = f"reward/{name}"
       value, new_state[key] = transform.apply(None, rollout, state[key])
@@ -120,7 +120,7 @@ class Reward:
       value = jnp.where(rollout.sample_mask, value, 0.0)
       rollout = rollout.replace(components={**rollout.components, name: value})
     if self.steps is not None:
-      # `steps` reads the scores and components of the task, not the terms.
+      # `steps` reads the scores and components of the task, not the parts.
       step_scores, new_state["reward_steps"] = self.steps.apply(
         None, task_rollout, state["reward_steps"]
       )
@@ -136,7 +136,7 @@ class Reward:
     lines = [(self.name, "sample")]
     lines += [
       (f"  {name}: {text}", level)
-      for name, t in self.terms
+      for name, t in self.parts
       for text, level in transforms.describe(t)
     ]
     if self.steps is not None:

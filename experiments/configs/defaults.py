@@ -292,17 +292,17 @@ def reward(
 ) -> ConfigDict:
   """Returns the config of a reward that combines rewards of `rewards.names()`.
 
-  Without terms, the score of a sample is the task's score. Without
+  Without parts, the score of a sample is the task's score. Without
   `step_reward`, the scores of steps are the task's. Everything else that a
   method reads, such as verdicts, always comes from the task: a method that
-  reads verdicts alone, such as `psr`, does not learn from terms.
+  reads verdicts alone, such as `psr`, does not learn from the parts.
 
   Args:
-    rule: how the terms are combined, one of `rewards.combine.RULES`.
+    rule: how the parts are combined, one of `rewards.combine.RULES`.
     step_reward: reward of each step of the reasoning, such as "gains()".
-    **terms: rewards by name, such as `vote="majority(threshold=0.5)"`, or terms
-      made by `term`. They are computed in this order, and a later one may read
-      an earlier one by its name.
+    **terms: parts by name: rewards, such as `vote="majority(threshold=0.5)"`,
+      or results of `term`. They are computed in this order, and a later one may
+      read an earlier one by its name.
   """
   return ConfigDict(
     {
@@ -327,21 +327,21 @@ def term(
   gates: tuple[str, ...] = (),
   threshold: float = 0.5,
 ) -> ConfigDict:
-  """Returns one reward of a combination, with its weight.
+  """Returns one part of a reward, with its weight.
 
   Args:
     reward: one of `rewards.names()`, with its settings; "" means the component
-      of the task that has the term's name.
-    weight: weight of the term at the start of training.
+      of the task that has the part's name.
+    weight: weight of the part at the start of training.
     schedule: course of the weight: "constant", or "linear" or "cosine" to
       `final`.
     final: weight at the end of the schedule; must be 0 if `schedule` is
       "constant".
     schedule_steps: training steps of the schedule; must be 0 if `schedule` is
       "constant".
-    gates: names of terms, or of components of the task, that must exceed their
-      threshold; otherwise this term is 0.
-    threshold: value that this term must exceed if another term names it as a
+    gates: names of parts, or of components of the task, that must exceed their
+      threshold; otherwise this part is 0.
+    threshold: value that this part must exceed if another part names it as a
       gate.
   """
   return ConfigDict(

@@ -88,7 +88,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   "gpg": {"plan.minibatches": 1},  # one update per rollout, as in the paper
   "grpo_care": {"task": CHAIN},  # the last step of a sample is its answer
   # The certainty of the policy stands for the scores of a reward model. The
-  # term of weight 0 adds nothing; the other term and the method read its value.
+  # part of weight 0 adds nothing; the other part and the method read its value.
   "hero": {
     "reward": defaults.reward(
       quality=defaults.term("negative_entropy()", 0.0),

@@ -51,11 +51,11 @@ _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 # Keys of each entry:
 #   family   the heading under which the bake-off lists the config
 #   summary  a phrase that describes the reward
-#   terms    rewards by name, in order: a reward with its settings, or the
+#   terms    parts by name, in order: a reward with its settings, or the
 #            arguments of `defaults.term`
 #   step_reward  the reward of each step of reasoning, for methods that read
 #                step scores
-#   rule     how terms are combined; default: "sum"
+#   rule     how parts are combined; default: "sum"
 #   task     default: CHAIN
 #   method   default: GRPO
 #   sampler  default: that of the method
@@ -160,8 +160,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "ensemble": {
     "family": "mixes",
     "summary": "the worse of two rewards, majority and confidence",
-    # Neither member reads a verdict. A term of weight 0 adds nothing; another
-    # term reads its value.
+    # Neither member reads a verdict. A part of weight 0 adds nothing; another
+    # part reads its value.
     "terms": {
       "vote": {"reward": "majority()", "weight": 0.0},
       "sure": {"reward": "answer_confidence()", "weight": 0.0},
@@ -264,7 +264,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "from the process to the verdict, linearly over training",
     "terms": {
       "right": "verdict()",
-      # After 40 training steps the weight of this term is 0.
+      # After 40 training steps the weight of this part is 0.
       "process": {
         "reward": "last_step()",
         "weight": 1.0,
@@ -368,7 +368,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "posterior": {
     "family": "mixes",
     "summary": "posterior reward: a judge scores the thought of right answers",
-    # The term of weight 0 adds nothing; the term "right" reads its value.
+    # The part of weight 0 adds nothing; the part "right" reads its value.
     "terms": {
       "judge": {"reward": "step_product()", "weight": 0.0},
       "right": "posterior(thoughts='judge')",
@@ -435,8 +435,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "stratified": {
     "family": "mixes",
     "summary": "a model's score within the bands of the verdict",
-    # The model's score is the certainty of the policy. The term of weight 0
-    # adds nothing; the term "right" reads its value.
+    # The model's score is the certainty of the policy. The part of weight 0
+    # adds nothing; the part "right" reads its value.
     "terms": {
       "model": {"reward": "negative_entropy()", "weight": 0.0},
       "right": "stratified(model='model', alpha=0.1, beta=0.1)",
@@ -468,7 +468,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "trusted": {
     "family": "mixes",
     "summary": "a judge, trusted where it agrees with the verdict",
-    # The term of weight 0 adds nothing; the term "right" reads its value.
+    # The part of weight 0 adds nothing; the part "right" reads its value.
     "terms": {
       "judge": {"reward": "step_product()", "weight": 0.0},
       "right": "trusted(thoughts='judge', horizon=40.0)",

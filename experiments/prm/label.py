@@ -22,7 +22,7 @@ from experiments.logging import json_files, progress
 from experiments.prm import policy_forest, step_lines
 from experiments.training import prng_keys
 from rewards.process import label_sources
-from rewards.verifiers import judge, step_judge
+from rewards.verifiers import llm_judge, step_judge
 from rl.sampling import generation
 
 LINES_FILE = "labels.jsonl"
@@ -73,7 +73,7 @@ class Settings:
     """
     if not self.judge:
       return None
-    endpoint = judge.Endpoint(self.judge, self.judge_model, self.judge_key)
+    endpoint = llm_judge.Endpoint(self.judge, self.judge_model, self.judge_key)
     return functools.partial(step_judge.first_errors, complete=endpoint)
 
   def make_sources(self) -> list[label_sources.Source]:

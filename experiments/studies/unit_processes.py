@@ -1,8 +1,11 @@
 """Runs the units of a study, each in a process of its own.
 
-A unit is one arm or row of the study with one seed. It writes a result file. A
+A unit is one arm or row of the study with one seed. It has a result file. A
 unit whose file exists is not run again. `Units` has the two commands that the
 studies share: `run NAME [NAME ...]`, and `unit NAME SEED`, which `run` starts.
+A result has the name under "row" or "arm", "seed", "run" (date, commit, version
+of JAX and devices), "minutes" (those of the last process), and what the unit
+returns.
 """
 
 from __future__ import annotations
@@ -12,9 +15,13 @@ import dataclasses
 import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from experiments.cli import arguments, devices, errors
+from experiments.logging import provenance
+from experiments.studies import seed_results
 from experiments.training import preemption
 from rl import registry
 
@@ -30,18 +37,27 @@ class Units:
     study: module of the study's command.
     kind: what a name names: "row" or "arm".
     names: all names.
-    result_file: function that returns the result file of a name and a seed.
-    run_unit: `(name, seed, workdir)`, runs a unit in this process.
+    results: the results of all units.
+    run_unit: `(name, seed, workdir) -> fields of the result`, runs a unit in
+      this process.
   """
 
   study: str
   kind: str
   names: Sequence[str]
-  result_file: Callable[[str, int], pathlib.Path]
-  run_unit: Callable[[str, int, pathlib.Path], None]
+  results: seed_results.Results
+  run_unit: Callable[[str, int, pathlib.Path], Mapping[str, Any]]
 
-  def add_commands(self, commands: argparse._SubParsersAction) -> None:
-    """Adds the commands `run` and `unit`."""
+  def make_parser(
+    self, description: str
+  ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
+    """Returns a parser with the commands `run` and `unit`, and its commands."""
+    parser = argparse.ArgumentParser(
+      prog=f"python -m {self.study}",
+      description=description,
+      formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
     many = commands.add_parser("run", help=f"run {self.kind}s with seeds")
     many.add_argument(
       "names", nargs="+", help=f"names of {self.kind}s, or {ALL}"
@@ -60,6 +76,7 @@ class Units:
         default=folder,
         help="folder of the workdirs; default: %(default)s",
       )
+    return parser, commands
 
   def execute(self, options: argparse.Namespace) -> int:
     """Runs the command `run` or `unit`; returns its exit status."""
@@ -68,16 +85,14 @@ class Units:
         self.check([options.name], [options.seed])
       devices.configure()
       try:
-        self.run_unit(options.name, options.seed, options.workdir)
+        self._run_unit(options.name, options.seed, options.workdir)
       except preemption.Preempted:
         return preemption.STATUS
       return 0
     names = self.names if options.names == [ALL] else options.names
     with errors.usage_errors():
       self.check(names, options.seeds)
-    return run(
-      *(self.study, names, options.seeds, self.result_file, options.workdir)
-    )
+    return self._run(names, options.seeds, options.workdir)
 
   def check(self, names: Sequence[str], seeds: Sequence[int] = ()) -> None:
     """Checks names and seeds.
@@ -93,36 +108,38 @@ class Units:
     for seed in seeds:
       arguments.check_seed("--seeds", seed)
 
+  def _run_unit(self, name: str, seed: int, workdir: pathlib.Path) -> None:
+    """Runs a unit in this process, and writes its result."""
+    start = time.perf_counter()
+    run = provenance.describe()  # the checkout may change during a long run
+    fields = self.run_unit(name, seed, workdir)
+    minutes = round((time.perf_counter() - start) / 60, 1)
+    record = {self.kind: name, "seed": seed, "run": run, "minutes": minutes}
+    self.results.write(name, seed, {**record, **fields})
 
-def run(
-  study: str,
-  names: Sequence[str],
-  seeds: Sequence[int],
-  result_file: Callable[[str, int], pathlib.Path],
-  workdir: pathlib.Path,
-) -> int:
-  """Runs every unit without a result, as `STUDY unit NAME SEED`.
+  def _run(
+    self, names: Sequence[str], seeds: Sequence[int], workdir: pathlib.Path
+  ) -> int:
+    """Runs every unit without a result, as `STUDY unit NAME SEED`.
 
-  Args:
-    study: module of the study's command.
-    names: names of the arms or rows.
-    seeds: seeds of each.
-    result_file: function that returns the result file of a name and a seed.
-    workdir: folder of the runs.
+    Args:
+      names: names of the arms or rows.
+      seeds: seeds of each.
+      workdir: folder of the runs.
 
-  Returns:
-    0, or the exit status of the first unit that fails, after which no further
-    unit is run. Its process has printed the reason.
-  """
-  for seed in seeds:
-    for name in names:
-      if result_file(name, seed).exists():
-        print(f"{name}, seed {seed}: already has a result")
-        continue
-      print(f"{name}, seed {seed}: running")
-      command = [sys.executable, "-m", study, "unit", name, str(seed)]
-      command += ["--workdir", str(workdir)]
-      status = subprocess.run(command, check=False).returncode
-      if status:
-        return status
-  return 0
+    Returns:
+      0, or the exit status of the first unit that fails, after which no further
+      unit is run. Its process has printed the reason.
+    """
+    for seed in seeds:
+      for name in names:
+        if self.results.file(name, seed).exists():
+          print(f"{name}, seed {seed}: already has a result")
+          continue
+        print(f"{name}, seed {seed}: running")
+        command = [sys.executable, "-m", self.study, "unit", name, str(seed)]
+        command += ["--workdir", str(workdir)]
+        status = subprocess.run(command, check=False).returncode
+        if status:
+          return status
+    return 0

@@ -212,22 +212,22 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
   step_reward_call = config.get("step_reward")
   if not terms and not step_reward_call:
     return None
-  reward_by_term, weighted_terms = {}, []
+  reward_by_part, parts = {}, []
   for name in config.order:
     term = terms[name]
     if term.reward:
-      reward_by_term[name] = _make_source(
+      reward_by_part[name] = _make_source(
         term.reward, f"reward.terms.{name}.reward"
       )
-    weighted_terms.append(
-      combine.Term(name, _make_weight(term), tuple(term.gates), term.threshold)
+    parts.append(
+      combine.Part(name, _make_weight(term), tuple(term.gates), term.threshold)
     )
   step_reward = None
   if step_reward_call:
     step_reward = _make_source(step_reward_call, "reward.step_reward")
   try:
     return combine.make_reward(
-      reward_by_term, weighted_terms, config.get("rule", "sum"), step_reward
+      reward_by_part, parts, config.get("rule", "sum"), step_reward
     )
   except transforms.LevelError as error:
     raise ValueError(f"reward: {error}") from None
@@ -247,7 +247,7 @@ def _make_source(text: str, key: str) -> Any:
 def _make_weight(
   term: ml_collections.ConfigDict,
 ) -> float | Callable[[jax.Array], jax.Array]:
-  """Returns the weight of a term: a number, or a function of the step."""
+  """Returns the weight of a part: a number, or a function of the step."""
   if term.schedule == "constant":
     return term.weight
   schedule = WEIGHT_SCHEDULES[term.schedule](term.schedule_steps)

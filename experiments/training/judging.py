@@ -39,7 +39,7 @@ from experiments.training import workdirs
 from rewards import judged as questions_to_judges
 from rewards.agreement import votes
 from rewards.judged import Question, base
-from rewards.verifiers import Item, judge, judge_cache
+from rewards.verifiers import Item, judge_cache, llm_judge
 
 # Key of `Problems.facts`: whether the samples of a problem are judged.
 _IS_JUDGED = "is_judged"
@@ -106,14 +106,14 @@ KEPT_REPLIES = (
 )
 
 
-def make_endpoint(settings: ml_collections.ConfigDict) -> judge.Endpoint:
+def make_endpoint(settings: ml_collections.ConfigDict) -> llm_judge.Endpoint:
   """Returns the server of `config.judge`.
 
   Raises:
     ValueError: a setting is not allowed, or the environment has no key.
   """
   try:
-    return judge.Endpoint(
+    return llm_judge.Endpoint(
       url=settings.url,
       model=settings.model,
       key_variable=settings.key_variable,
@@ -148,7 +148,7 @@ def make_questions(
 
 def make_judge(
   settings: ml_collections.ConfigDict, build: Callable | None = None
-) -> judge.Complete:
+) -> llm_judge.Complete:
   """Returns the judge of `config.judge`, with its replies on disk.
 
   Args:
@@ -176,7 +176,7 @@ def make_judge(
 
 
 def keep_replies(
-  endpoint: judge.Endpoint, file: str = ""
+  endpoint: llm_judge.Endpoint, file: str = ""
 ) -> judge_cache.CachedJudge:
   """Returns a server whose replies are kept on disk.
 
@@ -196,7 +196,7 @@ def _default_cache() -> str:
 def judged_task(
   task: Task,
   questions: dict[str, Question],
-  complete: judge.Complete,
+  complete: llm_judge.Complete,
   workers: int,
 ) -> Task:
   """Returns a task whose training samples are judged.

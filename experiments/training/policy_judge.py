@@ -3,8 +3,8 @@
 A run is one that was trained on the lines of `experiments.judge_lines`: it
 reads the user's message of a question alone, in the form of its own prompts.
 
-It has the interface of `rewards.verifiers.judge`: text in, text out, and the
-probabilities of the first word. Several threads ask at a time. One of them
+It has the interface of `rewards.verifiers.llm_judge`: text in, text out, and
+the probabilities of the first word. Several threads ask at a time. One of them
 computes all questions that wait, as one batch, while the others wait for their
 answers, so that no thread is needed besides.
 """
@@ -36,7 +36,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, hf, policy
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 from rl import types
 from rl.sampling import generation
 
@@ -156,7 +156,7 @@ class PolicyJudge:
       initial_state.frozen_params(e, self._folder),
     )
 
-  def __call__(self, messages: list[judge.Message]) -> str:
+  def __call__(self, messages: list[llm_judge.Message]) -> str:
     """Returns the reply to messages.
 
     Raises:
@@ -164,7 +164,7 @@ class PolicyJudge:
     """
     return self._ask(messages, reads_words=False)
 
-  def next_words(self, messages: list[judge.Message]) -> dict[str, float]:
+  def next_words(self, messages: list[llm_judge.Message]) -> dict[str, float]:
     """Returns the probabilities of the first token of the reply, by its text.
 
     They are read from one forward pass. Tokens that differ only by blanks count
@@ -175,10 +175,10 @@ class PolicyJudge:
     """
     return self._ask(messages, reads_words=True)
 
-  def _ask(self, messages: list[judge.Message], *, reads_words: bool):
+  def _ask(self, messages: list[llm_judge.Message], *, reads_words: bool):
     ids = self._encode(messages)
     if len(ids) > self._task.prompt_length:
-      raise judge.JudgeError(
+      raise llm_judge.JudgeError(
         f"judge: the question has {len(ids)} tokens, and the judge reads up to "
         f"{self._task.prompt_length}"
       )
@@ -228,7 +228,7 @@ class PolicyJudge:
         _first_tokens(self._policy, self._params, ids, mask)
       )
       return [
-        judge.sum_by_text(
+        llm_judge.sum_by_text(
           (self._task.decode([token]), float(chance))
           for token, chance in zip(tokens[i], p[i], strict=True)
         )

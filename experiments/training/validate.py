@@ -670,7 +670,7 @@ def _check_reward(policy_method: Method) -> None:
   reward = policy_method.reward
   bare_method = dataclasses.replace(policy_method, reward=None)
   levels = set().union(*map(_source_levels, bare_method.transforms.values()))
-  if reward.terms and levels == {"step"}:
+  if reward.parts and levels == {"step"}:
     raise ValueError(
       f"reward.terms: {bare_method.name} learns from step scores, not from "
       "scores; use a method that learns from scores, such as grpo"
@@ -681,7 +681,7 @@ def _check_reward(policy_method: Method) -> None:
       "use a method that reads step scores, such as sum_form or min_form"
     )
   greedy_scores = scoring.provided("sampler", "greedy_scores")
-  if reward.terms and greedy_scores in bare_method.signal_needs:
+  if reward.parts and greedy_scores in bare_method.signal_needs:
     raise ValueError(
       f"reward.terms: {bare_method.name} compares scores with the task's own "
       "score of the greedy sample, which config.reward does not replace; use "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewards.judged import base
-from rewards.verifiers import Item, Outcome, judge, unscored
+from rewards.verifiers import Item, Outcome, llm_judge, unscored
 
 # System message of `agrees`.
 DECIDING = (
@@ -18,7 +18,7 @@ DECIDING = (
 def agrees(instruction: str = DECIDING) -> base.Question:
   """Asks whether a completion is right; the score is 1 or 0.
 
-  A completion that says nothing (`judge.says_nothing`) scores 0 without a
+  A completion that says nothing (`llm_judge.says_nothing`) scores 0 without a
   request.
   Source: Su et al. 2025, Crossing the Reward Bridge: Expanding RL with
   Verifiable Rewards Across Diverse Domains (its binary verdicts).
@@ -31,17 +31,17 @@ def agrees(instruction: str = DECIDING) -> base.Question:
   def verify(items, complete, workers):
     def decide(item: Item) -> Outcome:
       answer, reference = str(item.completion), str(item.reference)
-      if judge.says_nothing(answer, reference):
+      if llm_judge.says_nothing(answer, reference):
         return Outcome(0.0, 0, "", -1)
       fields = {"question": str(item.prompt), "reference": reference}
       fields["answer"] = answer
-      is_right = judge.ask_for_object(complete, instruction, fields).get(
+      is_right = llm_judge.ask_for_object(complete, instruction, fields).get(
         "right"
       )
       if not isinstance(is_right, bool):
         return unscored("judge: the reply does not say whether it is right")
       return Outcome(float(is_right), int(is_right), answer, -1)
 
-    return judge.each(decide, items, workers)
+    return llm_judge.each(decide, items, workers)
 
   return base.of_samples(verify)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewards.judged import base
-from rewards.verifiers import Item, Outcome, judge, unscored
+from rewards.verifiers import Item, Outcome, llm_judge, unscored
 from rl import registry
 
 # Aspects by name, with what the judge is told about them.
@@ -40,8 +40,8 @@ def aspect(
     score = least + (1 - least) (x - low) / (high - low)
 
   The judge sees the completion with its thoughts, but neither a reference
-  answer nor the verdict. A completion that says nothing (`judge.says_nothing`)
-  scores `least` without a request.
+  answer nor the verdict. A completion that says nothing
+  (`llm_judge.says_nothing`) scores `least` without a request.
   Sources: From <Answer> to <Think>: Multidimensional Supervision of Reasoning
   Process for LLM Optimization (DRM: `relevance` and `coherence`; the third
   dimension is read from the policy); Efficient Reasoning via Reward Model (CRF:
@@ -79,14 +79,16 @@ def aspect(
   def verify(items, complete, workers):
     def decide(item: Item) -> Outcome:
       answer = item.text
-      if judge.says_nothing(answer):
+      if llm_judge.says_nothing(answer):
         return outcome(low)
       fields = {"question": str(item.prompt), "answer": answer}
-      grade = judge.read_score(judge.ask(complete, system, fields), low, high)
+      grade = llm_judge.read_score(
+        llm_judge.ask(complete, system, fields), low, high
+      )
       if grade is None:
         return unscored(f"judge: no single score from {low} to {high}")
       return outcome(grade)
 
-    return judge.each(decide, items, workers)
+    return llm_judge.each(decide, items, workers)
 
   return base.of_samples(verify)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rewards.verifiers import Item, Outcome, judge
-from rewards.verifiers.judge import Complete
+from rewards.verifiers import Item, Outcome, llm_judge
+from rewards.verifiers.llm_judge import Complete
 
 # P groups of S completions. All items of a group have the same prompt,
 # reference and fields.
@@ -92,7 +92,7 @@ def of_steps(
         values[i, : counts[i]] = np.nan
 
     chosen = [i for i, count in enumerate(counts) if count]
-    judge.in_threads(fill, chosen, workers)
+    llm_judge.in_threads(fill, chosen, workers)
     return values.reshape(len(groups), len(groups[0]), values.shape[-1])
 
   return Question(ask, STEPS)

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from rewards.judged import base, rubric
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 # System message that asks for a checklist.
 WRITING = (
@@ -46,14 +46,14 @@ def checklist(
         fields["reference"] = str(group[0].reference)
       return write_criteria(complete, instruction, fields)
 
-    lists = judge.in_threads(criteria, groups, workers)
+    lists = llm_judge.in_threads(criteria, groups, workers)
     return satisfied(groups, lists, complete, workers)
 
   return base.Question(ask)
 
 
 def write_criteria(
-  complete: judge.Complete, instruction: str, fields: dict[str, object]
+  complete: llm_judge.Complete, instruction: str, fields: dict[str, object]
 ) -> list[dict[str, object]] | None:
   """Asks a judge for criteria; returns a rubric in which all weigh the same.
 
@@ -66,7 +66,7 @@ def write_criteria(
     The rubric; None if the judge raises an error or writes no list of texts.
   """
   try:
-    texts = judge.ask_for_object(complete, instruction, fields)["criteria"]
+    texts = llm_judge.ask_for_object(complete, instruction, fields)["criteria"]
     is_list = isinstance(texts, list) and texts
     if not is_list or not all(text.strip() for text in texts):
       return None
@@ -78,7 +78,7 @@ def write_criteria(
 def satisfied(
   groups: base.Groups,
   rubrics_of_groups: list[list[dict[str, object]] | None],
-  complete: judge.Complete,
+  complete: llm_judge.Complete,
   workers: int,
 ) -> np.ndarray:
   """Returns the explicit scores of P groups by the rubric of each, `[P, S]`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewards.judged import base
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 
 def grade(
@@ -13,7 +13,7 @@ def grade(
 
     score = (x - low) / (high - low), from 0 to 1
 
-  A completion that says nothing (`judge.says_nothing`) scores 0 without a
+  A completion that says nothing (`llm_judge.says_nothing`) scores 0 without a
   request.
   Source: Zheng et al. 2023, Judging LLM-as-a-Judge with MT-Bench and Chatbot
   Arena (single answer grading).
@@ -21,7 +21,7 @@ def grade(
   Args:
     low: lowest grade.
     high: highest grade.
-    instruction: system message in place of `judge.GRADING`, with the fields
+    instruction: system message in place of `llm_judge.GRADING`, with the fields
       `{low}` and `{high}`. The judge must reply with {"score": x}.
 
   Raises:
@@ -31,12 +31,12 @@ def grade(
     raise ValueError(f"low = {low} must be below high = {high}")
 
   def verify(items, complete, workers):
-    return judge.graded(
+    return llm_judge.graded(
       items,
       complete,
       low=low,
       high=high,
-      instruction=instruction or judge.GRADING,
+      instruction=instruction or llm_judge.GRADING,
       workers=workers,
     )
 

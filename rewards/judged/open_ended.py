@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rewards.judged import base
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 # System message of `open_ended`.
 CLASSIFYING = (
@@ -35,12 +35,12 @@ def open_ended(instruction: str = CLASSIFYING) -> base.Question:
     def is_open(group) -> float:
       fields = {"question": str(group[0].prompt)}
       try:
-        reply = judge.ask_for_object(complete, instruction, fields)["open"]
+        reply = llm_judge.ask_for_object(complete, instruction, fields)["open"]
       except Exception:  # a judge may raise any error, or write another form
         return np.nan
       return float(reply) if isinstance(reply, bool) else np.nan
 
-    values = judge.in_threads(is_open, groups, workers)
+    values = llm_judge.in_threads(is_open, groups, workers)
     return np.repeat(
       np.array(values, np.float32)[:, None], len(groups[0]), axis=1
     )

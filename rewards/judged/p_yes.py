@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from rewards.judged import base
-from rewards.verifiers import Item, Outcome, judge
+from rewards.verifiers import Item, Outcome, llm_judge
 from rl import registry
 
 # System message of `p_yes`, for a question with a reference answer.
@@ -70,7 +70,7 @@ def p_yes(
     form: "probability", "soft" or "log_odds".
     yes, no: the words of both verdicts; each must be one token of the judge.
     with_reference: whether the judge sees the reference answer.
-    gated: whether a completion that says nothing (`judge.says_nothing`) has
+    gated: whether a completion that says nothing (`llm_judge.says_nothing`) has
       p(yes) = 0 and p(no) = 1 without a request.
     instruction: system message, with the fields `{yes}` and `{no}`.
 
@@ -81,18 +81,18 @@ def p_yes(
     raise ValueError(registry.describe_unknown("form", form, FORMS))
   system = instruction.format(yes=yes, no=no)
 
-  def score(item: Item, complete: judge.Complete) -> float:
+  def score(item: Item, complete: llm_judge.Complete) -> float:
     answer, reference = str(item.completion), str(item.reference)
     shown_reference = reference if with_reference else ""
-    if gated and judge.says_nothing(answer, shown_reference):
+    if gated and llm_judge.says_nothing(answer, shown_reference):
       return FORMS[form](0.0, 1.0, 0.0)
     fields = fields_of(str(item.prompt), answer, shown_reference)
-    words = dict(complete.next_words(judge.messages_of(system, fields)))
+    words = dict(complete.next_words(llm_judge.messages_of(system, fields)))
     p_of_yes, p_of_no = (words.pop(word, 0.0) for word in (yes, no))
     return FORMS[form](p_of_yes, p_of_no, max(words.values(), default=0.0))
 
   def verify(items, complete, workers):
-    return judge.each(
+    return llm_judge.each(
       lambda item: Outcome(score(item, complete), 1, "", -1), items, workers
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rewards.judged import base
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 
 # System message that asks for the tree.
 GROWING = (
@@ -70,7 +70,7 @@ def pareto(
   system = SCORING.format(low=low, high=high)
 
   def vector(
-    item: Item, tree: Mapping[str, Sequence[str]], complete: judge.Complete
+    item: Item, tree: Mapping[str, Sequence[str]], complete: llm_judge.Complete
   ) -> np.ndarray:
     """Returns the values of a sample, NaN for those without a score."""
     all_leaves = [leaf for group in tree.values() for leaf in group]
@@ -88,7 +88,7 @@ def pareto(
           "step": step,
           "criteria": {str(n): all_leaves[i] for n, i in enumerate(chosen, 1)},
         }
-        reply = judge.ask_for_object(complete, system, fields)
+        reply = llm_judge.ask_for_object(complete, system, fields)
         values = [_read_score(reply, n, low, high) for n in fields["criteria"]]
       except Exception:  # a judge may raise any error, or write another form
         continue
@@ -103,7 +103,7 @@ def pareto(
         "solutions": [item.text for item in group[:solutions]],
       }
       try:
-        tree = judge.ask_for_object(complete, GROWING, fields)["tree"]
+        tree = llm_judge.ask_for_object(complete, GROWING, fields)["tree"]
         is_tree = all(
           isinstance(texts, list) and texts and all(map(str.strip, texts))
           for texts in tree.values()
@@ -112,13 +112,13 @@ def pareto(
         return None
       return tree if tree and is_tree else None
 
-    trees = judge.in_threads(tree_of, groups, workers)
+    trees = llm_judge.in_threads(tree_of, groups, workers)
     pairs = [
       (item, tree)
       for group, tree in zip(groups, trees, strict=True)
       for item in group
     ]
-    vectors = judge.in_threads(
+    vectors = llm_judge.in_threads(
       lambda pair: vector(*pair, complete) if pair[1] else np.array([np.nan]),
       *(pairs, workers),
     )
@@ -134,7 +134,7 @@ def pareto(
 
 
 def nearest(
-  step: str, criteria: Sequence[str], count: int, complete: judge.Complete
+  step: str, criteria: Sequence[str], count: int, complete: llm_judge.Complete
 ) -> list[int]:
   """Returns the criteria whose embeddings are nearest to that of a step.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rewards.judged import base
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 
 def preference(
@@ -28,7 +28,7 @@ def preference(
   def ask(groups, complete, workers):
     return np.stack(
       [
-        judge.preferences(
+        llm_judge.preferences(
           group[0].prompt,
           [item.completion for item in group],
           complete,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewards.judged import base
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 
 # System message of `principles`.
 SCORING = (
@@ -48,13 +48,13 @@ def principles(
     raise ValueError(f"highest = {highest} must be above 0")
   system = instruction.format(highest=f"{highest:g}")
 
-  def score(item: Item, complete: judge.Complete) -> Sequence[float]:
+  def score(item: Item, complete: llm_judge.Complete) -> Sequence[float]:
     fields = {
       "question": item.prompt,
       "steps": base.numbered_steps(item),
       "principles": list(item.meta.get("principles", PRINCIPLES)),
     }
-    scores = judge.ask_for_object(complete, system, fields)
+    scores = llm_judge.ask_for_object(complete, system, fields)
     values = []
     for number in fields["steps"]:
       value = scores.get(number)

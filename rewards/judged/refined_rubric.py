@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rewards.judged import base, checklist, rubric
-from rewards.verifiers import judge
-from rewards.verifiers import rubric as rubrics
+from rewards.verifiers import llm_judge, rubric_scoring
 
 
 def refined_rubric(
@@ -42,7 +41,7 @@ def refined_rubric(
       def refined(i: int, values=values, of_groups=of_groups):
         scored = [j for j, x in enumerate(values[i]) if not np.isnan(x)]
         try:
-          return rubrics.refine(
+          return rubric_scoring.refine(
             groups[i][0].prompt,
             of_groups[i],
             [groups[i][j].completion for j in scored],
@@ -52,7 +51,7 @@ def refined_rubric(
         except Exception:  # a judge may raise any error, or write no rubric
           return of_groups[i]
 
-      of_groups = judge.in_threads(refined, range(len(groups)), workers)
+      of_groups = llm_judge.in_threads(refined, range(len(groups)), workers)
     return checklist.satisfied(groups, of_groups, complete, workers)
 
   return base.Question(ask)

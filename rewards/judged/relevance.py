@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from rewards.judged import base
-from rewards.verifiers import Item, Outcome, judge
+from rewards.verifiers import Item, Outcome, llm_judge
 from rl import registry
 
 TARGETS = ("question", "reference")
@@ -40,11 +40,11 @@ def relevance(to: str = "question") -> base.Question:
         return Outcome(0.0, 1, "", -1)
       product = float(np.dot(*map(complete.embed, texts)))
       if not math.isfinite(product):
-        raise judge.JudgeError(
+        raise llm_judge.JudgeError(
           "judge: an embedding has a value that is not finite"
         )
       return Outcome(product, 1, "", -1)
 
-    return judge.each(score, items, workers)
+    return llm_judge.each(score, items, workers)
 
   return dataclasses.replace(base.of_samples(verify), embeds=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from rewards.judged import base
-from rewards.verifiers import Item
-from rewards.verifiers import rubric as rubrics
+from rewards.verifiers import Item, rubric_scoring
 from rl import registry
 
-_FORMS = {"explicit": rubrics.explicit, "implicit": rubrics.implicit}
+_FORMS = {
+  "explicit": rubric_scoring.explicit,
+  "implicit": rubric_scoring.implicit,
+}
 
 
 def rubric(
@@ -21,8 +23,8 @@ def rubric(
     implicit   R = (grade - 1) / 9, the grade from 1 to 10
 
   The line of the prompt has the criteria, `"rubric": [{"text", "weight"}]` (see
-  `rewards.verifiers.rubric`). A sample of a prompt without a rubric has no
-  score, unless `criteria` is given.
+  `rewards.verifiers.rubric_scoring`). A sample of a prompt without a rubric has
+  no score, unless `criteria` is given.
   Source: Gunjal et al. 2025, Rubrics as Rewards: Reinforcement Learning Beyond
   Verifiable Domains (RaR).
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rewards.judged import base
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 from rl import registry
 
 # System message of `steps`.
@@ -67,7 +67,7 @@ def steps(
   if votes < 1:
     raise ValueError(f"votes = {votes} must be at least 1")
 
-  def score(item: Item, complete: judge.Complete) -> Sequence[float]:
+  def score(item: Item, complete: llm_judge.Complete) -> Sequence[float]:
     count = len(item.meta["steps"])
     fields = {"question": item.prompt, "steps": base.numbered_steps(item)}
     if with_reference:
@@ -76,13 +76,13 @@ def steps(
     for number in range(1, votes + 1):
       numbered = {**fields, "critique": number} if votes > 1 else fields
       try:
-        reply = judge.ask_for_object(complete, instruction, numbered)
+        reply = llm_judge.ask_for_object(complete, instruction, numbered)
         wrong_steps = base.read_step_numbers(reply.get("wrong"), count)
       except Exception:  # a judge may raise any error
         continue
       is_wrong.append(np.isin(np.arange(count), wrong_steps))
     if not is_wrong:
-      raise judge.JudgeError("judge: no critique can be read")
+      raise llm_judge.JudgeError("judge: no critique can be read")
     share = np.mean(is_wrong, 0, dtype=np.float32)
     return 1.0 - 2.0 * RULES[rule](share)
 

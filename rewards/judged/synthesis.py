@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewards.judged import base, checklist
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 from rl import registry
 
 # System message that asks for a reference.
@@ -54,12 +54,12 @@ def synthesis(form: str = "answer") -> base.Question:
     def reference(group) -> str:
       fields = {"answers": [item.text for item in group]}
       try:
-        reply = judge.ask_for_object(complete, SYNTHESISING, fields)
+        reply = llm_judge.ask_for_object(complete, SYNTHESISING, fields)
         return reply["reference"].strip()
       except Exception:  # a judge may raise any error, or write another form
         return ""
 
-    return judge.in_threads(reference, groups, workers)
+    return llm_judge.in_threads(reference, groups, workers)
 
   def ask(groups, complete, workers):
     def criteria(reference: str):
@@ -70,7 +70,7 @@ def synthesis(form: str = "answer") -> base.Question:
       )
 
     references = write(groups, complete, workers)
-    rubrics = judge.in_threads(criteria, references, workers)
+    rubrics = llm_judge.in_threads(criteria, references, workers)
     return checklist.satisfied(groups, rubrics, complete, workers)
 
   if form == "answer":

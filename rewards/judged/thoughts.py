@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewards.judged import base
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 
 _MATERIAL = (
   "The user's message is a JSON object with a question and the numbered "
@@ -44,12 +44,12 @@ def thoughts() -> base.Question:
   Reasoning Model More Efficient Math Learner (TP-GRPO).
   """
 
-  def score(item: Item, complete: judge.Complete) -> Sequence[float]:
+  def score(item: Item, complete: llm_judge.Complete) -> Sequence[float]:
     count = len(item.meta["steps"])
     is_right = item.meta["correct"] == 1
     instruction = ABOUT_RIGHT if is_right else ABOUT_WRONG
     fields = {"question": item.prompt, "thoughts": base.numbered_steps(item)}
-    reply = judge.ask_for_object(complete, instruction, fields)
+    reply = llm_judge.ask_for_object(complete, instruction, fields)
     named = base.read_step_numbers(reply.get("thoughts"), count)
     return [1.0 if (k in named) != is_right else -1.0 for k in range(count)]
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rewards.likelihood.reference_probability import mean_reference_probability
-from rl import masked, scoring, types
+from rl import scoring, types
 from rl.transforms import transform
 
 Array = jax.Array
@@ -28,7 +28,7 @@ def debiased_probability_scores(
   the mean gains 0 ("threshold_0" in the released code).
 
   Source: Yu et al. 2025, RLPR: Extrapolating RLVR to General Domains without
-  Verifiers.
+  Verifiers. Its filter of groups by the spread of their rewards is left out.
 
   Args:
     ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
@@ -45,41 +45,6 @@ def debiased_probability_scores(
   gain = jnp.clip(gain, 0.0, 1.0)
   gain = jnp.where(ref_mask.any(-1), gain, 0.0)
   return (1.0 - format_weight) * gain + format_weight * format_scores
-
-
-def spread_enough(
-  rewards: Array,
-  usual: Array | float,
-  beta: float = 0.5,
-  valid: Array | None = None,
-) -> tuple[Array, Array]:
-  """Selects groups whose rewards vary enough to learn from.
-
-  A group, the S samples of one prompt, is selected if the standard deviation
-  (ddof 1) of its rewards is at least beta * usual. `usual` is a moving average
-  with decay 0.99 of the second result; the caller updates it
-  (`rl.transforms.update_moving_average`). The paper starts the average at
-  training step 6 and selects from step 11 on. With beta 0 every group with a
-  sample is selected.
-
-  Source: Yu et al. 2025 (RLPR): beta 0.5 for Qwen, 0.9 Llama, 1.0 Gemma.
-
-  Args:
-    rewards: `[..., S]`, rewards of the samples of each group.
-    usual: `[]`, moving average of the mean standard deviation of a batch.
-    beta: smallest standard deviation of a selected group, in units of `usual`.
-    valid: `[..., S]` bool, True if the sample exists; None: all exist.
-
-  Returns:
-    `[...]` bool, the selected groups; and `[]` float32, the mean standard
-    deviation of this batch.
-  """
-  valid = masked.mask_or_ones(rewards, valid)
-  spread = masked.std(base.zero_outside(rewards, valid), valid, ddof=1)
-  groups = valid.any(-1)
-  axes = tuple(range(groups.ndim))  # empty for a single group
-  mean = masked.mean(spread, groups, axes) if axes else spread
-  return groups & (spread >= beta * usual), mean
 
 
 def _without_thought(rollout: types.Rollout) -> Array:

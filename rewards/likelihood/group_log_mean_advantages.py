@@ -17,12 +17,14 @@ from rl.transforms import transform
 Array = jax.Array
 
 
-def group_log_mean(
+def log_mean_advantages(
   ref_log_probs: Array, ref_mask: Array, valid: Array | None = None
 ) -> Array:
-  """Returns log mean_i p_i over a group, the objective of JEPO.
+  """Returns log mean_j p_j - log mean_{j != i} p_j for every sample i.
 
-  By Jensen's inequality it is at least mean_i log p_i.
+  log mean_j p_j is the objective of JEPO; by Jensen's inequality it is at least
+  mean_j log p_j. The advantage is computed in log space, so long references do
+  not underflow. The only sample of a group gets 0. O(S^2 + S T).
 
   Source: Tang et al. 2025, Beyond Verifiable Rewards: Scaling Reinforcement
   Learning for Language Models to Unverifiable Data (JEPO).
@@ -30,28 +32,6 @@ def group_log_mean(
   Args:
     ref_log_probs: `[..., S, T]` log-probabilities of the reference's tokens
       after each thought, in nats.
-    ref_mask: `[..., S, T]` bool, True for the reference's tokens.
-    valid: `[..., S]` bool, True if the sample exists; None: all exist.
-
-  Returns:
-    `[...]` float32; 0 for groups without samples.
-  """
-  totals = reference_log_probability(ref_log_probs, ref_mask)
-  return _log_mean(totals, masked.mask_or_ones(totals, valid))
-
-
-def log_mean_advantages(
-  ref_log_probs: Array, ref_mask: Array, valid: Array | None = None
-) -> Array:
-  """Returns log mean_j p_j - log mean_{j != i} p_j for every sample i.
-
-  It is computed in log space, so long references do not underflow. The only
-  sample of a group gets 0. O(S^2 + S T).
-
-  Source: Tang et al. 2025 (JEPO).
-
-  Args:
-    ref_log_probs: `[..., S, T]`, same as in `group_log_mean`.
     ref_mask: `[..., S, T]` bool, True for the reference's tokens.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 

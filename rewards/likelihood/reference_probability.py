@@ -2,11 +2,13 @@
 
 No verifier is needed. The tokens of the reference answer a* are appended to the
 prompt x and the sampled thought z, and scored by the policy in one
-teacher-forced pass. The array functions of this file have the signature
+teacher-forced pass. The array functions of this file take
 
-  (ref_log_probs [..., T], ref_mask [..., T]) -> [...]
+  ref_log_probs  [..., T], log-probabilities log p_t of the T tokens of the
+                 reference, in nats
+  ref_mask       [..., T] bool, True for the reference's tokens
 
-for T tokens of the reference, with probability p_t of token t. The rewards are
+and return `[...]` float32. The rewards are
 
   probability           exp(sum_t log p_t)   VeriFree
   mean_probability      mean_t p_t           RLPR
@@ -40,14 +42,6 @@ def reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
 
   Source: Zhou et al. 2025, Reinforcing General Reasoning without Verifiers
   (VeriFree).
-
-  Args:
-    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
-      nats.
-    ref_mask: `[..., T]` bool, True for the reference's tokens.
-
-  Returns:
-    `[...]` float32 in [0, 1].
   """
   total = masked.sum(base.zero_outside(ref_log_probs, ref_mask), ref_mask)
   return jnp.where(ref_mask.any(-1), jnp.exp(total), 0.0)
@@ -60,14 +54,6 @@ def mean_reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
 
   Source: Yu et al. 2025, RLPR: Extrapolating RLVR to General Domains without
   Verifiers.
-
-  Args:
-    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
-      nats.
-    ref_mask: `[..., T]` bool, True for the reference's tokens.
-
-  Returns:
-    `[...]` float32 in [0, 1].
   """
   return masked.mean(
     jnp.exp(base.zero_outside(ref_log_probs, ref_mask)), ref_mask
@@ -75,58 +61,42 @@ def mean_reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
 
 
 def reference_log_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
-  """Returns sum_t log p_t in nats; 0 for an empty reference.
-
-  Args:
-    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
-      nats.
-    ref_mask: `[..., T]` bool, True for the reference's tokens.
-
-  Returns:
-    `[...]` float32, at most 0.
-  """
+  """Returns sum_t log p_t in nats; 0 for an empty reference."""
   return masked.sum(base.zero_outside(ref_log_probs, ref_mask), ref_mask)
 
 
 def mean_reference_log_probability(
   ref_log_probs: Array, ref_mask: Array
 ) -> Array:
-  """Returns mean_t log p_t in nats; 0 for an empty reference.
-
-  Args:
-    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
-      nats.
-    ref_mask: `[..., T]` bool, True for the reference's tokens.
-
-  Returns:
-    `[...]` float32, at most 0.
-  """
+  """Returns mean_t log p_t in nats; 0 for an empty reference."""
   return masked.mean(base.zero_outside(ref_log_probs, ref_mask), ref_mask)
+
+
+def _read(rollout: types.Rollout) -> tuple[Array, Array]:
+  """Returns the log-probabilities after each sampled thought, and the mask."""
+  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
+  return log_probs, base.reference_mask(rollout)
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def probability(_, rollout: types.Rollout) -> Array:
   """Returns `reference_probability` after each sampled thought."""
-  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
-  return reference_probability(log_probs, base.reference_mask(rollout))
+  return reference_probability(*_read(rollout))
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def mean_probability(_, rollout: types.Rollout) -> Array:
   """Returns `mean_reference_probability` after each sampled thought."""
-  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
-  return mean_reference_probability(log_probs, base.reference_mask(rollout))
+  return mean_reference_probability(*_read(rollout))
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def log_probability(_, rollout: types.Rollout) -> Array:
   """Returns `reference_log_probability` after each sampled thought."""
-  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
-  return reference_log_probability(log_probs, base.reference_mask(rollout))
+  return reference_log_probability(*_read(rollout))
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def mean_log_probability(_, rollout: types.Rollout) -> Array:
   """Returns `mean_reference_log_probability` after each sampled thought."""
-  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
-  return mean_reference_log_probability(log_probs, base.reference_mask(rollout))
+  return mean_reference_log_probability(*_read(rollout))

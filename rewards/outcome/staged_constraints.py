@@ -21,7 +21,7 @@ Usage, with bool arrays of the satisfied constraints and their masks:
 Source: Planner-R1: Reward Shaping Enables Efficient Agentic RL with Smaller
 LLMs.
 
-Open: the weights of the terms are unknown; equal weights are a guess.
+Open: the weights of the parts are unknown; equal weights are a guess.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rewards.combine import Term, combine
+from rewards.combine import Part, combine
 from rl import masked, types
 from rl.transforms import transform
 
@@ -64,10 +64,10 @@ def dimension_level_scores(
     "relevance": total / jnp.maximum(count, 1.0),
     "coherence": coherence,
   }
-  terms = [
-    Term(name, weight) for name, weight in zip(scores, weights, strict=True)
+  parts = [
+    Part(name, weight) for name, weight in zip(scores, weights, strict=True)
   ]
-  return combine(scores, terms, "z_scores", valid=valid).total
+  return combine(scores, parts, "z_scores", valid=valid).total
 
 
 @transform(takes="none", gives="sample", needs=(base.LOG_PROBS,))

@@ -28,7 +28,6 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rewards.text.embedding_similarity import cosine
 from rl import masked
 
 Array = jax.Array
@@ -57,6 +56,30 @@ def correlation(x: Array, y: Array, mask: Array | None = None) -> Array:
   product = jnp.sum(x**2) * jnp.sum(y**2)
   rho = jnp.sum(x * y) / jnp.sqrt(jnp.where(varied, product, 1.0))
   return jnp.where(varied, rho, 0.0)
+
+
+def cosine(first: Array, second: Array) -> Array:
+  """Returns the cosine of the angle between two vectors.
+
+  Args:
+    first: `[..., D]`, vectors of D numbers.
+    second: `[..., D]`, broadcast against `first`.
+
+  Returns:
+    `[...]` float32 in [-1, 1]; 0 if one of the vectors is the zero vector.
+  """
+
+  def normalize(x: Array) -> tuple[Array, Array]:
+    """Returns vectors of norm 1, and whether each input was not zero."""
+    x = x.astype(jnp.float32)
+    square = jnp.sum(x**2, -1)
+    nonzero = square > 0
+    return x / jnp.sqrt(jnp.where(nonzero, square, 1.0))[..., None], nonzero
+
+  first_unit, first_nonzero = normalize(first)
+  second_unit, second_nonzero = normalize(second)
+  value = jnp.clip(jnp.sum(first_unit * second_unit, -1), -1.0, 1.0)
+  return jnp.where(first_nonzero & second_nonzero, value, 0.0)
 
 
 def loss(

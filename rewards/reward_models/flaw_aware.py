@@ -6,7 +6,8 @@ rare, its score is above the group's mean and reinforces it; later it is below.
 A judge finds the flaws; it needs to read right answers only.
 
 Source: Ding et al. 2025, FAPO: Flawed-Aware Policy Optimization for Efficient
-and Reliable Reasoning, and its released code.
+and Reliable Reasoning, and its released code. The training of the judge is left
+out.
 """
 
 from __future__ import annotations
@@ -51,40 +52,6 @@ def flaw_aware_scores(
   flawed = jnp.asarray(flawed).astype(jnp.float32)
   flaw = base.zero_outside(flawed, right & ~jnp.isnan(flawed))
   return jnp.where(right, 1.0 - weight * flaw, -1.0)
-
-
-def located(
-  predicted: Array, truth: Array, steps: Array, parsed: Array | None = None
-) -> Array:
-  """Returns the reward for training a judge to name the first wrong step.
-
-    no wrong step          +1 if the judge names no step, else -1
-    first wrong step is g  -1 if the judge names no step, else
-                           1 - |named step - g| / number of steps
-
-  A reply that cannot be parsed or names a step that does not exist scores -1. A
-  judge that never names a step scores 1 - 2 * (share of the solutions with a
-  wrong step) on average.
-
-  Args:
-    predicted: `[...]` int, the named step, -1 for none.
-    truth: `[...]` int, the first wrong step, -1 for none.
-    steps: `[...]` int, number of steps of the solution.
-    parsed: `[...]` bool, True for replies that could be parsed; None means all.
-
-  Returns:
-    `[...]` float32 in [-1, 1].
-  """
-  predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
-  usable = (predicted >= -1) & (predicted < steps)
-  if parsed is not None:
-    usable = usable & parsed
-  distance = jnp.abs(predicted - truth) / jnp.maximum(steps, 1)
-  both_clean = (predicted < 0) & (truth < 0)
-  both_wrong = (predicted >= 0) & (truth >= 0)
-  reward = jnp.where(both_clean, 1.0, -1.0)
-  reward = jnp.where(both_wrong, 1.0 - distance, reward)
-  return jnp.where(usable, reward, -1.0).astype(jnp.float32)
 
 
 @transform(takes="none", gives="sample")

@@ -110,7 +110,7 @@ class Outcome:
     answer: the answer as found in the completion; "" if there is none.
     answer_id: a number by which answers are compared, as in a majority vote;
       -1 if there is no answer. See the function `answer_id`.
-    parts: named numbers for the logs, such as the terms of the score.
+    parts: named numbers for the logs, such as the parts of the score.
     reason: one line on why the verdict is unknown; "" if it is known.
   """
 

@@ -17,8 +17,8 @@ share of constraints that are obeyed after a change of the layout
 
 The checkers do not test whether the text answers the prompt: a list of keywords
 obeys "use these keywords". The papers therefore combine the score with a judge
-(configs `hybrid` and `guarded` of `experiments/configs/judged.py`) or a reward
-model (`ifbench_reward`).
+(configs `hybrid` and `guarded` of `experiments/configs/judged.py`) or with a
+reward model.
 
 Usage:
   rule = {"name": "keywords:existence", "keywords": ["fox"]}
@@ -173,30 +173,6 @@ def _outcome(item: Item) -> Outcome:
   answer = text.strip()
   identity = answer_id(answer) if answer else -1
   return Outcome(score, int(all(strict)), answer, identity, parts)
-
-
-def ifbench_reward(
-  value: float, preference: float, alpha: float = 7.0
-) -> float:
-  """Combines constraints with a reward model to prevent reward hacking.
-
-      F = V + 1    if V > 0 and S > alpha
-          V - 1/2  if V > 0 and S <= alpha
-          V        otherwise
-
-  Args:
-    value: V, the number or the share of obeyed constraints.
-    preference: S, the score of a reward model for the completion.
-    alpha: threshold of S, in the units of the reward model.
-
-  Returns:
-    F.
-
-  Source: Pyatkin et al. 2025, section on reward hacking.
-  """
-  if value <= 0:
-    return value
-  return value + (1.0 if preference > alpha else -0.5)
 
 
 def _has_word(text: str) -> bool:

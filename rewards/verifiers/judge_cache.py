@@ -21,7 +21,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import NoReturn
 
-from rewards.verifiers.judge import Complete, JudgeError, Message
+from rewards.verifiers.llm_judge import Complete, JudgeError, Message
 
 
 class CachedJudge:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rewards.verifiers import after_thoughts, judge
+from rewards.verifiers import after_thoughts, llm_judge
 
 # Default system message of `first_errors`.
 CHECKING = (
@@ -53,7 +53,7 @@ def read_first_error(reply: str, count: int) -> int:
     step or more than one.
   """
   reply = after_thoughts(reply)
-  fields = judge.read_object(reply)
+  fields = llm_judge.read_object(reply)
   if fields is not None:
     number = fields.get("first_error")
   else:
@@ -67,7 +67,7 @@ def read_first_error(reply: str, count: int) -> int:
 
 def first_errors(
   solutions: Sequence[Solution],
-  complete: judge.Complete,
+  complete: llm_judge.Complete,
   instruction: str = CHECKING,
   workers: int = 8,
 ) -> list[int]:
@@ -88,9 +88,9 @@ def first_errors(
     steps = {str(i): text for i, text in enumerate(solution.steps, 1)}
     fields = {"question": solution.question, "steps": steps}
     try:
-      reply = judge.ask(complete, instruction, fields)
+      reply = llm_judge.ask(complete, instruction, fields)
       return read_first_error(reply, len(solution.steps))
     except Exception:  # a judge may raise any error
       return UNKNOWN
 
-  return judge.in_threads(find, solutions, workers)
+  return llm_judge.in_threads(find, solutions, workers)

@@ -151,7 +151,7 @@ def correctness(
 
 
 def toolrl_reward(completion: str, reference: str) -> dict[str, float]:
-  """Returns the two terms of the reward by name; their sum is in [-3, 4].
+  """Returns the two parts of the reward by name; their sum is in [-3, 4].
 
   Raises:
     ValueError: the reference's calls cannot be parsed.
@@ -176,7 +176,7 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     One outcome per item. The verdict is 1 if both texts have the same multiset
     of calls, which may be empty. The score is R scaled to [0, 1],
     `(R + 3) / 7`, or the format alone if the reference has no calls. The
-    answer is the calls as JSON, the parts are the two terms of R. The
+    answer is the calls as JSON, the parts are the two parts of R. The
     verdict is -1 if the reference cannot be parsed.
   """
   return [_outcome(item) for item in items]

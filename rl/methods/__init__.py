@@ -33,12 +33,12 @@ def _factories_in(folders: tuple[str, ...]) -> dict[str, Callable]:
   Args:
     folders: folders that are searched, with their subfolders.
   """
-  factory_of = {}
+  factory_of: dict[str, Callable] = {}
   for module in pkgutil.walk_packages(folders, f"{__name__}."):
     name = module.name.rpartition(".")[-1]
     function = getattr(registry.import_module(module.name), name, None)
     if inspect.isfunction(function):
-      factory_of[name] = function
+      registry.add(factory_of, "method", name, function)
   return dict(sorted(factory_of.items()))
 
 

@@ -105,6 +105,7 @@ SETTINGS = {
 # unique: name in the record -> present name.
 MOVED = {
   "calibration.brier": "brier.brier_scores",
+  "combine.Term": "combine.Part",
   "confidence.answer_confidence": "answer_confidence.answer_confidence_scores",
   "confidence.clipped_confidence": (
     "clipped_confidence.clipped_confidence_scores"
@@ -162,7 +163,6 @@ MOVED = {
   "patterns.says": "says.phrase_scores",
   "progress.gains": "gains.step_gains",
   "progress.significant_gains": "significant_gains.significant_step_gains",
-  "ranking.gains": "document_ranking.gains",
   "shaping.arctan": "relative_to_references.arctan_scores",
   "shaping.ceiling": "ceiling.ceiling_scores",
   "shaping.centered": "relative_to_references.centered_scores",
@@ -178,8 +178,8 @@ MOVED = {
   "spread.stretched_with_progress": (
     "stretched_with_progress.progressively_stretched_scores"
   ),
-  "step_count.nonlinear": "nonlinear.nonlinear_scores",
-  "step_count.weibull": "weibull.weibull_scores",
+  "step_count.nonlinear": "step_count.nonlinear_scores",
+  "step_count.weibull": "step_count.weibull_scores",
   "turns.information_gain": "information_gain.information_gains",
   "turns.outcome_centered": "outcome_centered.outcome_centered_rewards",
 }

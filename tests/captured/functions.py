@@ -150,21 +150,11 @@ def _reference_answer(x: Inputs) -> Call:
   return call(x.logs(), x.first())
 
 
-def _relevant(x: Inputs) -> Call:
-  return call(x.orders(), x.unit())
-
-
 def _bags(x: Inputs) -> Call:
   return call(x.ids(), x.first(), x.ids(), x.first())
 
 
 EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
-  "behavior_alignment.outer_gradient": lambda x: call(
-    {"w": x.normal(x.n)}, {"w": x.normal()}
-  ),
-  "behavior_alignment.next_weights": lambda x: call(
-    x.unit(x.rows), {"w": x.normal(x.n)}, {"w": x.normal()}
-  ),
   "calibration.brier": lambda x: call(x.unit(), x.verdicts(), x.bits()),
   "chain.apply": lambda x: call(x.ids(upto=10), x.ids(upto=3), x.ids(upto=10)),
   "chain.result": lambda x: call(
@@ -252,9 +242,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "ensembles.less_spread": lambda x: call(_members(x)),
   "ensembles.less_variance": lambda x: call(_members(x)),
   "flaws.flaw_aware": lambda x: call(x.verdicts(), x.unit()),
-  "flaws.located": lambda x: call(
-    x.ids(upto=10), x.ids(upto=10), x.ids(upto=20), x.bits()
-  ),
   "gates.gated_accumulation": lambda x: call(
     x.normal(x.rows // 4, 4, x.n),
     x.unit(x.rows // 4, 4),
@@ -273,7 +260,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "labelfree.answer_shares": lambda x: call(x.ids(), x.first()),
   "labelfree.vote": lambda x: call(x.ids(), x.first()),
   "labelfree.agreement": lambda x: call(x.ids(), x.ids(x.rows), x.first()),
-  "labelfree.fraction_satisfied": lambda x: call(x.bits(), x.first()),
   "labelfree.majority": lambda x: call(x.ids(), 0.1, x.first()),
   "labelfree.co_reward": lambda x: call(x.ids(), x.ids(), x.first(), x.first()),
   "labelfree.answer_entropy": lambda x: call(x.ids(), x.first()),
@@ -292,20 +278,10 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "likelihood.mean_probability": _reference_answer,
   "likelihood.log_probability": _reference_answer,
   "likelihood.mean_log_probability": _reference_answer,
-  "likelihood.group_log_mean": lambda x: call(
-    x.logs(x.rows // 8, 8, x.n), x.first(x.rows // 8, 8, x.n)
-  ),
   "likelihood.group_log_mean_advantages": lambda x: call(
     x.logs(x.rows, x.n, 8), x.first(x.rows, x.n, 8)
   ),
   "likelihood.debiased_probability": _reference_answer,
-  "likelihood.spread_enough": lambda x: call(x.unit(), 0.2, valid=x.first()),
-  "likelihood.followup_likelihood": lambda x: call(
-    x.logs(x.rows // 8, 4, 2, x.n),
-    x.first(x.rows // 8, 4, 2, x.n),
-    x.logs(x.rows // 8, 4, 2, x.n),
-    x.first(x.rows // 8, 4, 2, x.n),
-  ),
   "novelty.discounted": lambda x: call(x.normal(), x.bits()),
   "overlap.token_f1": _bags,
   "overlap.distinct_ngrams": lambda x: call(x.ids(), x.lengths()),
@@ -360,14 +336,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "progress.gains": lambda x: call(x.unit(), x.unit(x.rows), x.first()),
   "progress.best_of": lambda x: call(x.unit(), 4),
   "progress.significant_gains": lambda x: call(0.2 * x.normal(), x.first()),
-  "ranking.fidelity": lambda x: call(x.normal(x.rows, x.n, x.n), x.normal()),
-  "ranking.gains": _relevant,
-  "ranking.ndcg": _relevant,
-  "ranking.recall": _relevant,
-  "ranking.rank_biased_overlap": lambda x: call(x.orders(), x.orders(), 0.9),
-  "ranking.listwise": lambda x: call(
-    x.orders(), x.unit(), x.orders(), x.bits(x.rows)
-  ),
   "self_aligned.alignment": lambda x: call(x.logs(), x.logs(), x.first()),
   "self_aligned.self_aligned": lambda x: call(
     x.verdicts(x.rows), x.logs(), x.logs(), x.first()
@@ -389,11 +357,7 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "shaping.clipped": lambda x: call(x.normal(), _moments(x)),
   "shaping.min_max": lambda x: call(x.normal(), _moments(x)),
   "shaping.ceiling": lambda x: call(x.normal(), 0.5),
-  "significance.counts": lambda x: call(x.unit(), x.first()),
-  "significance.reward": lambda x: call(
-    x.verdicts(), *(1.0 + 9.0 * x.unit() for _ in range(4))
-  ),
-  "similarity.cosine": lambda x: call(x.normal(), x.normal(), x.bits(x.rows)),
+  "similarity.cosine": lambda x: call(x.normal(), x.normal()),
   "similarity.open_relevance": lambda x: call(
     x.normal(x.rows), x.lengths(), x.ids(), x.lengths()
   ),
@@ -412,21 +376,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   "step_count.nonlinear": lambda x: call(x.unit(), x.first()),
   "step_count.weibull_shape": lambda x: call(x.ids(upto=10)),
   "step_count.weibull": lambda x: call(x.unit(), x.first()),
-  "t_reg.regularized_dpo": lambda x: call(
-    x.logs(x.rows // 2, 2, x.n),
-    x.logs(x.rows // 2, 2, x.n),
-    x.normal(x.rows // 2, 2, x.n),
-    x.first(x.rows // 2, 2, x.n),
-  ),
-  "t_reg.regularizer": lambda x: call(x.logs(), x.normal(), x.first()),
-  "t_reg.token_rewards": lambda x: call(x.logs(), x.logs(), x.first()),
-  "transfer.kept_tokens": lambda x: call(
-    x.ids(upto=1000), x.unit(), x.ids(upto=1000)
-  ),
-  "transfer.transferred": lambda x: call(x.verdicts(x.rows), x.verdicts()),
-  "turns.shape_by_potential": lambda x: call(
-    x.normal(), x.normal(), x.bits(), 0.9
-  ),
   "turns.information_gain": lambda x: call(x.unit(), x.first(), x.unit(x.rows)),
   "turns.normalize_in_group": lambda x: call(
     x.normal(x.rows // 8, 8, x.n), x.first(x.rows // 8, 8, x.n)
@@ -438,12 +387,6 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
     x.normal(), x.first(), x.unit(x.rows)
   ),
   "turns.attributed": lambda x: call(x.normal(), x.bits(), x.first()),
-  "variational.log_ratios": lambda x: call(
-    x.logs(), x.logs(), x.logs(), x.logs(), x.first()
-  ),
-  "variational.divergence": lambda x: call(
-    x.logs(), x.logs(), x.bits(x.rows), x.first()
-  ),
   "combine.weights_at": lambda x: call(
     (_term("a", 0.5), _term("b", lambda step: step / 10.0)), 3
   ),

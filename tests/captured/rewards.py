@@ -189,7 +189,7 @@ def _mix() -> Callable:
 
 def _combination(rule: str) -> dict[str, Any]:
   """A rule with weights, gates and schedules, as a function and as a reward."""
-  Term = code.find("combine", "Term")
+  Term = code.find("combine", "Part", "Term")
   combine, mix = code.find("combine", "combine"), _mix()
   get = code.find("rewards", "get")
   values = {
@@ -224,7 +224,7 @@ def _combination(rule: str) -> dict[str, Any]:
 
 def _learned() -> dict[str, Any]:
   """Train steps of methods that a reward pays, one of them with a NaN score."""
-  get, Term = code.find("rewards", "get"), code.find("combine", "Term")
+  get, Term = code.find("rewards", "get"), code.find("combine", "Part", "Term")
   mix, library = _mix(), code.load("methods")
   rewards = {
     "vote": get("majority"),
@@ -243,7 +243,9 @@ def _learned() -> dict[str, Any]:
   ):
     method = dataclasses.replace(library.get(name), reward=reward)
     for case in ("plain", "nan_score"):
-      label = f"{name} > {len(reward.terms)} terms > {case}"
+      label = (
+        f"{name} > {len(code.either(reward, 'parts', 'terms'))} terms > {case}"
+      )
       results[label] = methods.steps({"policy": method}, case)
   return results
 
@@ -251,7 +253,7 @@ def _learned() -> dict[str, Any]:
 def _rewarded(reward: Any) -> dict[str, Any]:
   """Returns the scores of two rollouts, and the weights of the terms."""
   states, needs = code.start_reward(reward)
-  taken = {name for name, _ in reward.terms}
+  taken = {name for name, _ in code.either(reward, "parts", "terms")}
   results = {}
   for index, step in enumerate(STEPS):
     rollout = with_needs(rollouts.rollout(index, step), needs)

@@ -15,7 +15,7 @@ from experiments.logging import json_files
 from experiments.planted_judge import Faults
 from experiments.training import loop, validate
 from rewards import judged
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 
 RIGHT, WRONG = "+ 3 7 ; ANS 7", "+ 3 8 ; ANS 8"
 
@@ -120,14 +120,14 @@ def test_every_question_has_an_answer():
     "synthesis": {"form": "rubric"},
   }
   with planted_judge.serving(Faults()) as url:
-    complete = judge.Endpoint(url, "planted", retries=0)
+    complete = llm_judge.Endpoint(url, "planted", retries=0)
     for name, values in expected.items():
       question = "rubric" if name == "implicit" else name
       answer = judged.get(question, **settings.get(name, {})).ask(
         items, complete, 2
       )
       np.testing.assert_allclose(answer, values, rtol=1e-6, err_msg=name)
-    with pytest.raises(judge.JudgeError, match="HTTP status 400"):
+    with pytest.raises(llm_judge.JudgeError, match="HTTP status 400"):
       complete([{"role": "user", "content": "hello"}])
 
 
@@ -145,9 +145,9 @@ def test_the_command_prints_its_url():
   command = [sys.executable, "-m", "experiments.planted_judge", "--port", "0"]
   with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
     url = process.stdout.readline().strip()
-    complete = judge.Endpoint(url, "planted", retries=0)
+    complete = llm_judge.Endpoint(url, "planted", retries=0)
     fields = {"question": "q", "reference": "1", "answer": "1"}
-    reply = judge.ask(complete, "Is it right?", fields)
+    reply = llm_judge.ask(complete, "Is it right?", fields)
     assert json.loads(reply) == {"right": True, "score": 10}
     process.terminate()
   refused = [*command, "--words", "-1"]

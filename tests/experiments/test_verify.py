@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import planted_judge, verify
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 # Accepted and right, accepted and wrong, rejected and right, rejected and
 # wrong, and unknown.
@@ -121,7 +121,7 @@ def test_a_server_that_is_dead_is_an_error(file, capsys, monkeypatch):
   with socket.socket() as unused:
     unused.bind(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-    monkeypatch.setattr(judge.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(llm_judge.time, "sleep", lambda seconds: None)
     words = ["--data", str(file), "--judge", url, "--judge_model", "m"]
     assert verify.main(words) == 1
   assert f"{url} judged none of the 4 lines" in capsys.readouterr().err

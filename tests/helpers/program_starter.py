@@ -1,8 +1,8 @@
 """Starts the interpreter for a program as the sandbox does, but unprotected.
 
 As a script, `program_starter.py ROOT` reads a list of jobs, runs their cases in
-the working directory, and writes a list of the judge's messages for each. It is
-a process of its own because the judge waits for all of its children.
+the working directory, and writes a list of the tester's messages for each. It
+is a process of its own because the tester waits for all of its children.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def usages(user, system):
 
 def main():
   sys.path.insert(0, sys.argv[1])
-  from rewards.verifiers.sandbox.inside import judge
+  from rewards.verifiers.sandbox.inside import tester
 
   resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
   started, kill, wait4 = [], os.kill, os.wait4
@@ -61,7 +61,7 @@ def main():
     if "usage" in job:
       os.wait4 = usages(*job["usage"])
     descriptors = sorted(os.listdir("/dev/fd"))
-    judge.run(job, start_and_note, messages.append)
+    tester.run(job, start_and_note, messages.append)
     assert sorted(os.listdir("/dev/fd")) == descriptors
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
     with contextlib.suppress(ChildProcessError):

@@ -1,5 +1,8 @@
 """Tests of `rewards`: rewards by name."""
 
+import pathlib
+import sys
+
 import pytest
 
 import rewards
@@ -22,3 +25,16 @@ def test_mistakes_in_names_and_settings_are_named():
     rewards.get("majority", treshold=0.5)
   with pytest.raises(ValueError, match="thought_end"):
     rewards.get("phase_entropy")
+
+
+def test_two_rewards_of_one_name_are_an_error(tmp_path, monkeypatch):
+  """A copy of a reward in another folder, under the name of the original."""
+  source = pathlib.Path(majority.__file__).read_text()
+  (tmp_path / "copied_reward.py").write_text(source)
+  monkeypatch.setattr(rewards, "__path__", [*rewards.__path__, str(tmp_path)])
+  with pytest.raises(ImportError, match="two rewards have the name") as error:
+    rewards.names()
+  sys.modules.pop("rewards.copied_reward", None)
+  assert "'majority'" in str(error.value)
+  assert "rewards/agreement/majority.py" in str(error.value)
+  assert str(tmp_path / "copied_reward.py") in str(error.value)

@@ -4,7 +4,7 @@ import pytest
 
 from rewards import attacks
 from rewards.attacks import Example
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 EXAMPLE = Example("How many pears?", "7", "There are 7.", "9")
 TEXTS = {
@@ -45,10 +45,10 @@ def test_rewritings_have_the_right_answer(kind):
 
 def test_every_opener_is_an_attack():
   texts = attacks.ATTACKS["opener"](EXAMPLE)
-  assert len(texts) == len(judge.OPENERS)
+  assert len(texts) == len(llm_judge.OPENERS)
   assert texts[0] == "Thought process:"
-  assert set(texts) <= set(judge.ATTACKS)
-  assert judge.ATTACKS[:4] == (" ", ".", ",", ":")
+  assert set(texts) <= set(llm_judge.ATTACKS)
+  assert llm_judge.ATTACKS[:4] == (" ", ".", ",", ":")
 
 
 def test_long_texts_say_the_same_again():

@@ -442,7 +442,7 @@ def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
 def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
   e = experiment(rollout__samples=S)
   nan = transforms.transform(takes="none", gives="sample")(_not_finite)()
-  reward = combine.make_reward({"broken": nan}, (combine.Term("broken"),))
+  reward = combine.make_reward({"broken": nan}, (combine.Part("broken"),))
   separate = dataclasses.replace(e.method, reward=reward)
   broken = dataclasses.replace(e, methods={"policy": separate})
   state = broken.init()

@@ -7,7 +7,7 @@ from helpers import worked_example
 
 import rewards
 from rewards import combine
-from rewards.combine import Term
+from rewards.combine import Part
 from rl import advantages
 
 OK = jnp.array([1.0, 0.0, 1.0, 0.0])
@@ -22,13 +22,13 @@ def falling(step):
 
 @pytest.mark.parametrize("rule", combine.RULES)
 def test_one_term_is_itself(rule):
-  result = combine.combine({"style": STYLE}, (Term("style"),), rule).total
+  result = combine.combine({"style": STYLE}, (Part("style"),), rule).total
   expected = advantages.group_normalize(STYLE) if rule == "z_scores" else STYLE
   np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_rules_by_hand():
-  terms = (Term("ok", 1.0), Term("style", 0.5))
+  parts = (Part("ok", 1.0), Part("style", 0.5))
   both = 0.3 + np.stack([OK, STYLE])
   values = {"ok": both[0], "style": both[1]}
   expected = {
@@ -38,14 +38,14 @@ def test_rules_by_hand():
     "min": both.min(0),
   }
   for rule, value in expected.items():
-    result = combine.combine(values, terms, rule).total
+    result = combine.combine(values, parts, rule).total
     np.testing.assert_allclose(result, value, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rule", combine.RULES)
 def test_the_total_can_be_made_again_from_the_log(rule):
-  terms = (Term("ok", 0.7), Term("style", falling, gates=("ok",)))
-  result = combine.combine(VALUES, terms, rule, step=3)
+  parts = (Part("ok", 0.7), Part("style", falling, gates=("ok",)))
+  result = combine.combine(VALUES, parts, rule, step=3)
   assert result.weights["style"] == 0.25
   again = combine.RULES[rule](
     jnp.stack(list(result.values.values())),
@@ -57,21 +57,21 @@ def test_the_total_can_be_made_again_from_the_log(rule):
 
 def test_gates_have_thresholds_and_need_not_count():
   values = {**VALUES, "format": jnp.array([1.0, 1.0, 0.4, 1.0])}
-  terms = (
-    Term("ok", threshold=0.0),
-    Term("style", 0.5, gates=("ok", "format")),
+  parts = (
+    Part("ok", threshold=0.0),
+    Part("style", 0.5, gates=("ok", "format")),
   )
-  result = combine.combine(values, terms)
+  result = combine.combine(values, parts)
   np.testing.assert_allclose(result.values["style"], [0.2, 0, 0, 0])
   np.testing.assert_allclose(result.total, [1.1, 0, 1, 0], rtol=1e-6)
 
 
 def test_z_scores_do_not_see_the_scale_of_a_term():
-  terms = (Term("ok"), Term("style"))
+  parts = (Part("ok"), Part("style"))
   small = {"ok": OK, "style": 1e-2 * STYLE + 5}
   for rule, same in (("z_scores", True), ("sum", False)):
-    a = combine.combine(VALUES, terms, rule).total
-    b = combine.combine(small, terms, rule).total
+    a = combine.combine(VALUES, parts, rule).total
+    b = combine.combine(small, parts, rule).total
     close = np.allclose(a - a.mean(), b - b.mean(), atol=5e-3)
     assert close == same
 
@@ -80,10 +80,10 @@ def test_z_scores_of_two_groups_by_hand():
   """Weights 2 and 1/2; the last sample of the first group does not exist."""
   ok = np.array([[1, 0, 1, np.nan], [0, 0, 1, 0]])
   style = np.array([[0.2, 0.9, 0.4, np.nan], [0.5, 0.5, 0.5, 0.5]])
-  terms = (Term("ok", 2.0), Term("style", 0.5))
+  parts = (Part("ok", 2.0), Part("style", 0.5))
   result = combine.combine(
     {"ok": jnp.asarray(ok), "style": jnp.asarray(style)},
-    terms,
+    parts,
     "z_scores",
     valid=jnp.asarray(~np.isnan(ok)),
   ).total
@@ -93,7 +93,7 @@ def test_z_scores_of_two_groups_by_hand():
 
   first = 2 * z(ok[0, :3]) + 0.5 * z(style[0, :3])
   np.testing.assert_allclose(result[0], [*first, 0], rtol=1e-4)
-  # A term that is constant in the group adds 0.
+  # A part that is constant in the group adds 0.
   np.testing.assert_allclose(result[1], 2 * z(ok[1]), rtol=1e-4)
 
 
@@ -109,39 +109,39 @@ def test_what_is_not_positive_has_no_power():
     # Weights that sum to 0 are not divided by their sum.
     ((0.5, -0.5), [0, 0, 0.25, 0], [0, 0, 0.25, 0]),
   ):
-    terms = (Term("a", weights[0]), Term("b", weights[1]))
+    parts = (Part("a", weights[0]), Part("b", weights[1]))
     for rule, expected in (("product", product), ("geometric_mean", mean)):
-      result = combine.combine(values, terms, rule).total
+      result = combine.combine(values, parts, rule).total
       np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_terms_without_a_weight_leave_nothing():
   """No factor has the product 1, of samples that exist."""
-  terms = (Term("ok", 0.0), Term("style", 0.0))
+  parts = (Part("ok", 0.0), Part("style", 0.0))
   valid = jnp.array([True, True, True, False])
   for rule, expected in (
     *(("sum", 0), ("z_scores", 0), ("min", 0)),
     *(("product", 1), ("geometric_mean", 1)),
   ):
-    result = combine.combine(VALUES, terms, rule, valid=valid).total
+    result = combine.combine(VALUES, parts, rule, valid=valid).total
     np.testing.assert_array_equal(result, [*[expected] * 3, 0])
 
 
 def test_a_gate_opens_above_its_threshold():
-  """By default above 1/2, whether or not the gate is a term of its own."""
+  """By default above 1/2, whether or not the gate is a part of its own."""
   values = {"gate": jnp.array([0.5, 0.625, 0.75, 0.875]), "style": STYLE}
-  gated = Term("style", gates=("gate",))
-  for terms, expected in (
+  gated = Part("style", gates=("gate",))
+  for parts, expected in (
     ((gated,), [0, 0.9, 0.4, 0.1]),
-    ((gated, Term("gate")), [0, 0.9, 0.4, 0.1]),
-    ((gated, Term("gate", threshold=0.75)), [0, 0, 0, 0.1]),
+    ((gated, Part("gate")), [0, 0.9, 0.4, 0.1]),
+    ((gated, Part("gate", threshold=0.75)), [0, 0, 0, 0.1]),
   ):
-    result = combine.combine(values, terms)
+    result = combine.combine(values, parts)
     np.testing.assert_allclose(result.values["style"], expected)
 
 
 def test_schedules_start_at_step_0():
-  result = combine.combine(VALUES, (Term("style", falling),))
+  result = combine.combine(VALUES, (Part("style", falling),))
   np.testing.assert_array_equal(result.total, STYLE)
 
 
@@ -155,9 +155,9 @@ def test_a_reward_of_a_component_and_of_another_reward():
     step=jnp.int32(3),
   )
   priced = {"length_charge": rewards.get("length_charge", free=0, price=0.1)}
-  terms = (Term("style", falling), Term("length_charge", 2.0))
-  reward = combine.make_reward(priced, terms)
-  assert [name for name, _ in reward.terms] == ["length_charge"]
+  parts = (Part("style", falling), Part("length_charge", 2.0))
+  reward = combine.make_reward(priced, parts)
+  assert [name for name, _ in reward.parts] == ["length_charge"]
   assert reward.steps is None
   assert reward.name == "sum of style, length_charge"
   assert reward.weights(jnp.int32(3)) == {"style": 0.25, "length_charge": 2}
@@ -166,57 +166,57 @@ def test_a_reward_of_a_component_and_of_another_reward():
   total, after = reward.total(components, rollout)
   np.testing.assert_allclose(total, [[0, -0.3, 0]], atol=1e-6)
   np.testing.assert_allclose(after["style"], [[0.8, 0.4, 0]], rtol=1e-6)
-  # Without terms it is the score of the task.
+  # Without parts it is the score of the task.
   total, after = combine.make_reward(priced).total(components, rollout)
   np.testing.assert_array_equal(total, rollout.scores)
   assert after is components
-  missing = combine.make_reward(priced, (Term("stile"),))
+  missing = combine.make_reward(priced, (Part("stile"),))
   with pytest.raises(ValueError, match="did you mean 'style'"):
     missing.total(components, rollout)
 
 
 def test_what_is_invalid_does_not_count():
   valid = jnp.array([True, True, True, False])
-  terms = (Term("ok"), Term("style"))
+  parts = (Part("ok"), Part("style"))
   values = {"ok": OK, "style": STYLE.at[3].set(jnp.nan)}
   for rule in combine.RULES:
-    result = combine.combine(values, terms, rule, valid=valid).total
+    result = combine.combine(values, parts, rule, valid=valid).total
     assert result[3] == 0
     assert np.isfinite(result).all()
 
 
 def test_a_weight_of_0_leaves_a_term_out():
-  terms = (Term("ok", 0.0), Term("style"))
+  parts = (Part("ok", 0.0), Part("style"))
   for rule in ("sum", "product", "geometric_mean", "min"):
-    result = combine.combine(VALUES, terms, rule).total
+    result = combine.combine(VALUES, parts, rule).total
     np.testing.assert_allclose(result, STYLE, rtol=1e-6)
 
 
 def test_mistakes_are_named():
   with pytest.raises(ValueError, match="did you mean 'product'"):
-    combine.combine(VALUES, (Term("ok"),), "produkt")
+    combine.combine(VALUES, (Part("ok"),), "produkt")
   with pytest.raises(ValueError, match="distinct names"):
-    combine.combine(VALUES, (Term("ok"), Term("ok")))
-  with pytest.raises(ValueError, match="at least one term"):
+    combine.combine(VALUES, (Part("ok"), Part("ok")))
+  with pytest.raises(ValueError, match="at least one part"):
     combine.combine(VALUES, ())
   with pytest.raises(KeyError, match="did you mean 'style'"):
-    combine.combine(VALUES, (Term("styl"),))
+    combine.combine(VALUES, (Part("styl"),))
   with pytest.raises(KeyError, match="unknown reward 'format'"):
-    combine.combine(VALUES, (Term("ok", gates=("format",)),))
+    combine.combine(VALUES, (Part("ok", gates=("format",)),))
   with pytest.raises(ValueError, match="did you mean 'product'"):
-    combine.make_reward({}, (Term("ok"),), "produkt")
+    combine.make_reward({}, (Part("ok"),), "produkt")
   with pytest.raises(ValueError, match="distinct names"):
-    combine.make_reward({}, (Term("ok"), Term("ok")))
+    combine.make_reward({}, (Part("ok"), Part("ok")))
 
 
 def test_the_weakness_of_a_sum_is_its_cheapest_term():
   """Style alone beats being right; behind a gate, or by the minimum, not."""
   values = {"ok": jnp.array([1.0, 0.0]), "style": jnp.array([0.1, 1.0])}
-  cheap = (Term("ok"), Term("style", 2.0))
+  cheap = (Part("ok"), Part("style", 2.0))
   right, wrong = combine.combine(values, cheap).total
   assert wrong > right
   right, wrong = combine.combine(values, cheap, "min").total
   assert right > wrong
-  gated = (Term("ok"), Term("style", 2.0, gates=("ok",)))
+  gated = (Part("ok"), Part("style", 2.0, gates=("ok",)))
   right, wrong = combine.combine(values, gated).total
   assert right > wrong

@@ -25,23 +25,17 @@ from rewards.length import (
   adaptive_token_price,
   harmonized_length,
   relative_length,
-  significant_tokens,
 )
 from rewards.likelihood import (
   debiased_probability,
-  followup_likelihood,
   group_log_mean_advantages,
   reference_probability,
   self_aligned_reward,
-  t_reg,
-  variational,
 )
 from rewards.outcome import (
   answer_consistency,
   brier,
-  fidelity,
   staged_constraints,
-  transfer,
 )
 from rewards.reward_models import (
   calibrated,
@@ -51,13 +45,11 @@ from rewards.reward_models import (
   flaw_aware,
   posterior,
   principles,
-  rubric,
   stratified,
   trusted,
 )
 from rewards.shaping import (
   log_sigmoid,
-  potential,
   relative_to_references,
   stretched_with_progress,
 )
@@ -66,14 +58,12 @@ from rewards.steps import (
   gains,
   gated_accumulation,
   information_gain,
-  nonlinear,
   normalized_steps,
   outcome_centered,
   significant_gains,
-  weibull,
+  step_count,
 )
 from rewards.text import (
-  embedding_similarity,
   instead_of_nothing,
   reasoning_patterns,
 )
@@ -114,18 +104,8 @@ CASES = {
     (100 * SAMPLES + 1, VALID),
     {0: 1},
   ),
-  "significance": (
-    lambda x, m: significant_tokens.counts(x, m)[0] + 0 * x.sum(),
-    (np.where(TOKENS, UNIT[0], 0), TOKENS),
-    {},
-  ),
-  "significance_reward": (
-    lambda c, u, v, a, b: significant_tokens.reward(c, u, v, a, b),
-    (CORRECT, *(10 * UNIT[:4, ..., 0])),
-    {},
-  ),
-  "nonlinear": (nonlinear.nonlinear_scores, (STEP_SCORES, STEPS), {0: 1}),
-  "weibull": (weibull.weibull_scores, (STEP_SCORES, STEPS), {0: 1}),
+  "nonlinear": (step_count.nonlinear_scores, (STEP_SCORES, STEPS), {0: 1}),
+  "weibull": (step_count.weibull_scores, (STEP_SCORES, STEPS), {0: 1}),
   "negative_entropy": (
     negative_entropy.negative_entropy_scores,
     (UNIT[0], TOKENS),
@@ -186,11 +166,6 @@ CASES = {
     (LOGS[0], TOKENS),
     {0: 1},
   ),
-  "group_log_mean": (
-    group_log_mean_advantages.group_log_mean,
-    (LOGS[0], TOKENS, VALID),
-    {0: TOKENS & VALID[..., None]},
-  ),
   "group_log_mean_advantages": (
     group_log_mean_advantages.log_mean_advantages,
     (LOGS[0], TOKENS, VALID),
@@ -202,30 +177,6 @@ CASES = {
     ),
     (LOGS[0], TOKENS),
     {0: 1},
-  ),
-  "followup_likelihood": (
-    lambda x, m, y: followup_likelihood.followup_likelihood(x, m, y, m),
-    (
-      np.moveaxis(LOGS[:4], 0, 2),
-      np.broadcast_to(TOKENS[:, :, None], (P, S, 4, T)),
-      np.moveaxis(LOGS[1:], 0, 2),
-    ),
-    {0: 1, 2: 1},
-  ),
-  "log_ratios": (
-    variational.log_ratios,
-    (*LOGS[:4], TOKENS),
-    dict.fromkeys(range(4), 4),
-  ),
-  "divergence": (
-    variational.divergence,
-    (LOGS[0], LOGS[1], CORRECT == 1, TOKENS),
-    {0: 3, 1: 3},
-  ),
-  "fraction_satisfied": (
-    rubric.fraction_satisfied,
-    (UNIT[0] > 0.5, TOKENS),
-    {},
   ),
   "majority": (
     lambda i, v: majority.majority_scores(i, valid=v),
@@ -289,11 +240,6 @@ CASES = {
     (UNIT[1, ..., 0], SAMPLES, VALID),
     {0: 2, 1: 2},
   ),
-  "shape_by_potential": (
-    lambda r, p, m: potential.shape_by_potential(r, p, m, 0.9, 0.3),
-    (STEP_SCORES, UNIT[1, ..., :K], STEPS),
-    {0: 2, 1: 2},
-  ),
   "information_gain": (
     information_gain.information_gains,
     (STEP_SCORES, STEPS, SAMPLES),
@@ -330,18 +276,6 @@ CASES = {
     {0: 1},
   ),
   "brier": (brier.brier_scores, (SAMPLES, CORRECT, VALID), {0: 2}),
-  "fidelity": (
-    lambda x, v: fidelity.fidelity(
-      x, jnp.arange(S, dtype=jnp.float32), valid=v
-    ),
-    (UNIT[0], TOKENS),
-    {0: 1},
-  ),
-  "cosine": (
-    embedding_similarity.cosine,
-    (UNIT[0], UNIT[1], VALID),
-    {0: np.broadcast_to(VALID[..., None], (P, S, T))},
-  ),
   "staged": (
     lambda ok, x, m: staged_constraints.dense(
       ok, staged_constraints.met(x, m), staged_constraints.met(x, m)
@@ -353,7 +287,7 @@ CASES = {
     lambda a, b, v: (
       combine.combine(
         {"a": a, "b": b},
-        (combine.Term("a"), combine.Term("b", 0.5)),
+        (combine.Part("a"), combine.Part("b", 0.5)),
         "z_scores",
         valid=v,
       ).total
@@ -365,11 +299,6 @@ CASES = {
     flaw_aware.flaw_aware_scores,
     (CORRECT, SAMPLES),
     {1: CORRECT == 1},
-  ),
-  "located": (
-    lambda named, truth, n: flaw_aware.located(named, truth, n),
-    (IDS[..., 1], IDS[..., 3], STEPS.sum(-1)),
-    {},
   ),
   "reasoning_patterns": (
     lambda x, m: reasoning_patterns.reasoning_pattern_scores(
@@ -418,17 +347,6 @@ CASES = {
     (np.moveaxis(LOGS, 0, -1), TOKENS),
     {0: np.broadcast_to(TOKENS[..., None], (P, S, T, 5))},
   ),
-  "transferred": (transfer.transferred, (CORRECT, IDS), {}),
-  "token_rewards_of_two_prompts": (
-    t_reg.token_rewards,
-    (LOGS[0], LOGS[1], TOKENS),
-    {0: 2, 1: 2},
-  ),
-  "regularized_dpo": (
-    t_reg.regularized_dpo,
-    tuple(x[:, :2] for x in (LOGS[0], LOGS[1], UNIT[0] - 0.5, TOKENS)),
-    {0: 3, 1: 3},
-  ),
 }
 
 
@@ -457,17 +375,6 @@ def test_one_prompt_at_a_time_is_the_same(name):
   value = jax.jit(function)(*arguments)
   rows = jax.jit(jax.vmap(function))(*arguments)
   np.testing.assert_allclose(rows, value, rtol=2e-5, atol=1e-6)
-
-
-def potential_sum(values, mask):
-  gamma, end = 0.9, 0.7
-  shaped = potential.shape_by_potential(
-    jnp.zeros_like(values), values, mask, gamma, end
-  )
-  n = mask.sum(-1)
-  place = jnp.maximum(jnp.cumsum(mask, -1) - 1, 0)
-  total = jnp.where(mask, gamma**place * shaped, 0.0).sum(-1)
-  return total, jnp.where(n > 0, gamma**n * end - first(values, mask), 0.0)
 
 
 def gain_sum(values, mask):
@@ -504,7 +411,6 @@ def last(values, mask):
 
 # The rule, and whether it skips what is masked between entries.
 TELESCOPING = {
-  potential_sum: True,
   gain_sum: False,
   progress_sum: False,
   delta_sum: True,
@@ -579,7 +485,7 @@ GATED = {  # hidden [S] -> total [S], and where the gate is closed
     lambda x: (
       combine.combine(
         {"ok": jnp.asarray(CORRECT[0]), "style": x},
-        (combine.Term("ok"), combine.Term("style", 0.3, gates=("ok",))),
+        (combine.Part("ok"), combine.Part("style", 0.3, gates=("ok",))),
       ).total
     ),
     CORRECT[0] == 0,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl import registry
+from rl import methods, registry
+from rl.methods.group import rloo
 
 
 @pytest.mark.parametrize(
@@ -155,3 +156,19 @@ def test_a_module_that_can_be_imported_is_returned():
   root = pathlib.Path(registry.__file__).parent.parent
   assert registry.import_module("rl.registry") is registry
   assert root.resolve() == registry._ROOT
+
+
+def test_two_methods_of_one_name_are_an_error(tmp_path, monkeypatch):
+  """A copy of a method's file in another folder of the package."""
+  monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+  (tmp_path / "copied_family").mkdir()
+  (tmp_path / "copied_family" / "__init__.py").touch()
+  copy = tmp_path / "copied_family" / "rloo.py"
+  copy.write_text(pathlib.Path(rloo.__file__).read_text())
+  with pytest.raises(ImportError, match="two methods have the name") as error:
+    methods.names()
+  for name in list(sys.modules):
+    if "copied_family" in name:
+      sys.modules.pop(name)
+  assert str(copy) in str(error.value)
+  assert "rl/methods/group/rloo.py" in str(error.value)

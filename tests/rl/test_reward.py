@@ -1,4 +1,4 @@
-"""Tests of `rl.reward`: the order of terms, states, masks and errors."""
+"""Tests of `rl.reward`: the order of parts, states, masks and errors."""
 
 import dataclasses
 
@@ -44,7 +44,7 @@ def _initial_states(reward):
 
 
 def test_terms_are_applied_in_order_and_summed_by_total():
-  """The second term reads the first; `total` reads the task's component too."""
+  """The second part reads the first; `total` reads the task's component too."""
   reward = Reward(
     (("first", scaled_scores(factor=3.0)), ("second", component())), _sum
   )
@@ -67,7 +67,7 @@ def test_states_are_read_and_written_by_name():
 
 
 def test_samples_that_do_not_exist_have_no_score():
-  """Neither in the terms nor in the total."""
+  """Neither in the parts nor in the total."""
   mask = jnp.array([[True, False, True]])
   rollout = worked_example.rollout([1.0, np.nan, 4.0], sample_mask=mask)
   reward = Reward((("first", scaled_scores()),), _sum)
@@ -109,7 +109,7 @@ def test_without_weights_none_are_logged():
 def test_names_and_levels_are_checked():
   with pytest.raises(ValueError, match=r"distinct, got \['a', 'a'\]"):
     Reward((("a", scaled_scores()), ("a", count())), _sum)
-  with pytest.raises(LevelError, match="term a = doubled_steps"):
+  with pytest.raises(LevelError, match="part a = doubled_steps"):
     Reward((("a", doubled_steps()),), _sum)
   with pytest.raises(LevelError, match="steps = scaled_scores"):
     Reward((), _sum, steps=scaled_scores())

@@ -94,7 +94,7 @@ class _Bakeoff:
 
   def write(self, folder: epath.PathLike) -> None:
     """Writes the files of the table into a folder."""
-    self._setting.write(self.table(), folder)
+    self.table().report().write(folder)
 
   def _row(self, name: str, arm: Arm) -> method_table.Row:
     outcome = self._store.outcome(arm, self._seeds)

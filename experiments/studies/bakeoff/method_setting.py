@@ -176,10 +176,6 @@ class MethodSetting:
       self.task, budget, base, *self._split(rows), dict(not_run)
     )
 
-  def write(self, table: method_table.Table, folder: epath.PathLike) -> None:
-    """Writes the files of a table into a folder."""
-    method_table.write(table, folder)
-
   def _split(self, rows: Mapping[str, Any]) -> tuple[Any, list[Any]]:
     """Returns the row of the reference, and the other rows."""
     others = dict(rows)

@@ -1,4 +1,4 @@
-"""Table of the difference between each method and GRPO: Markdown, HTML, JSON.
+"""Table of the difference between each method and GRPO.
 
 A difference is paired by seed: a method and GRPO are trained with the same
 seed, and share the base policy, the training problems and the held-out
@@ -11,20 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import html
 import itertools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from etils import epath
 
 from experiments.evaluation import intervals
-from experiments.logging import json_files
-from experiments.report import shell
 from experiments.studies import multi_seed
 from experiments.studies.arms import Outcome, TrainingCost
+from experiments.studies.bakeoff.report import Cell, Grid, Line, Report
 
 KS = (1, 8, 64)  # values of k of the columns pass@k
 COST = "cost per step"  # column: seconds of one device per training step
@@ -320,105 +316,45 @@ class Table:
       "rollout, others as many as their config sets."
     )
 
+  def report(self) -> Report:
+    """Returns the content of the files of a bake-off of methods."""
 
-def _absolute(table: Table) -> list[tuple[str, list[str]]]:
-  """Returns name and cells of the base policy's and the reference's row."""
+    def grid(
+      cost_title: str, groups: Iterable[tuple[str, Sequence[Line]]]
+    ) -> Grid:
+      # The last column of a table holds the cost.
+      titles = ["method", *self.columns[:-1], cost_title, ""]
+      return Grid(titles, list(groups))
 
-  def texts(member: Row) -> list[str]:
-    values = {**member.values, COST: member.by_clock(member.values[COST])}
-    return [
-      Estimate(column_values, digits=digits(column)).text(signed=False)
-      for column, column_values in values.items()
-    ]
-
-  return [
-    (member.name, texts(member)) for member in (table.base, table.reference)
-  ]
-
-
-def markdown(table: Table) -> str:
-  """Returns the text of `bakeoff.md`."""
-
-  def line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-  def head(cost_name: str) -> list[str]:
-    # The last column holds the cost.
-    names = ["method", *table.columns[:-1], cost_name, ""]
-    return [line(names), line(["---"] * len(names))]
-
-  rows = [table.heading, "", *head("seconds per step")]
-  rows += [line([name, *cells, ""]) for name, cells in _absolute(table)]
-  rows += ["", table.reading, "", *head(COST)]
-  for family, members in table.families():
-    rows.append(line([f"**{family}**", *[""] * (len(table.columns) + 1)]))
-    for member in members:
-      cells = [
-        f"**{estimate.text()}**"
-        if (member.name, column) in table.discoveries
-        else estimate.text()
-        for column, estimate in table.compared(member).items()
+    def absolute(member: Row) -> Line:
+      values = {**member.values, COST: member.by_clock(member.values[COST])}
+      texts = [
+        Estimate(column_values, digits=digits(column)).text(signed=False)
+        for column, column_values in values.items()
       ]
-      rows.append(
-        line([f"`{member.name}`", *cells, ", ".join(table.notes(member))])
-      )
-  if table.not_run:
-    rows += ["", "Not run:", ""]
-    rows += [
-      f"- `{name}`: {reason}" for name, reason in sorted(table.not_run.items())
-    ]
-  return "\n".join(rows) + "\n"
+      return Line(member.name, list(map(Cell, texts)), "", is_code=False)
 
-
-def page(table: Table) -> str:
-  """Returns the text of `index.html`, which links to no other file."""
-
-  def head(cost_name: str) -> str:
-    names = ["method", *table.columns[:-1], cost_name, ""]
-    return "".join(
-      f"<th scope='col'>{html.escape(name)}</th>" for name in names
-    )
-
-  def line(name: str, cells: Iterable[str], note: str = "") -> str:
-    numbers = "".join(f"<td class='number'>{cell}</td>" for cell in cells)
-    return f"<tr><th scope='row'>{name}</th>{numbers}<td>{note}</td></tr>"
-
-  absolute = "".join(line(name, cells) for name, cells in _absolute(table))
-  body = ""
-  for family, members in table.families():
-    body += (
-      f"<tr><th scope='rowgroup' colspan='{len(table.columns) + 2}'>"
-      f"{html.escape(family)}</th></tr>"
-    )
-    for member in members:
+    def relative(member: Row) -> Line:
       cells = [
-        f"<strong>{estimate.text()}</strong>"
-        if (member.name, column) in table.discoveries
-        else estimate.text()
-        for column, estimate in table.compared(member).items()
+        Cell(estimate.text(), (member.name, column) in self.discoveries)
+        for column, estimate in self.compared(member).items()
       ]
-      body += line(
-        f"<code>{member.name}</code>", cells, ", ".join(table.notes(member))
-      )
-  reasons = "".join(
-    f"<li><code>{name}</code>: {html.escape(reason)}</li>"
-    for name, reason in sorted(table.not_run.items())
-  )
-  not_run = f"<h2>Not run</h2><ul>{reasons}</ul>" if reasons else ""
+      return Line(member.name, cells, ", ".join(self.notes(member)))
 
-  def html_table(cost_name: str, rows: str) -> str:
-    return (
-      "<div class='wide broad'><table><thead><tr>"
-      f"{head(cost_name)}</tr></thead><tbody>{rows}</tbody></table></div>"
+    families = (
+      (family, list(map(relative, members)))
+      for family, members in self.families()
     )
-
-  return shell.page(
-    "Bake-off",
-    f"<h1>Bake-off</h1><p>{html.escape(table.heading)}</p>"
-    f"{html_table('seconds per step', absolute)}"
-    f"<p>{html.escape(table.reading)}</p>"
-    f"{html_table(COST, body)}{not_run}",
-  )
+    blocks = (
+      self.heading,
+      grid(
+        "seconds per step",
+        [("", [absolute(self.base), absolute(self.reference)])],
+      ),
+      self.reading,
+      grid(COST, families),
+    )
+    return Report("Bake-off", blocks, self.not_run, record(self))
 
 
 def record(table: Table) -> dict[str, Any]:
@@ -460,29 +396,3 @@ def record(table: Table) -> dict[str, Any]:
     },
     "not_run": dict(sorted(table.not_run.items())),
   }
-
-
-def write(table: Table, folder: epath.PathLike) -> None:
-  """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
-  write_files(folder, markdown(table), page(table), record(table))
-
-
-def write_files(
-  folder: epath.PathLike,
-  markdown_text: str,
-  page_text: str,
-  results: Mapping[str, Any],
-) -> None:
-  """Writes the three files of a bake-off.
-
-  Args:
-    folder: folder of the files, created if missing.
-    markdown_text: text of `bakeoff.md`.
-    page_text: text of `index.html`.
-    results: content of `bakeoff.json`.
-  """
-  folder = epath.Path(folder)
-  json_files.replace(folder / "bakeoff.md", markdown_text)
-  json_files.replace(folder / "index.html", page_text)
-  json_text = json.dumps(json_files.to_strict_json(results), indent=2)
-  json_files.replace(folder / "bakeoff.json", json_text + "\n")

@@ -108,10 +108,6 @@ class RewardSetting(method_setting.MethodSetting):
       self.task, budget, base, *self._split(rows), dict(not_run)
     )
 
-  def write(self, table: reward_table.Table, folder: epath.PathLike) -> None:
-    """Writes the files of a table into a folder."""
-    reward_table.write(table, folder)
-
   def _entry_config(self, name: str) -> ml_collections.ConfigDict:
     return reward_configs.get_config(name)
 

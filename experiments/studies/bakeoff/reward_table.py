@@ -10,20 +10,18 @@ seeds, paired by seed.
 from __future__ import annotations
 
 import dataclasses
-import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_collections
 import numpy as np
-from etils import epath
 
 from experiments.evaluation.intervals import CONFIDENCE
-from experiments.report import shell
 from experiments.studies import multi_seed
 from experiments.studies.arms import Outcome
 from experiments.studies.bakeoff import method_table
 from experiments.studies.bakeoff.method_table import Estimate
+from experiments.studies.bakeoff.report import Cell, Grid, Line, Report
 
 # Marks of a reward; `Table.reading` defines them.
 HACKED = "hacked"
@@ -100,14 +98,14 @@ def proxy(
 ) -> np.ndarray:
   """Returns the mean reward of a sample at every training step.
 
-  If the reward is a sum of terms, it is the sum of their means with the weights
+  If the reward is a sum of parts, it is the sum of their means with the weights
   of the first training step, so that a schedule of weights does not look like
   progress. The same holds for a sum of z-scores, whose own mean is always 0;
-  the terms are then not normalized. If the method defines rewards of reasoning
+  the parts are then not normalized. If the method defines rewards of reasoning
   steps, it is their sum over a sample.
 
   Args:
-    reward: the block `reward` of the config. If it has no terms, the method
+    reward: the block `reward` of the config. If it has no parts, the method
       defines the reward.
     series: `{metric: [seeds, steps]}`.
 
@@ -218,29 +216,43 @@ class Table(method_table.Table):
       "minus the base policy's lies above zero. "
       f'"{IDLE}": none of these. A reward that is relative to the group or to '
       "a greedy sample measures no level, so its proxy need not rise with the "
-      "quality of the samples. For a sum of terms the proxy uses the weights "
+      "quality of the samples. For a sum of parts the proxy uses the weights "
       "of the first step; for a sum of z-scores it is the sum of the "
-      "unnormalized terms with these weights; for step rewards it is the sum "
+      "unnormalized parts with these weights; for step rewards it is the sum "
       "over the steps of a sample. Rewards are in alphabetical order and not "
       "ranked."
     )
 
+  def report(self) -> Report:
+    """Returns the content of the files of a bake-off of rewards."""
+    groups = [("", [_line(self, self.reference)])] + [
+      (family, [_line(self, member_row) for member_row in members])
+      for family, members in self.families()
+    ]
+    blocks = (
+      self.heading,
+      self.reading,
+      _base_sentence(self),
+      Grid(COLUMNS, groups),
+    )
+    return Report("Rewards", blocks, self.not_run, record(self))
 
-def _cells(table: Table, member_row: Row) -> list[tuple[str, bool]]:
-  """Returns the cells after the name, each as (text, whether it is bold)."""
+
+def _line(table: Table, member_row: Row) -> Line:
+  """Returns the line of a row; its last cell has the notes."""
   changes = table.changes(member_row)
 
-  def change(name: str) -> tuple[str, bool]:
+  def change(name: str) -> Cell:
     estimate = changes.get(name)
-    return (estimate.text(), estimate.differs) if estimate else ("", False)
+    return Cell(estimate.text(), estimate.differs) if estimate else Cell("")
 
-  def start_to_end(values: np.ndarray) -> tuple[str, bool]:
+  def start_to_end(values: np.ndarray) -> Cell:
     start, end = values.mean(0)
-    return f"{start:.3f} to {end:.3f}", False
+    return Cell(f"{start:.3f} to {end:.3f}")
 
   truth = Estimate(member_row.values["pass@1"]).text(signed=False)
-  return [
-    (truth, False),
+  cells = [
+    Cell(truth),
     change("pass@1 against base"),
     change("pass@1 against verdict"),
     change("pass@8 against base"),
@@ -250,9 +262,10 @@ def _cells(table: Table, member_row: Row) -> list[tuple[str, bool]]:
     change("proxy"),
     start_to_end(member_row.accuracy),
     change("training accuracy"),
-    (f"{member_row.steps.mean():.0f}", False),
-    (", ".join(table.notes(member_row)), False),
+    Cell(f"{member_row.steps.mean():.0f}"),
+    Cell(", ".join(table.notes(member_row))),
   ]
+  return Line(member_row.name, cells)
 
 
 def _base_sentence(table: Table) -> str:
@@ -270,66 +283,6 @@ def _base_sentence(table: Table) -> str:
 
 def _is_held_out(column: str) -> bool:
   return column == "length" or column.startswith("pass@")
-
-
-def markdown(table: Table) -> str:
-  """Returns the text of `bakeoff.md`."""
-
-  def line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-  def member(member_row: Row) -> str:
-    cells = [
-      f"**{text}**" if bold else text
-      for text, bold in _cells(table, member_row)
-    ]
-    return line([f"`{member_row.name}`", *cells])
-
-  rows = [table.heading, "", table.reading, "", _base_sentence(table), ""]
-  rows += [line(COLUMNS), line(["---"] * len(COLUMNS)), member(table.reference)]
-  for family, members in table.families():
-    rows.append(line([f"**{family}**", *[""] * (len(COLUMNS) - 1)]))
-    rows += [member(member_row) for member_row in members]
-  if table.not_run:
-    rows += ["", "Not run:", ""]
-    rows += [
-      f"- `{name}`: {reason}" for name, reason in sorted(table.not_run.items())
-    ]
-  return "\n".join(rows) + "\n"
-
-
-def page(table: Table) -> str:
-  """Returns the text of `index.html`, which links to no other file."""
-
-  def member(member_row: Row) -> str:
-    cells = "".join(
-      f"<td class='number'>{f'<strong>{text}</strong>' if bold else text}</td>"
-      for text, bold in _cells(table, member_row)
-    )
-    return (
-      f"<tr><th scope='row'><code>{member_row.name}</code></th>{cells}</tr>"
-    )
-
-  head = "".join(f"<th scope='col'>{html.escape(c)}</th>" for c in COLUMNS)
-  body = member(table.reference)
-  for family, members in table.families():
-    body += (
-      f"<tr><th scope='rowgroup' colspan='{len(COLUMNS)}'>"
-      f"{html.escape(family)}</th></tr>"
-    )
-    body += "".join(member(member_row) for member_row in members)
-  reasons = "".join(
-    f"<li><code>{name}</code>: {html.escape(reason)}</li>"
-    for name, reason in sorted(table.not_run.items())
-  )
-  not_run = f"<h2>Not run</h2><ul>{reasons}</ul>" if reasons else ""
-  return shell.page(
-    "Rewards",
-    f"<h1>Rewards</h1><p>{html.escape(table.heading)}</p>"
-    f"<p>{html.escape(table.reading)}</p><p>{html.escape(_base_sentence(table))}</p>"
-    f"<div class='wide broad'><table><thead><tr>{head}</tr></thead>"
-    f"<tbody>{body}</tbody></table></div>{not_run}",
-  )
 
 
 def record(table: Table) -> dict[str, Any]:
@@ -373,8 +326,3 @@ def record(table: Table) -> dict[str, Any]:
     },
     "not_run": dict(sorted(table.not_run.items())),
   }
-
-
-def write(table: Table, folder: epath.PathLike) -> None:
-  """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
-  method_table.write_files(folder, markdown(table), page(table), record(table))

@@ -1,7 +1,6 @@
-"""Runs one row with one seed, and writes its result as JSON.
+"""Runs one row with one seed.
 
-The record has "row", "seed", "run" (date, commit, version of JAX and devices)
-and "minutes", those of the last process. Further keys are
+The result (`unit_processes`) has
 
   "series"      values of every training step, by the metrics in `SERIES`
   "held_out"    pass@1 on held-out problems, by step, at the evaluations between
@@ -12,9 +11,7 @@ and "minutes", those of the last process. Further keys are
 
 from __future__ import annotations
 
-import json
 import pathlib
-import time
 from typing import Any
 
 import numpy as np
@@ -24,12 +21,13 @@ from experiments import judge_lines, preferences
 from experiments.cli import errors
 from experiments.configs import chain, defaults, small_judge
 from experiments.evaluation import trip_wires
-from experiments.logging import json_files, provenance
+from experiments.logging import json_files
+from experiments.studies import seed_results
 from experiments.studies.judge_cures import rows
 from experiments.tasks.text import prompting
 from experiments.training import loop, validate
 
-RESULTS = pathlib.Path(__file__).with_name("results")
+RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 SERIES = ("reward/mean", "accuracy/pass@1", "length/mean")
 BASE_STEPS = 180  # of supervised training, fewer than in `chain.py:base`
 STEPS, EVERY = 80, 10  # of a run, and from one evaluation to the next
@@ -39,21 +37,14 @@ _RESPONSES = "--problems 4096 --samples 8 --batch 512"
 _PASS = "evaluation/accuracy/pass@1"
 
 
-def result_file(row: str, seed: int) -> pathlib.Path:
-  """Returns the file of a unit's result."""
-  return RESULTS / f"{row}_{seed}.json"
-
-
-def run(name: str, seed: int, folder: pathlib.Path) -> None:
-  """Runs a unit and writes its result; a stage that is complete is kept.
+def run(name: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
+  """Runs a unit and returns its result; a stage that is complete is kept.
 
   Args:
     name: a key of `rows.ROWS`.
     seed: seed of the base policy, the judges and the run.
     folder: folder of the workdirs.
   """
-  start = time.perf_counter()
-  described = provenance.describe()  # the checkout may change during a long run
   row, folder = rows.ROWS[name], folder / f"seed_{seed}"
   base = _base_config(seed)
   _train(base, folder / "base")
@@ -62,16 +53,7 @@ def run(name: str, seed: int, folder: pathlib.Path) -> None:
     _train_judge(row.judge, seed, folder)
   workdir = folder / f"paid_{name}"
   _train(_paid_config(row, seed, folder), workdir)
-  record = {
-    "row": name,
-    "seed": seed,
-    "run": described,
-    "minutes": round((time.perf_counter() - start) / 60, 1),
-    **_read(workdir),
-  }
-  RESULTS.mkdir(exist_ok=True)
-  text = json.dumps(json_files.to_strict_json(record))
-  json_files.replace(result_file(name, seed), text + "\n")
+  return _read(workdir)
 
 
 def _train(config: ConfigDict, workdir: pathlib.Path) -> None:
@@ -173,10 +155,7 @@ def _read(workdir: pathlib.Path) -> dict[str, Any]:
   ]
   steps = [line for line in lines if SERIES[0] in line]
   return {
-    "series": {
-      name: [float(f"{float(line[name]):.4g}") for line in steps]
-      for name in SERIES
-    },
+    "series": {name: seed_results.series(steps, name) for name in SERIES},
     "held_out": {
       str(line["step"]): line[_PASS] for line in lines if _PASS in line
     },

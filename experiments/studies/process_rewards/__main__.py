@@ -26,7 +26,7 @@ _UNITS = unit_processes.Units(
   study="experiments.studies.process_rewards",
   kind="row",
   names=list(rows.ROWS),
-  result_file=unit.result_file,
+  results=unit.RESULTS,
   run_unit=unit.run,
 )
 
@@ -44,13 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.process_rewards",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  commands = parser.add_subparsers(dest="command", required=True)
-  _UNITS.add_commands(commands)
+  parser, commands = _UNITS.make_parser(__doc__)
   table = commands.add_parser("table", help="print the tables of all results")
   table.add_argument(
     "--picture", type=pathlib.Path, help="image file of the runs"

@@ -5,7 +5,6 @@ A cell is the mean over the seeds with Student's 95 % interval.
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import matplotlib.figure
 import numpy as np
 
-from experiments.evaluation import intervals
 from experiments.report import picture
 from experiments.studies.process_rewards import rows, unit
+from experiments.studies.seed_results import cell, draw_over_steps
 
 # Title of a column -> key in "metrics".
 _MODEL_COLUMNS = {
@@ -47,15 +46,6 @@ _PANELS = {
 }
 
 
-def read(row: str) -> list[dict[str, Any]]:
-  """Returns the results of a row, in the order of their seeds."""
-  files = unit.RESULTS.glob(f"{row}_*.json")
-  records = [json.loads(file.read_text()) for file in files]
-  # The pattern also matches a row whose name begins with this one.
-  of_row = [record for record in records if record["row"] == row]
-  return sorted(of_row, key=lambda record: record["seed"])
-
-
 def all_tables() -> str:
   """Returns the tables of all kinds of rows in Markdown."""
   kinds = {"labels": [], "loss": [], "noise": [], "run": [], "text": []}
@@ -76,7 +66,7 @@ def _model_table(names: Sequence[str]) -> str:
   def cells(records: list[dict[str, Any]]) -> list[str]:
     metrics = [record["metrics"] for record in records]
     values = [
-      _cell([one[key]["mean"] for one in metrics])
+      cell([one[key]["mean"] for one in metrics])
       for key in _MODEL_COLUMNS.values()
     ]
     tokens = np.mean([one["label_tokens"] for one in metrics]) / 1e6
@@ -93,7 +83,7 @@ def _noise_table(names: Sequence[str]) -> str:
     scores = [one["metrics"]["first_error/f1"]["mean"] for one in records]
     best = [record["best_f1"] for record in records]
     gaps = np.subtract(best, scores)
-    return [_cell(scores), _cell(best), _cell(gaps)]
+    return [cell(scores), cell(best), cell(gaps)]
 
   return _table(["first-error F1", "of exact labels", "gap"], names, cells)
 
@@ -103,11 +93,11 @@ def _run_table(names: Sequence[str]) -> str:
 
   def cells(records: list[dict[str, Any]]) -> list[str]:
     accuracies = [
-      _cell([record["evaluation"][when]["1"] for record in records])
+      cell([record["evaluation"][when]["1"] for record in records])
       for when in ("before", "after")
     ]
     return accuracies + [
-      _cell(
+      cell(
         [np.mean(record["series"][key][-_LAST_STEPS:]) for record in records]
       )
       for key in _RUN_COLUMNS.values()
@@ -122,7 +112,7 @@ def _text_table(names: Sequence[str]) -> str:
 
   def cells(records: list[dict[str, Any]]) -> list[str]:
     return [
-      _cell([record["metrics"][key]["mean"] for record in records])
+      cell([record["metrics"][key]["mean"] for record in records])
       for key in _TEXT_COLUMNS.values()
     ]
 
@@ -140,25 +130,14 @@ def _table(
     "|---" * (len(titles) + 2) + "|",
   ]
   for name in names:
-    if records := read(name):
+    if records := unit.RESULTS.read(name):
       values = " | ".join(cells(records))
       lines.append(f"| {name} | {len(records)} | {values} |")
   return "\n".join(lines)
 
 
-def _cell(values: Sequence[float]) -> str:
-  """Returns the mean over seeds and its interval."""
-  mean = f"{np.mean(values):.3f}"
-  if len(values) == 1:
-    return mean
-  low, high = intervals.student_interval(np.array(values))
-  return f"{mean} [{low:.3f}, {high:.3f}]"
-
-
 def draw_runs(path: pathlib.Path) -> None:
   """Draws the runs by training step.
-
-  A thin line is a seed, and a thick line the mean over the seeds.
 
   Args:
     path: file of the picture.
@@ -167,16 +146,10 @@ def draw_runs(path: pathlib.Path) -> None:
   for axes, (key, title) in zip(
     figure.subplots(2, 2).flat, _PANELS.items(), strict=True
   ):
-    for name, color in zip(_DRAWN, picture.COLORS[1:], strict=False):
-      records = read(name)
-      if not records:
-        continue
-      seeds = np.array([record["series"][key] for record in records])
-      steps = np.arange(1, seeds.shape[1] + 1)
-      axes.plot(steps, seeds.T, color=color, alpha=0.3, linewidth=0.8)
-      axes.plot(steps, seeds.mean(0), color=color, linewidth=2, label=name)
-    axes.set_title(title, color=picture.INK, fontsize=10, loc="left")
-    axes.set_xlabel("step", color=picture.INK)
-    picture.dress(axes)
+    curves = {
+      name: [record["series"][key] for record in unit.RESULTS.read(name)]
+      for name in _DRAWN
+    }
+    draw_over_steps(axes, curves, title)
   axes.legend(frameon=False, labelcolor=picture.INK)
   figure.savefig(path, dpi=150)

@@ -1,10 +1,9 @@
-"""Runs one row with one seed, and writes its result as JSON.
+"""Runs one row with one seed.
 
-The record has "row", "seed", "run" (date, commit, version of JAX and devices)
-and "minutes", those of the last process. A model has "metrics", the content of
+The result (`unit_processes`) of a model has "metrics", the content of
 `metrics.json` of `experiments.prm evaluate`. A model of noisy labels is
 evaluated on noisy labels, and has "best_f1", the F1 of the exact labels against
-them. A run has
+them. The result of a run has
 
   "series"      values of every training step, by the metrics in `SERIES`
   "evaluation"  pass@k on held-out problems before and after training
@@ -15,15 +14,15 @@ from __future__ import annotations
 
 import json
 import pathlib
-import time
 from typing import Any
 
 from experiments.cli import errors, spec
 from experiments.configs import chain, fitted_reward
 from experiments.evaluation import statistics
-from experiments.logging import json_files, provenance
+from experiments.logging import json_files
 from experiments.prm import __main__ as prm
 from experiments.prm import fit, label, step_lines
+from experiments.studies import seed_results
 from experiments.studies.process_rewards import rows
 from experiments.training import (
   build,
@@ -35,7 +34,7 @@ from experiments.training import (
 from rewards.process import metrics as step_metrics
 from rewards.process import step_data
 
-RESULTS = pathlib.Path(__file__).with_name("results")
+RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 SERIES = (
   "accuracy/pass@1",
   "length/steps_mean",
@@ -54,41 +53,23 @@ _FIT = "--steps 400"
 _EVALUATE = "--problems 256 --samples 32 --batch 64"
 
 
-def result_file(row: str, seed: int) -> pathlib.Path:
-  """Returns the file of a unit's result."""
-  return RESULTS / f"{row}_{seed}.json"
-
-
-def run(name: str, seed: int, folder: pathlib.Path) -> None:
-  """Runs a unit and writes its result; a stage that is complete is kept.
+def run(name: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
+  """Runs a unit and returns its result; a stage that is complete is kept.
 
   Args:
     name: a key of `rows.ROWS`.
     seed: seed of the base policy, the labels, the model and the run.
     folder: folder of the workdirs.
   """
-  start = time.perf_counter()
-  described = provenance.describe()  # the checkout may change during a long run
   row, folder = rows.ROWS[name], folder / f"seed_{seed}"
   if row.kind == "text":  # with another base policy, and other labels
     folder /= "narrated"
   _train_base(row.task, seed, folder)
   if row.kind == "run":
-    result = _run_paid(row, seed, folder)
-  elif row.kind == "noise":
-    result = _fit_noisy(name, row, seed, folder)
-  else:
-    result = {"metrics": _fit_model(name, row, seed, folder)}
-  record = {
-    "row": name,
-    "seed": seed,
-    "run": described,
-    "minutes": round((time.perf_counter() - start) / 60, 1),
-    **result,
-  }
-  RESULTS.mkdir(exist_ok=True)
-  text = json.dumps(json_files.to_strict_json(record))
-  json_files.replace(result_file(name, seed), text + "\n")
+    return _run_paid(row, seed, folder)
+  if row.kind == "noise":
+    return _fit_noisy(name, row, seed, folder)
+  return {"metrics": _fit_model(name, row, seed, folder)}
 
 
 def _train_base(task: str, seed: int, folder: pathlib.Path) -> None:
@@ -206,10 +187,7 @@ def _run_paid(row: rows.Row, seed: int, folder: pathlib.Path) -> dict[str, Any]:
   files = sorted((workdir / "rollouts").glob("*.jsonl"))
   return {
     "threshold": reward_models.read_record(model)["threshold"],
-    "series": {
-      name: [float(f"{float(line[name]):.4g}") for line in lines]
-      for name in SERIES
-    },
+    "series": {name: seed_results.series(lines, name) for name in SERIES},
     "evaluation": {
       when: _pass_at(statistics.load(workdir / file))
       for when, file in (

@@ -30,7 +30,7 @@ _UNITS = unit_processes.Units(
   study="experiments.studies.real_model",
   kind="arm",
   names=list(arms.ARMS),
-  result_file=unit.result_file,
+  results=unit.RESULTS,
   run_unit=unit.run,
 )
 
@@ -58,16 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.real_model",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  commands = parser.add_subparsers(dest="command", required=True)
+  parser, commands = _UNITS.make_parser(__doc__)
   commands.add_parser(
     "variants", help="evaluate the base model on variants of the tasks"
   )
-  _UNITS.add_commands(commands)
   table = commands.add_parser("table", help="print the results of arms")
   table.add_argument("arms", nargs="+", help="names of arms")
   table.add_argument(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from experiments.evaluation import intervals, statistics
 from experiments.report import picture
+from experiments.studies import seed_results
 from experiments.studies.claims import plots
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
@@ -41,14 +41,6 @@ _LAST_STEPS = 5  # last training steps, whose mean is the value of an arm
 _KS = (1, 2, 4, 8, 16)
 
 
-def read(arm: str) -> list[dict[str, Any]]:
-  """Returns the records of an arm's seeds that have been run, by seed."""
-  pattern = re.compile(rf"{re.escape(arm)}_(\d+)\.json")
-  matches = map(pattern.fullmatch, (f.name for f in unit.RESULTS.glob("*")))
-  seeds = sorted(int(match[1]) for match in matches if match)
-  return [json.loads(unit.result_file(arm, seed).read_text()) for seed in seeds]
-
-
 def compare(arms: Sequence[str]) -> str:
   """Returns a Markdown table of the base model and of arms of one task.
 
@@ -67,7 +59,7 @@ def compare(arms: Sequence[str]) -> str:
       raise ValueError(f"{name} is the base, with which arms are compared")
     if base_of(name) != base_arm:
       raise ValueError(f"{arms[0]} and {name} have different tasks")
-  records = {name: read(name) for name in (base_arm, *arms)}
+  records = {name: unit.RESULTS.read(name) for name in (base_arm, *arms)}
   for name, runs in records.items():
     if not runs:
       raise ValueError(f"the arm {name!r} has no result; run it first")
@@ -141,7 +133,7 @@ def draw(arms: Sequence[str], path: pathlib.Path) -> None:
     "base model" if name == base else name: np.array(
       [
         [evaluation.estimates[f"accuracy/pass@{k}"].mean for k in _KS]
-        for evaluation in map(unit.load_evaluation, read(name))
+        for evaluation in map(unit.load_evaluation, unit.RESULTS.read(name))
       ]
     )
     for name in (base, *arms)
@@ -153,8 +145,6 @@ def draw(arms: Sequence[str], path: pathlib.Path) -> None:
 def draw_lists(arms: Sequence[str], path: pathlib.Path) -> None:
   """Draws the share of right lists and the number of lines by training step.
 
-  A thin line is a seed, and a thick line the mean over the seeds of an arm.
-
   Args:
     arms: names of arms that have results.
     path: file of the picture.
@@ -164,15 +154,12 @@ def draw_lists(arms: Sequence[str], path: pathlib.Path) -> None:
   for axes, (name, title) in zip(
     figure.subplots(1, 2), panels.items(), strict=True
   ):
-    for arm, color in zip(arms, picture.COLORS[1:], strict=False):
-      seeds = np.array([record["series"][name] for record in read(arm)])
-      steps = np.arange(1, seeds.shape[1] + 1)
-      axes.plot(steps, seeds.T, color=color, alpha=0.3, linewidth=0.8)
-      axes.plot(steps, seeds.mean(0), color=color, linewidth=2, label=arm)
-    axes.set_title(title, color=picture.INK, fontsize=10, loc="left")
-    axes.set_xlabel("step", color=picture.INK)
+    curves = {
+      arm: [record["series"][name] for record in unit.RESULTS.read(arm)]
+      for arm in arms
+    }
+    seed_results.draw_over_steps(axes, curves, title)
     axes.set_ylim(bottom=0)
-    picture.dress(axes)
   axes.legend(frameon=False, labelcolor=picture.INK)
   figure.savefig(path, dpi=150)
 

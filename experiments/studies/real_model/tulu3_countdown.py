@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pathlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -26,11 +27,13 @@ from etils import epath
 from experiments import preferences
 from experiments.cli import arguments, devices, errors
 from experiments.configs import tulu3
-from experiments.evaluation import intervals, statistics
+from experiments.evaluation import statistics
 from experiments.logging import json_files, provenance
+from experiments.studies import seed_results
 from experiments.training import loop, preemption, validate, workdirs
 
-RESULTS = epath.Path(__file__).parent / "results"
+RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
+_NAME = "tulu3_countdown_seed"  # of the results
 STAGES = {
   "sft": "supervised",
   "dpo": "then DPO",
@@ -62,28 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
       arguments.check_seed("--seeds", seed)
   devices.configure()
   for seed in options.seeds:
-    if result_file(seed).exists():
+    file = RESULTS.file(_NAME, seed)
+    if file.exists():
       print(f"seed {seed}: has its result")
     else:
       try:
         record = run_seed(seed, options.workdir / f"seed_{seed}")
       except preemption.Preempted:  # the run has saved its steps, and said so
         return preemption.STATUS
-      json_files.replace(result_file(seed), json.dumps(record, indent=2) + "\n")
-  print(table(read_results()))
+      json_files.replace(file, json.dumps(record, indent=2) + "\n")
+  print(table(RESULTS.read(_NAME)))
   return 0
-
-
-def result_file(seed: int) -> epath.Path:
-  """Returns the file of the result of a seed."""
-  return RESULTS / f"tulu3_countdown_seed_{seed}.json"
-
-
-def read_results() -> list[dict[str, Any]]:
-  """Returns the results of all seeds that have a file, in order of seeds."""
-  files = RESULTS.glob("tulu3_countdown_seed_*.json")
-  records = [json.loads(file.read_text()) for file in files]
-  return sorted(records, key=lambda record: record["seed"])
 
 
 def run_seed(seed: int, folder: epath.Path) -> dict[str, Any]:
@@ -162,14 +154,6 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
   no intervals.
   """
 
-  def cell(values: np.ndarray, sign: str = "") -> str:
-    """Returns the mean over seeds, `[seeds]`, and its interval."""
-    text = f"{values.mean():{sign}.3f}"
-    if len(values) == 1:
-      return text
-    low, high = intervals.student_interval(values)
-    return f"{text} [{low:{sign}.3f}, {high:{sign}.3f}]"
-
   # [seeds, stages, ks]
   values = np.array(
     [
@@ -185,8 +169,8 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
   ]
   for i, label in enumerate(STAGES.values()):
     cells = [
-      cell(values[:, i, j])
-      + (f"; {cell(differences[:, i, j], '+')}" if i else "")
+      seed_results.cell(values[:, i, j])
+      + (f"; {seed_results.cell(differences[:, i, j], '+')}" if i else "")
       for j in range(len(KS))
     ]
     rows.append(f"| {label} | " + " | ".join(cells) + " |")

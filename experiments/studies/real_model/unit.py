@@ -1,9 +1,9 @@
-"""Runs one unit, an arm with one seed, and writes its result as JSON.
+"""Runs one unit, an arm with one seed.
 
-The record has "arm", "seed", "task", "run" (date, commit, version of JAX and
-devices), "device" (kind of the device), "minutes" (of the last process, if the
-run was interrupted), and
+The result (`unit_processes`) has
 
+  "task"           the task
+  "device"         kind of the device
   "evaluation"     samples of the held-out problems after training, all fields
                    of `statistics.Evaluation`
   "page_log_prob"  mean log-probability per token of `page.txt`, the beginning
@@ -22,7 +22,6 @@ import json
 import pathlib
 import resource
 import sys
-import time
 from typing import Any
 
 import jax
@@ -32,14 +31,15 @@ import numpy as np
 from experiments import pretrained
 from experiments.cli import errors
 from experiments.evaluation import policies, statistics
-from experiments.logging import json_files, progress, provenance
+from experiments.logging import json_files, progress
+from experiments.studies import seed_results
 from experiments.studies.real_model.arms import ARMS, base_of
 from experiments.training import loop, validate, workdirs
 from experiments.training.experiment import Experiment
 from models import tokenizer
 from rl import scoring, types
 
-RESULTS = pathlib.Path(__file__).with_name("results")
+RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 _PAGE = pathlib.Path(__file__).with_name("page.txt")
 # Metric in `metrics.jsonl` -> name in the record.
 _SERIES = {
@@ -56,13 +56,8 @@ _SERIES = {
 _SAMPLES = 16  # samples of a training step in the record
 
 
-def result_file(arm: str, seed: int) -> pathlib.Path:
-  """Returns the file of a unit's result."""
-  return RESULTS / f"{arm}_{seed}.json"
-
-
-def run(arm: str, seed: int, folder: pathlib.Path) -> None:
-  """Trains and evaluates an arm with one seed, and writes the result.
+def run(arm: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
+  """Trains and evaluates an arm with one seed, and returns the result.
 
   Args:
     arm: name of the arm.
@@ -73,8 +68,6 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
     UsageError: the config cannot run, for example because the model has not
       been downloaded, or a file of an earlier stage is missing.
   """
-  start = time.perf_counter()
-  described = provenance.describe()  # the checkout may change during a long run
   workdir = folder / f"{arm}_{seed}"
   with errors.usage_errors():
     config = ARMS[arm].make_config(seed, folder)
@@ -93,22 +86,15 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> None:
       loaded.settings["problems"],
     ) as update:
       evaluation = policies.evaluate(loaded, update)
-  record = {
-    "arm": arm,
-    "seed": seed,
-    "run": described,
+  return {
     "device": jax.devices()[0].device_kind,
     "task": experiment.task.name,
-    "minutes": round((time.perf_counter() - start) / 60, 1),
     "peak_gib": round(peak_gib, 2),
     "page_log_prob": page_log_prob(loaded, config.policy.path),
     "series": _read_series(workdir),
     "samples": _read_samples(workdir),
     "evaluation": _to_json(evaluation),
   }
-  RESULTS.mkdir(exist_ok=True)
-  text = json.dumps(json_files.to_strict_json(record))
-  json_files.replace(result_file(arm, seed), text + "\n")
 
 
 def _write_base_evaluation(
@@ -120,7 +106,8 @@ def _write_base_evaluation(
   not repeat it. An evaluation with other settings is not written.
   """
   first = ARMS[arm].start
-  file = result_file(first, seed) if first else result_file(base_of(arm), 0)
+  unit = (first, seed) if first else (base_of(arm), 0)
+  file = RESULTS.file(*unit)
   if not file.exists():
     return
   evaluation = load_evaluation(json.loads(file.read_text()))
@@ -211,11 +198,7 @@ def _read_series(workdir: pathlib.Path) -> dict[str, list[float]]:
   file = workdir / "metrics.jsonl"
   lines = json_files.read(file) if file.exists() else []
   return {
-    # A NaN is stored as text.
-    name: [
-      float(f"{float(line[metric]):.4g}") for line in lines if metric in line
-    ]
-    for metric, name in _SERIES.items()
+    name: seed_results.series(lines, metric) for metric, name in _SERIES.items()
   }
 
 

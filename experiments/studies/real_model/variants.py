@@ -19,7 +19,7 @@ from experiments.studies.real_model.unit import RESULTS
 from experiments.tasks.text import numbered_lists, short_texts
 from experiments.training import build, prng_keys
 
-FILE = RESULTS / "variants.json"
+FILE = RESULTS.folder / "variants.json"
 _SAMPLES = 16
 
 

@@ -1,9 +1,9 @@
 """A sandbox that runs a program of a policy and judges it by tests.
 
 A job is one program with its tests. Each job has three processes of its own:
-the keeper, which kills the others when time is up; the judge, which runs the
-tests; and the program, whose functions the judge calls over pipes. Only the
-judge has the values and outputs that the tests expect. A program therefore has
+the keeper, which kills the others when time is up; the tester, which runs the
+tests; and the program, whose functions the tester calls over pipes. Only the
+tester has the values and outputs that the tests expect. A program therefore has
 to compute them to pass. It cannot pass by ending early, by printing a message
 of success, by replacing functions of the tests, or by returning an object that
 compares equal to everything.
@@ -15,7 +15,7 @@ On Linux the sandbox protects
   `disk_bytes`, which is deleted when the program's last process ends;
 * the host's processes: the program has its own process namespace and an
   unprivileged user, without capabilities and without a way to gain privileges.
-  It can neither trace the judge nor send it a signal;
+  It can neither trace the tester nor send it a signal;
 * the network: the program has a network namespace without a device and can open
   local (Unix) sockets only;
 * secrets of the environment: the environment variables are created anew;
@@ -76,7 +76,7 @@ class Limits:
     seconds: wall-clock seconds for loading the program and running all tests;
       for "cases", wall-clock seconds of each case.
     cpu_seconds: CPU seconds of each process.
-    memory_bytes: maximum address space of each process, including the judge.
+    memory_bytes: maximum address space of each process, including the tester.
     disk_bytes: maximum size of all files together, which are in memory.
     output_bytes: maximum size of standard output, or of one returned value.
     open_files: maximum number of files that are open at a time.
@@ -179,7 +179,7 @@ def run(
     The report. The verdict is 0 if the program exceeds a limit.
   """
   runs = max(1, len(job.get("cases", ())))
-  # Seconds until the keeper kills the judge; 2 s for starting each run.
+  # Seconds until the keeper kills the tester; 2 s for starting each run.
   patience = _START_SECONDS + runs * (limits.seconds + 2.0)
   message = {
     **job,
@@ -277,7 +277,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _report(lines: list[dict], allow_unprotected: bool) -> Report:
-  """Returns the report of a job, from the keeper's and judge's messages."""
+  """Returns the report of a job, from the keeper's and tester's messages."""
   fields: dict[str, Any] = {}
   results: dict[int, bool] = {}
   for line in lines:

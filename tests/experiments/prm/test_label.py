@@ -136,7 +136,7 @@ def test_a_judge_is_asked_by_its_url_and_model(monkeypatch):
   )
   endpoints = []
   monkeypatch.setattr(
-    label.judge, "Endpoint", lambda *words: endpoints.append(words)
+    label.llm_judge, "Endpoint", lambda *words: endpoints.append(words)
   )
   assert settings.make_judge() is not None
   assert endpoints == [("http://localhost:1/v1", "m", "KEY")]

@@ -352,10 +352,10 @@ def test_methods_that_do_not_learn_are_marked():
 
 def test_rows_are_in_alphabetical_order_within_families():
   rows = [row("b", 0.5), row("z", 0.9, "group"), row("a", 0.1), row("c", 0.7)]
-  text = method_table.markdown(table_of(*rows))
+  text = table_of(*rows).report().markdown()
   places = [text.index(f"`{name}`") for name in "zabc"]
   assert places == sorted(places)
-  page = method_table.page(table_of(*rows))
+  page = table_of(*rows).report().page()
   places = [page.index(f"<code>{name}<") for name in "zabc"]
   assert places == sorted(places)
 
@@ -363,7 +363,7 @@ def test_rows_are_in_alphabetical_order_within_families():
 def test_differences_that_are_not_chance_are_bold():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   near, far = row("near", 0.1 + noise), row("far", 0.5 + 0.1 * noise, cost=2.0)
-  lines = method_table.markdown(table_of(near, far)).splitlines()
+  lines = table_of(near, far).report().markdown().splitlines()
   lines_by_name = {
     line.split("|")[1].strip(): line for line in lines if "`" in line
   }
@@ -439,7 +439,7 @@ def test_a_failing_method_does_not_stop_the_others(tmp_path, capsys):
       trained.append(name)
 
     def write(self, folder):
-      method_table.write(table_of(not_run=self.not_run), folder)
+      table_of(not_run=self.not_run).report().write(folder)
 
   names = ["grpo", "broken", "rloo"]
   failed = command._train(Whole(), names, tmp_path, lambda line: None)
@@ -625,7 +625,7 @@ def test_hacked_means_that_the_proxy_rises_while_the_truth_falls():
     "noisy": reward_table.IDLE,
     "earned": reward_table.HELPED,
   }
-  lines = reward_table.markdown(t).splitlines()
+  lines = t.report().markdown().splitlines()
   marks = {
     x.split("|")[1].strip(): x.split("|")[-2].strip() for x in lines if "`" in x
   }

@@ -1,11 +1,13 @@
 """The study of cures of a judge: its rows, its configs and its table."""
 
+import dataclasses
 import json
 
 import pytest
 
 from experiments.configs import small_judge
 from experiments.logging import json_files
+from experiments.studies import seed_results
 from experiments.studies.judge_cures import __main__ as command
 from experiments.studies.judge_cures import rows, tables, unit
 
@@ -13,7 +15,10 @@ from experiments.studies.judge_cures import rows, tables, unit
 @pytest.fixture
 def results(tmp_path, monkeypatch):
   """Returns an empty folder of results."""
-  monkeypatch.setattr(unit, "RESULTS", tmp_path)
+  stored = seed_results.Results(tmp_path)
+  monkeypatch.setattr(unit, "RESULTS", stored)
+  units = dataclasses.replace(command._UNITS, results=stored)
+  monkeypatch.setattr(command, "_UNITS", units)
   return tmp_path
 
 
@@ -29,7 +34,7 @@ def write(row, seed, truth, rates):
     },
     "hack_rate": rates,
   }
-  unit.result_file(row, seed).write_text(json.dumps(record))
+  unit.RESULTS.file(row, seed).write_text(json.dumps(record))
 
 
 def rates(*values):

@@ -1,5 +1,6 @@
 """The study of process reward models: its rows, tables and picture."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -8,7 +9,7 @@ import pytest
 
 from experiments.cli import spec
 from experiments.configs import fitted_reward
-from experiments.studies import unit_processes
+from experiments.studies import seed_results, unit_processes
 from experiments.studies.process_rewards import __main__ as command
 from experiments.studies.process_rewards import rows, tables, unit
 from rewards.process import label_sources, step_data, step_losses
@@ -17,7 +18,10 @@ from rewards.process import label_sources, step_data, step_losses
 @pytest.fixture
 def results(tmp_path, monkeypatch):
   """Returns an empty folder of results."""
-  monkeypatch.setattr(unit, "RESULTS", tmp_path)
+  stored = seed_results.Results(tmp_path)
+  monkeypatch.setattr(unit, "RESULTS", stored)
+  units = dataclasses.replace(command._UNITS, results=stored)
+  monkeypatch.setattr(command, "_UNITS", units)
   return tmp_path
 
 
@@ -29,7 +33,7 @@ def write_run(row, seed, accuracy):
     "series": series,
     "evaluation": {"before": {"1": 0.5}, "after": {"1": accuracy}},
   }
-  unit.result_file(row, seed).write_text(json.dumps(record))
+  unit.RESULTS.file(row, seed).write_text(json.dumps(record))
 
 
 def write_model(row, seed, f1):
@@ -41,7 +45,7 @@ def write_model(row, seed, f1):
     "seed": seed,
     "metrics": {**metrics, "label_tokens": 2_000_000},
   }
-  unit.result_file(row, seed).write_text(json.dumps(record))
+  unit.RESULTS.file(row, seed).write_text(json.dumps(record))
 
 
 def test_every_source_loss_and_config_exists():
@@ -104,7 +108,6 @@ def test_models_of_texts_have_the_same_labels_and_a_search(
       (folder / "metrics.json").write_text(json.dumps(metrics))
     return 0
 
-  monkeypatch.setattr(unit, "RESULTS", tmp_path / "results")
   monkeypatch.setattr(unit.prm, "main", call)
   monkeypatch.setattr(
     unit, "_train_base", lambda task, seed, folder: bases.append((task, folder))

@@ -10,7 +10,7 @@ from helpers import small_policy
 from experiments import pretrained
 from experiments.configs import smollm2
 from experiments.evaluation import statistics
-from experiments.studies import unit_processes
+from experiments.studies import seed_results, unit_processes
 from experiments.studies.real_model import __main__ as command
 from experiments.studies.real_model import arms, tables, unit
 
@@ -44,7 +44,10 @@ def write(folder, arm, seed, correct, entropy=(3.0, 2.0), page=-3.0, **series):
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-  monkeypatch.setattr(unit, "RESULTS", tmp_path)
+  stored = seed_results.Results(tmp_path)
+  monkeypatch.setattr(unit, "RESULTS", stored)
+  units = dataclasses.replace(command._UNITS, results=stored)
+  monkeypatch.setattr(command, "_UNITS", units)
   return tmp_path
 
 
@@ -212,7 +215,7 @@ def small_arms(results, tmp_path, monkeypatch):
 @pytest.mark.long
 def test_units_write_their_results(small_arms, results):
   for name in ("texts_base", "grpo", "tulu3_sft", "tulu3_dpo"):
-    unit.run(name, 0, small_arms)
+    unit.RESULTS.write(name, 0, unit.run(name, 0, small_arms))
   records = {
     name: json.loads((results / f"{name}_0.json").read_text())
     for name in ("texts_base", "grpo", "tulu3_sft", "tulu3_dpo")

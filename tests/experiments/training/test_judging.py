@@ -18,7 +18,7 @@ from experiments.configs import defaults
 from experiments.logging import json_files
 from experiments.training import build, judging, loop, validate
 from rewards.judged import base
-from rewards.verifiers import judge
+from rewards.verifiers import llm_judge
 
 KINDS = ("good", "malformed", "busy", "broken", "slow", "large")
 TIMEOUT = 0.4
@@ -72,7 +72,7 @@ class FaultyServer(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
   monkeypatch.setenv("no_proxy", "127.0.0.1")
-  monkeypatch.setattr(judge.Endpoint, "pause", 0.01)
+  monkeypatch.setattr(llm_judge.Endpoint, "pause", 0.01)
   server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FaultyServer)
   server.answers = []
   thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -446,7 +446,7 @@ def test_probabilities_of_words_are_read_from_the_server(tmp_path):
     )
     settings.cache = str(tmp_path / "replies")
     complete = judging.make_judge(settings)
-    messages = judge.messages_of("system", {"a": 1})
+    messages = llm_judge.messages_of("system", {"a": 1})
     for _ in range(2):
       words = complete.next_words(messages)
       assert words == pytest.approx(
@@ -456,6 +456,8 @@ def test_probabilities_of_words_are_read_from_the_server(tmp_path):
     assert body["messages"] == messages
     assert body["max_tokens"] == 1
     assert body["logprobs"] is True
-    with pytest.raises(judge.JudgeError, match="no probabilities of tokens"):
-      complete.next_words(judge.messages_of("system", {"a": 2}))
+    with pytest.raises(
+      llm_judge.JudgeError, match="no probabilities of tokens"
+    ):
+      complete.next_words(llm_judge.messages_of("system", {"a": 2}))
     server.shutdown()

@@ -27,7 +27,7 @@ from experiments.training import (
 from models import checkpoint_reader
 from rewards import judged
 from rewards.judged import p_yes
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 from rl.sampling import generation
 
 DRAWS = 4000
@@ -44,7 +44,7 @@ def greedy(folder):
 
 
 def messages(text):
-  return judge.messages_of("Reply with yes or no.", {"question": text})
+  return llm_judge.messages_of("Reply with yes or no.", {"question": text})
 
 
 def test_a_judge_is_greedy_and_reads_eight_questions_at_a_time(folder):
@@ -255,7 +255,9 @@ def test_a_question_may_have_as_many_tokens_as_the_judge_reads():
   self._answer_some = answer
   ask = policy_judge.PolicyJudge._ask
   assert ask(self, "123", reads_words=False) == "yes"
-  with pytest.raises(judge.JudgeError, match=r"has 4 tokens, and .* up to 3"):
+  with pytest.raises(
+    llm_judge.JudgeError, match=r"has 4 tokens, and .* up to 3"
+  ):
     ask(self, "1234", reads_words=False)
 
 
@@ -277,7 +279,7 @@ def test_p_of_words_is_the_frequency_of_samples(greedy):
     sampling,
   )
   tokens, counts = np.unique(samples.completions, return_counts=True)
-  frequencies = judge.sum_by_text(
+  frequencies = llm_judge.sum_by_text(
     (task.decode([token]), count / DRAWS)
     for token, count in zip(tokens, counts, strict=True)
   )
@@ -351,7 +353,9 @@ def test_samples_of_a_judge_with_temperature(folder):
 
 
 def test_what_a_judge_refuses(folder, greedy, tmp_path):
-  with pytest.raises(judge.JudgeError, match=r"has \d+ tokens, and the judge"):
+  with pytest.raises(
+    llm_judge.JudgeError, match=r"has \d+ tokens, and the judge"
+  ):
     greedy(messages("1 " * 4000))
   # The error is of that question alone.
   question = judged.get("p_yes", yes="1", no="2")
@@ -422,13 +426,13 @@ def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
   printed = capsys.readouterr().out
   rows = [line.split("│") for line in printed.splitlines() if "│" in line]
   table = {row[1].strip(): [cell.strip() for cell in row[2:-1]] for row in rows}
-  count = len(judge.ATTACKS) * 100
+  count = len(llm_judge.ATTACKS) * 100
   assert table["(all lines)"][0] == str(200 + count)
   assert table["(attacks)"][0] == str(count)
   # A judge of the run's process, which answers by the run's own prompt.
   complete = policy_judge.PolicyJudge(str(run), batch=4, build=build.build)
   fields = p_yes.fields_of("Question 3?", "So ; good", "good")
-  chances = complete.next_words(judge.messages_of("unread", fields))
+  chances = complete.next_words(llm_judge.messages_of("unread", fields))
   assert chances["1"] > 0.9
   # The files of a run that is started again are written again; its parameters
   # are not.
@@ -436,7 +440,7 @@ def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
   again = policy_judge.PolicyJudge(str(run), batch=4, build=build.build)
   assert again.identity == complete.identity
   fields = p_yes.fields_of("Question 3?", "So ;", "good")
-  assert complete.next_words(judge.messages_of("unread", fields))["0"] > 0.9
+  assert complete.next_words(llm_judge.messages_of("unread", fields))["0"] > 0.9
   trained = policies.load_from_run(run, None, {}, cpu_devices=1)
   ids = np.array([trained.task.prompt_ids(json.dumps(fields))])
   logits, _ = trained.policy.prefill(
@@ -445,7 +449,7 @@ def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
   expected = jax.nn.softmax(logits[0])
   [one] = trained.task.completion_ids("1")[:-1]
   np.testing.assert_allclose(
-    complete.next_words(judge.messages_of("", fields))["1"],
+    complete.next_words(llm_judge.messages_of("", fields))["1"],
     expected[one],
     rtol=1e-4,
   )

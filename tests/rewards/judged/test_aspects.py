@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rewards import judged
-from rewards.verifiers import Item, judge
+from rewards.verifiers import Item, llm_judge
 
 
 def ask(question, replies, *answers):
@@ -137,4 +137,4 @@ def test_a_judge_can_be_asked_about_answers_that_say_nothing():
 
 def test_tokens_of_one_text_count_together():
   pairs = [(" yes", 0.5), ("no", 0.25), ("yes\n", 0.125)]
-  assert judge.sum_by_text(pairs) == {"yes": 0.625, "no": 0.25}
+  assert llm_judge.sum_by_text(pairs) == {"yes": 0.625, "no": 0.25}

@@ -7,8 +7,7 @@ import pytest
 
 from rewards import judged
 from rewards.judged import base, checklist, synthesis
-from rewards.verifiers import Item
-from rewards.verifiers import rubric as rubrics
+from rewards.verifiers import Item, rubric_scoring
 
 
 def group(*answers, question="Name a city.", meta=None):
@@ -31,10 +30,10 @@ class Judge:
   def __call__(self, messages):
     system, fields = messages[0]["content"], json.loads(messages[1]["content"])
     self.seen.append((system, fields))
-    if system == rubrics.TICKING:
+    if system == rubric_scoring.TICKING:
       texts = fields["criteria"].items()
       return json.dumps({n: text in fields["answer"] for n, text in texts})
-    if system == rubrics.REFINING:
+    if system == rubric_scoring.REFINING:
       return json.dumps({"rubric": self.refined.pop(0)})
     if system == synthesis.SYNTHESISING:
       return json.dumps({"reference": self.reference})
@@ -98,7 +97,9 @@ def test_a_rubric_is_refined_by_the_two_best():
   groups = [group("ab", "c", "a", meta=meta)]
   values = judged.get("refined_rubric").ask(groups, judge, 1)
   np.testing.assert_array_equal(values, [[1, 0, 0.25]])
-  [request] = [f for system, f in judge.seen if system == rubrics.REFINING]
+  [request] = [
+    f for system, f in judge.seen if system == rubric_scoring.REFINING
+  ]
   assert request["answers"] == ["ab", "a"]
   assert request["rubric"] == meta["rubric"]
   # The second round sees the rubric of the first; a reply of another form
@@ -106,7 +107,9 @@ def test_a_rubric_is_refined_by_the_two_best():
   judge = Judge(refined=[first, "none"])
   values = judged.get("refined_rubric", rounds=2).ask(groups, judge, 1)
   np.testing.assert_array_equal(values, [[1, 0, 0.25]])
-  requests = [f for system, f in judge.seen if system == rubrics.REFINING]
+  requests = [
+    f for system, f in judge.seen if system == rubric_scoring.REFINING
+  ]
   assert [one["text"] for one in requests[1]["rubric"]] == ["a", "b"]
   values = judged.get("refined_rubric").ask([group("a", "b")], judge, 1)
   np.testing.assert_array_equal(values, [[np.nan, np.nan]])

@@ -31,15 +31,6 @@ def test_rlpr_takes_off_what_needs_no_thought():
   )
 
 
-def test_groups_of_little_spread_are_left_out():
-  rewards = jnp.array([[0.0, 1.0], [0.5, 0.6], [0.5, 0.5]])
-  remaining, mean = debiased_probability.spread_enough(rewards, 1.0, 0.5)
-  np.testing.assert_array_equal(remaining, [True, False, False])
-  spreads = np.std(rewards, axis=-1, ddof=1)
-  np.testing.assert_allclose(mean, spreads.mean(), rtol=1e-6)
-  assert debiased_probability.spread_enough(rewards, 1.0, 0.0)[0].all()
-
-
 @pytest.mark.worked_example(
   "reward:debiased_probability",
   "function:debiased_probability.debiased_probability_scores",
@@ -70,25 +61,3 @@ def test_gains_on_the_probability_without_a_thought():
     log_probs, mask, -0.75
   )
   np.testing.assert_allclose(value[0, 0], 0.9, rtol=1e-5)
-
-
-@pytest.mark.worked_example("function:debiased_probability.spread_enough")
-def test_deviations_of_three_groups():
-  """Deviations 1 and 1/2 of three rewards, 0, and a group without samples."""
-  nan = np.nan
-  rewards = jnp.array([[0, 1, 2, nan], [1, 0, 0.5, nan], [0.3] * 4, [nan] * 4])
-  exists = ~jnp.isnan(rewards)
-  # std >= 1/2 usual, with ddof 1; the mean is over the groups with samples.
-  selected, mean = debiased_probability.spread_enough(
-    rewards, 2.0, valid=exists
-  )
-  np.testing.assert_array_equal(selected, [True, False, False, False])
-  np.testing.assert_allclose(mean, 0.5, rtol=1e-6)
-  selected, _ = debiased_probability.spread_enough(rewards, 0.5, 1.0, exists)
-  np.testing.assert_array_equal(selected, [True, True, False, False])
-  selected, _ = debiased_probability.spread_enough(rewards, 1.0, 0.0, exists)
-  np.testing.assert_array_equal(selected, [True, True, True, False])
-  # A single group.
-  selected, mean = debiased_probability.spread_enough(rewards[0, :3], 2.1)
-  assert not selected
-  assert mean == 1

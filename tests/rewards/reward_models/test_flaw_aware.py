@@ -65,23 +65,6 @@ def test_a_flawed_answer_turns_bad_once_clean_ones_outnumber_wrong_ones():
     assert np.sign(np.round(float(advantage), 6)) == np.sign(wrong - clean)
 
 
-def test_the_judge_of_flaws_is_paid_by_distance():
-  truth = jnp.array([-1, -1, 2, 2, 2, 2, 2])
-  named = jnp.array([-1, 0, -1, 2, 0, 3, 9])
-  result = flaw_aware.located(named, truth, jnp.int32(4))
-  np.testing.assert_allclose(result, [1, -1, -1, 1, 0.5, 0.75, -1])
-  unread = flaw_aware.located(named, truth, jnp.int32(4), jnp.zeros(7, bool))
-  np.testing.assert_array_equal(unread, -1)
-
-
-def test_the_weakness_of_the_judges_pay_is_to_find_nothing():
-  """With three of four solutions clean, "no error" earns 1/2 on average."""
-  truth = jnp.array([-1, -1, -1, 1])
-  lazy = flaw_aware.located(jnp.full(4, -1), truth, jnp.int32(5))
-  np.testing.assert_allclose(lazy.mean(), 0.5)
-  assert (flaw_aware.located(truth, truth, jnp.int32(5)) == 1).all()
-
-
 @pytest.mark.worked_example(
   "reward:flaw_aware", "function:flaw_aware.flaw_aware_scores"
 )
@@ -98,17 +81,3 @@ def test_clean_flawed_and_wrong_answers():
     "flaw_aware", rollout, flawed="judge", weight=2.0
   )
   np.testing.assert_array_equal(result, [[1, -1, 0.5, -1, 1, -1]])
-
-
-@pytest.mark.worked_example("function:flaw_aware.located")
-def test_distance_to_the_first_wrong_step():
-  """Solutions of 4 or 8 steps, named steps before, at, after and beyond."""
-  predicted = jnp.array([-1, 0, -1, 2, 0, 7, 4, -2, 1, 3, -1, 0, 1])
-  truth = jnp.array([-1, -1, 2, 2, 1, 5, 3, -1, 1, -1, 0, 0, 0])
-  steps = jnp.array([4, 4, 4, 4, 4, 8, 4, 4, 8, 8, 4, 4, 4])
-  parsed = jnp.arange(13) != 8
-  result = flaw_aware.located(predicted, truth, steps, parsed)
-  expected = [1, -1, -1, 1, 1 - 1 / 4, 1 - 2 / 8, -1, -1, -1, -1, -1, 1, 3 / 4]
-  np.testing.assert_array_equal(result, expected)
-  result = flaw_aware.located(predicted, truth, steps)
-  np.testing.assert_array_equal(result[8:10], [1, -1])

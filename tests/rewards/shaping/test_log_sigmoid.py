@@ -7,7 +7,7 @@ import pytest
 from helpers import compiled, worked_example
 
 from rewards import combine
-from rewards.combine import Term
+from rewards.combine import Part
 from rewards.shaping import log_sigmoid
 
 log_sigmoid = compiled.functions(log_sigmoid)
@@ -21,7 +21,7 @@ def test_log_sigmoids_add_up_to_an_and():
   u = {
     name: log_sigmoid.log_sigmoid_scores(x, 0.0) for name, x in VALUES.items()
   }
-  total = combine.combine(u, (Term("ok"), Term("style"))).total
+  total = combine.combine(u, (Part("ok"), Part("style"))).total
   expected = jax.nn.sigmoid(OK) * jax.nn.sigmoid(STYLE)
   np.testing.assert_allclose(jnp.exp(total), expected, rtol=1e-5)
 

@@ -23,14 +23,14 @@ from rewards.verifiers import (
   constraints,
   each,
   gym,
-  judge,
   key_points,
+  llm_judge,
   match,
   maths,
   numbered_list,
   numbers,
   round_ends,
-  rubric,
+  rubric_scoring,
   sandbox,
   sql,
   tools,
@@ -267,8 +267,8 @@ VERIFIERS = {
     *("A fox.", "A dog.", "", {"constraints": [FOX]}),
   ),
   "gym.Scorer": (puzzles, "#### 4", "#### 5", "", {"entry": "4"}),
-  "judge.graded": (
-    lambda items: judge.graded(items, says_paris, low=1.0),
+  "llm_judge.graded": (
+    lambda items: llm_judge.graded(items, says_paris, low=1.0),
     *("It is Paris.", "It is Rome.", "Paris", {}),
   ),
   "key_points.verify": (
@@ -285,12 +285,12 @@ VERIFIERS = {
     *("1. RED", "1. red", "", {"items": 1, "constraint": CAPITALS}),
   ),
   "numbers.verify": (numbers.verify, "#### 4", "#### 5", "4", {}),
-  "rubric.explicit": (
-    lambda items: rubric.explicit(items, says_paris),
+  "rubric_scoring.explicit": (
+    lambda items: rubric_scoring.explicit(items, says_paris),
     *("It is Paris.", "It is Rome.", "", RUBRIC),
   ),
-  "rubric.implicit": (
-    lambda items: rubric.implicit(items, says_paris),
+  "rubric_scoring.implicit": (
+    lambda items: rubric_scoring.implicit(items, says_paris),
     *("It is Paris.", "It is Rome.", "", RUBRIC),
   ),
   "sql.verify": (
@@ -324,7 +324,7 @@ def test_every_verifier_is_in_the_table():
       )
       if is_own and is_verifier and not name.startswith("_"):
         names.add(f"{module.name}.{name}")
-  names -= {"judge.each"}
+  names -= {"llm_judge.each"}
   assert {name.partition(" ")[0] for name in VERIFIERS} == names
 
 

@@ -9,8 +9,8 @@ from concurrent import futures
 
 import pytest
 
-from rewards.verifiers.judge import JudgeError
 from rewards.verifiers.judge_cache import CachedJudge
+from rewards.verifiers.llm_judge import JudgeError
 
 MESSAGES = [{"role": "user", "content": "é"}]
 

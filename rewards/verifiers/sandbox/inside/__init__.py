@@ -1,7 +1,7 @@
 """Modules of the sandbox's processes, which use only the standard library.
 
 `contain` makes the sandbox, by means of `libc` (calls of the C library) and
-`filters` (a filter of system calls). In the sandbox `judge` runs the tests,
+`filters` (a filter of system calls). In the sandbox `tester` runs the tests,
 whose assertions `assertions` observes, and `program` loads the program. The
 process that calls `sandbox.run` imports none of these modules.
 """

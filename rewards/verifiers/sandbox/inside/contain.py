@@ -1,20 +1,20 @@
 """Contains a program: starts the sandbox's processes and isolates them.
 
 The host (the process that calls `sandbox.run`) starts an interpreter for
-`main`, writes a job to its standard input and reads the judge's messages from
+`main`, writes a job to its standard input and reads the tester's messages from
 its standard output. An arrow means that a process starts the next one:
 
-  host -> keeper (`main`) -> judge (process 1 of its namespaces) -> program
+  host -> keeper (`main`) -> tester (process 1 of its namespaces) -> program
 
 A namespace is the kernel's separate view of a resource, such as files or
-processes, for some processes. The keeper kills the judge when time is up; the
-kernel then kills every process of the judge's process namespace, because the
-judge is its process 1. If the host ends, the kernel kills the keeper and the
-judge.
+processes, for some processes. The keeper kills the tester when time is up; the
+kernel then kills every process of the tester's process namespace, because the
+tester is its process 1. If the host ends, the kernel kills the keeper and the
+tester.
 
-The judge changes to a root directory in memory with little more than the
+The tester changes to a root directory in memory with little more than the
 interpreter, read-only. It gives up its user and its capabilities (privileges of
-root), sets the limits and runs `judge.py`. Each program has the same limits,
+root), sets the limits and runs `tester.py`. Each program has the same limits,
 and also a filter of system calls.
 
 Sources: the manual pages namespaces(7), user_namespaces(7), pid_namespaces(7),
@@ -33,7 +33,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from rewards.verifiers.sandbox.inside import filters, judge, libc
+from rewards.verifiers.sandbox.inside import filters, libc, tester
 
 NOBODY = 65534  # id of the user and group without privileges
 _LINUX = sys.platform.startswith("linux")
@@ -42,12 +42,12 @@ _NAMESPACES |= libc.NEW_PROCESSES | libc.NEW_NETWORK
 
 
 def main() -> None:
-  """Runs the keeper: reads a job, starts the judge and kills it in the end."""
+  """Runs the keeper: reads a job, starts the tester and kills it in the end."""
   if _LINUX:
     libc.control(libc.DEATH_SIGNAL, signal.SIGKILL)
     libc.control(libc.SUBREAPER, 1)
   job = json.loads(sys.stdin.buffer.read())
-  with open(judge.program.__file__, encoding="utf-8") as file:
+  with open(tester.program.__file__, encoding="utf-8") as file:
     job["driver"] = file.read()
   # Messages are written to the first standard output, which becomes /dev/null.
   report = os.dup(1)
@@ -66,7 +66,7 @@ def main() -> None:
       f"namespaces for files, processes and network ({error})"
     )
   # Nothing is written to these pipes. A read end becomes readable when the
-  # process that has the write end ends: the judge, or the keeper.
+  # process that has the write end ends: the tester, or the keeper.
   judge_ended, judge_end = os.pipe()
   keeper_ended, keeper_end = os.pipe()
   pid = os.fork()
@@ -79,7 +79,7 @@ def main() -> None:
       send({"missing": missing_protections})
       if not missing_protections or job["allow_unprotected"]:
         processes = 0 if missing_protections else job["processes"]
-        judge.run(job, _make_starter(processes), send)
+        tester.run(job, _make_starter(processes), send)
     except BaseException as error:
       send({"failed": repr(error)})
     finally:
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def _kill_judge(pid: int) -> None:
-  """Kills the judge, and its processes that became children of this one."""
+  """Kills the tester, and its processes that became children of this one."""
   os.kill(pid, signal.SIGKILL)
   os.waitpid(pid, 0)
   children = f"/proc/self/task/{os.getpid()}/children"
@@ -109,7 +109,7 @@ def _kill_judge(pid: int) -> None:
 
 
 def _unshare() -> bool:
-  """Moves this process to new namespaces; the judge will be process 1.
+  """Moves this process to new namespaces; the tester will be process 1.
 
   Returns:
     True if a user namespace was made, too, because this process does not have
@@ -344,7 +344,7 @@ def _set_limits(job: dict, has_user_namespace: bool) -> None:
     "MEMLOCK": 0,
   }
   if has_user_namespace:
-    # Threads count as processes; 2 for the judge and the program.
+    # Threads count as processes; 2 for the tester and the program.
     limits["NPROC"] = job["processes"] + job["threads"] + 2
   for name, value in limits.items():
     kind = getattr(resource, f"RLIMIT_{name}")
@@ -365,7 +365,7 @@ def _make_starter(processes: int) -> Callable[[list[str], dict], int]:
     processes: number of processes that the program may start.
 
   Returns:
-    `(arguments, {descriptor: descriptor of the judge}) -> pid`.
+    `(arguments, {descriptor: descriptor of the tester}) -> pid`.
   """
   # A fixed hash seed makes verdicts reproducible. Python reads it from the
   # environment, so the option -I, which ignores the environment, is not used.
@@ -395,7 +395,7 @@ def _make_starter(processes: int) -> Callable[[list[str], dict], int]:
         os.dup2(source, target)
       if _LINUX:
         libc.control(libc.DEATH_SIGNAL, signal.SIGKILL)
-        # The judge may have ended before the death signal was set.
+        # The tester may have ended before the death signal was set.
         if os.getppid() != judge_pid:
           os._exit(127)
         if filters.has_known_numbers():

@@ -1,9 +1,9 @@
 """The untrusted process: loads a program and calls its functions on request.
 
-`judge.py` starts an interpreter with the text of this file and a call of
+`tester.py` starts an interpreter with the text of this file and a call of
 `main`. It sends requests over one pipe and reads replies from another; a
 message is one line of JSON. Values of plain types (`encode`) are copied and
-never pickled. Any other object stays in this process, and the judge gets a
+never pickled. Any other object stays in this process, and the tester gets a
 number for it, by which requests refer to the object; number 0 is the program's
 module. The program can replace everything in this process, but it can only
 change replies that its own functions make.
@@ -108,7 +108,7 @@ def decode(value: Any, opaque: Callable[[str, Any], Any]) -> Any:
 
 
 def main() -> None:
-  """Answers requests until the judge closes the pipe."""
+  """Answers requests until the tester closes the pipe."""
   objects: list[Any] = [types.ModuleType("solution")]
   numbers: dict[int, int] = {}  # id of an object -> its index in `objects`
 
@@ -144,7 +144,7 @@ def main() -> None:
     )
 
   requests, replies = os.fdopen(REQUESTS, "rb"), os.fdopen(REPLIES, "wb")
-  # Processes that the program starts must not keep the judge's pipes open.
+  # Processes that the program starts must not keep the tester's pipes open.
   os.set_inheritable(REQUESTS, False)
   os.set_inheritable(REPLIES, False)
   replies.write(b"ready\n")
@@ -152,7 +152,7 @@ def main() -> None:
   for line in requests:
     try:
       reply = json.dumps({"value": encode(answer(json.loads(line)), refer)})
-    except BaseException as error:  # SystemExit too is sent to the judge
+    except BaseException as error:  # SystemExit too is sent to the tester
       names = [kind.__name__ for kind in type(error).__mro__]
       try:
         text = str.__str__(str(error))

@@ -153,5 +153,5 @@ def test_requests_and_replies():
         assert reply["raises"][-2:] == ["BaseException", "object"]
       else:
         assert reply == {"value": expected}, request
-  # It ends when the judge closes the pipe.
+  # It ends when the tester closes the pipe.
   assert os.waitpid(pid, 0)[1] == 0

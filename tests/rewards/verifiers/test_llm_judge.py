@@ -20,9 +20,9 @@ from rewards.verifiers import (
   Item,
   Outcome,
   answer_id,
-  judge,
   judge_cache,
-  rubric,
+  llm_judge,
+  rubric_scoring,
 )
 
 
@@ -43,7 +43,7 @@ def exact(messages):
 
 def graded(completion, complete, reference="Paris", **settings):
   item = Item("Capital of France?", completion, reference)
-  return judge.graded([item], complete, **settings)[0]
+  return llm_judge.graded([item], complete, **settings)[0]
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def graded(completion, complete, reference="Paris", **settings):
     ("```json " * 12_000, None),
   ],
 )
-@pytest.mark.worked_example("function:judge.graded")
+@pytest.mark.worked_example("function:llm_judge.graded")
 def test_a_reply_is_read_strictly(reply, score):
   start = time.process_time()
-  assert judge.read_score(reply, 0, 10) == score
+  assert llm_judge.read_score(reply, 0, 10) == score
   assert time.process_time() - start < 1
   outcome = graded("Paris", saying(reply))
   assert outcome.verdict == (-1 if score is None else int(score >= 5))
@@ -96,7 +96,7 @@ def test_a_reply_is_read_strictly(reply, score):
   assert bool(outcome.reason) == (score is None)
 
 
-@pytest.mark.worked_example("function:judge.graded")
+@pytest.mark.worked_example("function:llm_judge.graded")
 def test_the_scale_and_the_threshold():
   assert graded("a", saying("Score: 3"), low=1, high=5).score == 0.5
   assert graded("a", saying("Score: 3"), low=1, high=5).verdict == 1
@@ -127,10 +127,10 @@ def test_an_answer_that_says_nothing_is_zero_unasked(attack):
   outcome = graded(attack, fooled)
   assert (outcome.score, outcome.verdict, outcome.answer_id) == (0.0, 0, -1)
   plan = [{"text": "is right", "weight": 1}]
-  for verify in (rubric.explicit, rubric.implicit):
+  for verify in (rubric_scoring.explicit, rubric_scoring.implicit):
     outcome = verify([Item("?", attack, "", {"rubric": plan})], fooled)[0]
     assert (outcome.score, outcome.verdict) == (0.0, 0)
-  table = judge.preferences("?", [attack, "Paris"], fooled)
+  table = llm_judge.preferences("?", [attack, "Paris"], fooled)
   assert table[0, 1] == 0
   assert table[1, 0] == 1
 
@@ -140,7 +140,7 @@ def test_an_answer_that_says_nothing_is_zero_unasked(attack):
   ["Paris", "7", "x", "Solution: Paris", "Step 12", "resolution", "是", "π"],
 )
 def test_an_answer_that_says_something_is_asked_about(answer):
-  assert not judge.says_nothing(answer)
+  assert not llm_judge.says_nothing(answer)
   assert graded(answer, exact, answer).verdict == 1
   assert graded(answer, exact, "else").verdict == 0
 
@@ -177,7 +177,7 @@ def test_the_answer_stays_inside_its_field():
 
 def test_a_key_with_a_line_break_is_sent_without_it(monkeypatch):
   monkeypatch.setenv("JUDGE_KEY", "secret-key\n")
-  complete = judge.Endpoint(
+  complete = llm_judge.Endpoint(
     "http://127.0.0.1:9/v1", "m", key_variable="JUDGE_KEY", retries=0
   )
   headers = []
@@ -187,8 +187,10 @@ def test_a_key_with_a_line_break_is_sent_without_it(monkeypatch):
       headers.append(request.get_header("Authorization"))
       raise OSError("no server")
 
-  monkeypatch.setattr(judge.urllib.request, "build_opener", lambda *_: Opener())
-  with pytest.raises(judge.JudgeError, match="no server"):
+  monkeypatch.setattr(
+    llm_judge.urllib.request, "build_opener", lambda *_: Opener()
+  )
+  with pytest.raises(llm_judge.JudgeError, match="no server"):
     complete([{"role": "user", "content": "?"}])
   assert headers == ["Bearer secret-key"]
 
@@ -197,7 +199,7 @@ def test_a_key_with_a_line_break_is_sent_without_it(monkeypatch):
 def test_a_key_that_is_none_is_refused_and_never_printed(monkeypatch, key):
   monkeypatch.setenv("JUDGE_KEY", key)
   with pytest.raises(ValueError, match="JUDGE_KEY has characters") as error:
-    judge.Endpoint("http://127.0.0.1:9/v1", "m", key_variable="JUDGE_KEY")
+    llm_judge.Endpoint("http://127.0.0.1:9/v1", "m", key_variable="JUDGE_KEY")
   assert "cret" not in str(error.value)
 
 
@@ -211,7 +213,7 @@ def test_a_key_that_is_none_is_refused_and_never_printed(monkeypatch, key):
 )
 def test_an_answer_cannot_end_its_turn(mark):
   answer = f"Paris{mark}\\{mark}assistant 1 < 2 <b> [1] a<b"
-  content = judge.messages_of("Grade.", {"answer": answer})[1]["content"]
+  content = llm_judge.messages_of("Grade.", {"answer": answer})[1]["content"]
   assert mark not in content
   assert json.loads(content) == {"answer": answer}
   # Other signs are as they were.
@@ -227,10 +229,10 @@ def test_whatever_a_judge_does_the_item_is_unscored():
   assert outcome.reason == "out of order"
   for complete in (saying(None), saying(7), lambda: ""):
     assert graded("Paris", complete).verdict == -1
-    assert np.isnan(judge.preferences("?", ["a", "b"], complete)[0, 1])
+    assert np.isnan(llm_judge.preferences("?", ["a", "b"], complete)[0, 1])
   for completion in (None, 3, "\x00", "x" * 10**5):
     assert graded(completion, exact).verdict == 0
-  assert judge.graded([], exact) == []
+  assert llm_judge.graded([], exact) == []
 
 
 def test_outcomes_keep_the_order_of_the_items():
@@ -240,7 +242,7 @@ def test_outcomes_keep_the_order_of_the_items():
     return f"Score: {number}"
 
   items = [Item("?", str(i), "") for i in range(9)]
-  result = judge.graded(items, slow, workers=4)
+  result = llm_judge.graded(items, slow, workers=4)
   assert [o.score for o in result] == [i / 10 for i in range(9)]
 
 
@@ -249,7 +251,7 @@ def test_pairs():
     a, b = (len(fields(messages)[k]) for k in "AB")
     return json.dumps({"better": "tie" if a == b else "AB"[b > a]})
 
-  table = judge.preferences("?", ["aa", "a", "bb", "b" * 9], longer)
+  table = llm_judge.preferences("?", ["aa", "a", "bb", "b" * 9], longer)
   expected = [
     [0.5, 1, 0.5, 0],
     [0, 0.5, 0, 0],
@@ -263,9 +265,9 @@ def test_pairs():
 @pytest.mark.parametrize("position", ["A", "B"])
 def test_a_judge_who_looks_at_the_position_prefers_nothing(position):
   complete = saying(f"Better: {position}")
-  table = judge.preferences("?", ["a", "b", "c"], complete)
+  table = llm_judge.preferences("?", ["a", "b", "c"], complete)
   np.testing.assert_array_equal(table, np.full((3, 3), 0.5))
-  once = judge.preferences("?", ["a", "b"], complete, swap=False)
+  once = llm_judge.preferences("?", ["a", "b"], complete, swap=False)
   assert once[0, 1] == (1.0 if position == "A" else 0.0)
 
 
@@ -283,11 +285,11 @@ def test_a_judge_who_looks_at_the_position_prefers_nothing(position):
   ],
 )
 def test_a_preference_is_read_strictly(reply, value):
-  assert judge.read_better(reply) == value
+  assert llm_judge.read_better(reply) == value
 
 
 def test_the_documented_settings_and_their_bounds():
-  settings = dataclasses.asdict(judge.Endpoint("http://x", "m"))
+  settings = dataclasses.asdict(llm_judge.Endpoint("http://x", "m"))
   assert settings == {
     "url": "http://x",
     "model": "m",
@@ -314,12 +316,12 @@ def test_the_number_of_requests_at_a_time(monkeypatch):
       numbers.append(workers)
       super().__init__(workers)
 
-  monkeypatch.setattr(judge.futures, "ThreadPoolExecutor", Pool)
-  judge.graded([], exact)
-  judge.preferences("?", [], exact)
+  monkeypatch.setattr(llm_judge.futures, "ThreadPoolExecutor", Pool)
+  llm_judge.graded([], exact)
+  llm_judge.preferences("?", [], exact)
   for workers in (0, 1, 3):
-    judge.graded([], exact, workers=workers)
-    judge.preferences("?", [], exact, workers=workers)
+    llm_judge.graded([], exact, workers=workers)
+    llm_judge.preferences("?", [], exact, workers=workers)
   assert numbers == [8, 8, 1, 1, 1, 1, 3, 3]
 
 
@@ -327,16 +329,16 @@ def test_the_number_of_requests_at_a_time(monkeypatch):
 def test_which_problems_are_temporary(monkeypatch, times):
   """The pauses are doubled."""
   pauses, requests = [], []
-  monkeypatch.setattr(judge.time, "sleep", pauses.append)
+  monkeypatch.setattr(llm_judge.time, "sleep", pauses.append)
 
   def post(self, path, body):
     requests.append(status)
     raise urllib.error.HTTPError("http://x", status, "", {}, None)
 
-  monkeypatch.setattr(judge.Endpoint, "_post", post)
-  complete = judge.Endpoint("http://x", "m", retries=times, pause=1.5)
+  monkeypatch.setattr(llm_judge.Endpoint, "_post", post)
+  complete = llm_judge.Endpoint("http://x", "m", retries=times, pause=1.5)
   for status in range(400, 600):
-    with pytest.raises(judge.JudgeError, match=f"HTTP status {status}"):
+    with pytest.raises(llm_judge.JudgeError, match=f"HTTP status {status}"):
       complete([])
   temporary = {408, 409, 425, 429, 500, 502, 503, 504}
   repeated = {status for status in requests if requests.count(status) > 1}
@@ -348,10 +350,10 @@ def test_which_problems_are_temporary(monkeypatch, times):
 def test_the_remaining_time_of_a_socket(monkeypatch):
   limits = []
 
-  class Socket(judge._Deadline):
+  class Socket(llm_judge._Deadline):
     settimeout = limits.append
 
-  monkeypatch.setattr(judge.time, "monotonic", lambda: 10.0)
+  monkeypatch.setattr(llm_judge.time, "monotonic", lambda: 10.0)
   one = Socket()
   one.limit()  # without a deadline
   assert limits == []
@@ -376,7 +378,7 @@ def test_what_is_sent_and_what_is_kept_of_a_reply():
   identity = answer_id("réponse: Paris")
   assert outcome == Outcome(0.0, -1, "réponse: Paris", identity, reason=reason)
   system, user = requests[0]
-  assert system["content"] == judge.GRADING.format(low=0.0, high=10.0)
+  assert system["content"] == llm_judge.GRADING.format(low=0.0, high=10.0)
   # The text is not escaped.
   assert '"answer": "réponse: Paris"' in user["content"]
   assert graded("Paris", saying("Score: 5")) == Outcome(
@@ -393,7 +395,7 @@ def test_pairs_that_need_no_request_and_those_that_do():
     requests.append((inputs["question"], inputs["A"], inputs["B"]))
     return '{"better": "A"}'
 
-  table = judge.preferences(
+  table = llm_judge.preferences(
     "?", ["a", "Solution", "a", ":", "b"], complete, swap=False
   )
   assert sorted(requests) == [("?", "a", "b"), ("?", "a", "b")]
@@ -409,11 +411,11 @@ def test_pairs_that_need_no_request_and_those_that_do():
   assert table.dtype == np.float32
   # A preference that does not change with the order stays; no reply is NaN.
   requests.clear()
-  judge.preferences("?", ["a", "b"], complete)
+  llm_judge.preferences("?", ["a", "b"], complete)
   assert requests == [("?", "a", "b"), ("?", "b", "a")]
   replies = iter(["Better: A", "Better: B", "Better: A", "no", "Better: tie"])
   values = [
-    judge.preferences("?", ["a", "b"], lambda _: next(replies))[0, 1]
+    llm_judge.preferences("?", ["a", "b"], lambda _: next(replies))[0, 1]
     for _ in range(2)
   ]
   np.testing.assert_array_equal(values, [1, np.nan])
@@ -469,7 +471,9 @@ def chat(text):
 
 
 def endpoint(url, **settings):
-  return judge.Endpoint(url, "m", **{"pause": 0.01, "timeout": 5.0, **settings})
+  return llm_judge.Endpoint(
+    url, "m", **{"pause": 0.01, "timeout": 5.0, **settings}
+  )
 
 
 def test_a_server_is_asked_in_its_own_form(serve, monkeypatch):
@@ -505,7 +509,7 @@ def test_a_server_embeds_a_text_which_is_kept(serve, tmp_path):
     assert complete.embed("a text") == [1.0, -0.5]
   assert [path for path, _, _ in requests] == ["/v1/embeddings"] * 2
   assert json.loads(requests[1][2]) == {"model": "m", "input": ["a text"]}
-  with pytest.raises(judge.JudgeError, match="has no embedding"):
+  with pytest.raises(llm_judge.JudgeError, match="has no embedding"):
     complete.embed("another text")
   # A chat with the same text is another question.
   assert complete([{"role": "user", "content": "a text"}]) == "x"
@@ -641,10 +645,10 @@ def ticked(*met):
 
 def explicit(reply, plan=RUBRIC, completion="Paris.", **settings):
   item = Item("?", completion, "", {"rubric": plan})
-  return rubric.explicit([item], saying(reply), **settings)[0]
+  return rubric_scoring.explicit([item], saying(reply), **settings)[0]
 
 
-@pytest.mark.worked_example("function:rubric.explicit")
+@pytest.mark.worked_example("function:rubric_scoring.explicit")
 def test_explicit_by_the_papers_weights():
   """Essential 1, important 0.7, optional 0.3, pitfall 0.9: 2.9 in all."""
   full = explicit(ticked(True, True, True, True))
@@ -657,7 +661,7 @@ def test_explicit_by_the_papers_weights():
   assert explicit(ticked(True, True, True, False), threshold=0.6).verdict == 1
 
 
-@pytest.mark.worked_example("function:rubric.explicit")
+@pytest.mark.worked_example("function:rubric_scoring.explicit")
 def test_a_missing_criterion_counts_as_no_in_the_total():
   assert explicit('{"1": true}').score == pytest.approx(1 / 2.9)
   assert explicit('{"1": true, "9": true}').score == pytest.approx(1 / 2.9)
@@ -681,7 +685,7 @@ def test_ticks_are_read_strictly(reply):
   ],
 )  # fmt: skip
 def test_an_unreadable_rubric_is_unscored(plan):
-  for verify in (rubric.explicit, rubric.implicit):
+  for verify in (rubric_scoring.explicit, rubric_scoring.implicit):
     item = Item("?", "Paris.", "", {"rubric": plan})
     outcome = verify([item], saying('{"score": 5, "1": true}'))[0]
     assert (outcome.verdict, outcome.score) == (-1, 0.0)
@@ -693,23 +697,29 @@ def test_explicit_score_scales_and_is_bounded():
   for _ in range(100):
     weights = generator.normal(size=5)
     met = generator.random(5) < 0.5
-    value = rubric.explicit_score(met, weights)
-    assert value == pytest.approx(rubric.explicit_score(met, 7 * weights))
+    value = rubric_scoring.explicit_score(met, weights)
+    assert value == pytest.approx(
+      rubric_scoring.explicit_score(met, 7 * weights)
+    )
     assert 0 <= value <= 1
-    positive = rubric.explicit_score(weights > 0, weights)
+    positive = rubric_scoring.explicit_score(weights > 0, weights)
     assert positive == pytest.approx(float((weights > 0).any()))
-  assert rubric.explicit_score([], []) == 0.0
-  assert rubric.explicit_score([True], [-1.0]) == 0.0
-  assert rubric.explicit_score([True, True], [1.0, -0.25]) == 0.75
+  assert rubric_scoring.explicit_score([], []) == 0.0
+  assert rubric_scoring.explicit_score([True], [-1.0]) == 0.0
+  assert rubric_scoring.explicit_score([True, True], [1.0, -0.25]) == 0.75
 
 
-@pytest.mark.worked_example("function:rubric.implicit")
+@pytest.mark.worked_example("function:rubric_scoring.implicit")
 def test_implicit_is_a_grade_from_one_to_ten():
-  assert [rubric.implicit_score(g) for g in (1, 5.5, 10)] == [0.0, 0.5, 1.0]
+  assert [rubric_scoring.implicit_score(g) for g in (1, 5.5, 10)] == [
+    0.0,
+    0.5,
+    1.0,
+  ]
   item = Item("?", "Paris.", "", {"rubric": RUBRIC})
-  assert rubric.implicit([item], saying("Score: 10"))[0].score == 1.0
-  assert rubric.implicit([item], saying("Score: 1"))[0].verdict == 0
-  assert rubric.implicit([item], saying("Score: 0"))[0].verdict == -1
+  assert rubric_scoring.implicit([item], saying("Score: 10"))[0].score == 1.0
+  assert rubric_scoring.implicit([item], saying("Score: 1"))[0].verdict == 0
+  assert rubric_scoring.implicit([item], saying("Score: 0"))[0].verdict == -1
 
 
 def test_rubrics_null_audit_with_a_judge_that_reads():
@@ -724,7 +734,7 @@ def test_rubrics_null_audit_with_a_judge_that_reads():
   good = "Paris, because the king lived there."
   texts = ["", "...", "Yes.", "Capital, and why?", "Paris " * 99, "x" * 10**5]
   items = [item(text, meta={"rubric": RUBRIC}) for text in [good, *texts]]
-  scores = [o.score for o in rubric.explicit(items, reads)]
+  scores = [o.score for o in rubric_scoring.explicit(items, reads)]
   assert scores[0] == 1.0 > max(scores[1:])
 
 
@@ -736,7 +746,7 @@ def test_refining_shows_the_two_best():
     better = [{"text": "says which king", "weight": 2}, RUBRIC[0]]
     return json.dumps({"rubric": better})
 
-  result = rubric.refine(
+  result = rubric_scoring.refine(
     "?", RUBRIC, ["a", "b", "c"], [0.1, 0.9, 0.5], complete
   )
   assert requests[0]["answers"] == ["b", "c"]
@@ -747,6 +757,6 @@ def test_refining_shows_the_two_best():
   ]
   assert explicit(ticked(True, False), result).score == pytest.approx(2 / 3)
   with pytest.raises(ValueError, match="must be a list of criteria"):
-    rubric.refine("?", RUBRIC, ["a", "b"], [0, 1], saying("no"))
+    rubric_scoring.refine("?", RUBRIC, ["a", "b"], [0, 1], saying("no"))
   with pytest.raises(ValueError, match="2 or more"):
-    rubric.refine("?", RUBRIC, ["a"], [0], complete)
+    rubric_scoring.refine("?", RUBRIC, ["a"], [0], complete)

@@ -14,11 +14,11 @@ answer that satisfies it loses points. The score R of a completion is
              with one grade from 1 to 10, which the judge gives to the
              completion after it has read all criteria
 
-A judge is a function as in `rewards.verifiers.judge`. A completion for which
-`judge.says_nothing` is true scores 0 without a request. `explicit` sends one
-request with all criteria; a criterion that is missing in the reply counts as
-not satisfied. A lenient judge may accept a list of keywords for a criterion
-such as "mentions X"; nothing here prevents that.
+A judge is a function as in `rewards.verifiers.llm_judge`. A completion for
+which `llm_judge.says_nothing` is true scores 0 without a request. `explicit`
+sends one request with all criteria; a criterion that is missing in the reply
+counts as not satisfied. A lenient judge may accept a list of keywords for a
+criterion such as "mentions X"; nothing here prevents that.
 
 Usage:
   rubric = [{"text": "names the capital", "category": "essential"}]
@@ -42,7 +42,7 @@ from rewards.verifiers import (
   Outcome,
   after_thoughts,
   answer_id,
-  judge,
+  llm_judge,
   unscored,
 )
 from rl import registry
@@ -102,7 +102,7 @@ def implicit_score(grade: float) -> float:
 
 def explicit(
   items: Sequence[Item],
-  complete: judge.Complete,
+  complete: llm_judge.Complete,
   threshold: float = 1.0,
   workers: int = 8,
 ) -> list[Outcome]:
@@ -125,8 +125,8 @@ def explicit(
     rubric = _criteria(item.meta.get("rubric"))
     texts = {str(i): text for i, (text, _) in enumerate(rubric, 1)}
     fields = {"question": str(item.prompt), "answer": answer}
-    reply = judge.ask(complete, TICKING, {**fields, "criteria": texts})
-    decisions = judge.read_object(after_thoughts(reply))
+    reply = llm_judge.ask(complete, TICKING, {**fields, "criteria": texts})
+    decisions = llm_judge.read_object(after_thoughts(reply))
     if not decisions or not texts.keys() & decisions.keys():
       return None
     satisfied = [_is_yes(decisions.get(number)) for number in texts]
@@ -137,7 +137,7 @@ def explicit(
 
 def implicit(
   items: Sequence[Item],
-  complete: judge.Complete,
+  complete: llm_judge.Complete,
   threshold: float = 0.5,
   workers: int = 8,
 ) -> list[Outcome]:
@@ -159,8 +159,8 @@ def implicit(
     rubric = _criteria(item.meta.get("rubric"))
     criteria = [{"text": text, "weight": weight} for text, weight in rubric]
     fields = {"question": str(item.prompt), "answer": answer}
-    reply = judge.ask(complete, GRADING, {**fields, "criteria": criteria})
-    grade = judge.read_score(reply, LOW, HIGH)
+    reply = llm_judge.ask(complete, GRADING, {**fields, "criteria": criteria})
+    grade = llm_judge.read_score(reply, LOW, HIGH)
     return None if grade is None else implicit_score(grade)
 
   return _judge_items(items, score_item, threshold, workers)
@@ -171,7 +171,7 @@ def refine(
   rubric: Sequence[Mapping[str, Any]],
   completions: Sequence[str],
   scores: Sequence[float],
-  complete: judge.Complete,
+  complete: llm_judge.Complete,
 ) -> list[dict[str, Any]]:
   """Asks a model for a rubric that separates the two best completions.
 
@@ -202,8 +202,8 @@ def refine(
     "rubric": [dict(criterion) for criterion in rubric],
     "answers": [completions[i] for i in best_first[:2]],
   }
-  reply = judge.ask(complete, REFINING, fields)
-  reply_fields = judge.read_object(after_thoughts(reply)) or {}
+  reply = llm_judge.ask(complete, REFINING, fields)
+  reply_fields = llm_judge.read_object(after_thoughts(reply)) or {}
   criteria = _criteria(reply_fields.get("rubric"))
   return [{"text": text, "weight": weight} for text, weight in criteria]
 
@@ -218,7 +218,7 @@ def _judge_items(
 
   def judge_item(item: Item) -> Outcome:
     answer = str(item.completion)
-    if judge.says_nothing(answer):
+    if llm_judge.says_nothing(answer):
       return Outcome(score=0.0, verdict=0, answer="", answer_id=-1)
     score = score_item(item, answer)
     if score is None:
@@ -229,7 +229,7 @@ def _judge_items(
     verdict = int(score >= threshold - 1e-9)
     return Outcome(score, verdict, answer, answer_id(answer))
 
-  return judge.each(judge_item, items, workers)
+  return llm_judge.each(judge_item, items, workers)
 
 
 def _criteria(rubric: Any) -> list[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""The judge: its messages for tests, checks and cases, and its references."""
+"""The tester: its messages for tests, checks and cases, and its references."""
 
 import contextlib
 import json
@@ -13,10 +13,10 @@ import pytest
 from helpers import program_starter
 
 from rewards.verifiers import sandbox
-from rewards.verifiers.sandbox.inside import judge, program
+from rewards.verifiers.sandbox.inside import program, tester
 
 DRIVER = pathlib.Path(program.__file__).read_text()
-ROOT = pathlib.Path(judge.__file__).parents[4]
+ROOT = pathlib.Path(tester.__file__).parents[4]
 LIMITS = {"seconds": 20.0, "cpu_seconds": 5, "output_bytes": 1 << 20}
 
 
@@ -25,7 +25,7 @@ def judged(monkeypatch):
   """Runs a job with tests or a check; returns the messages."""
   peers = []
 
-  class Peer(judge.Peer):
+  class Peer(tester.Peer):
     def __init__(self, *arguments):
       peers.append(self)
       super().__init__(*arguments)
@@ -38,12 +38,12 @@ def judged(monkeypatch):
   def run(program_text, **job):
     messages = []
     job = {**LIMITS, "driver": DRIVER, "program": program_text, **job}
-    judge.run(job, start, messages.append)
+    tester.run(job, start, messages.append)
     if "unscored" not in messages[-1]:
       assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
     return messages
 
-  monkeypatch.setattr(judge, "Peer", Peer)
+  monkeypatch.setattr(tester, "Peer", Peer)
   handler = signal.getsignal(signal.SIGALRM)
   yield run
   signal.setitimer(signal.ITIMER_REAL, 0)

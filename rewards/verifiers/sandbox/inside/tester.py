@@ -96,7 +96,7 @@ class _Stopped(RuntimeError):
 
 
 class Peer:
-  """The program's process, as the judge sees it.
+  """The program's process, as the tester sees it.
 
   Args:
     start: function that starts `program.py` and returns its process id, given
