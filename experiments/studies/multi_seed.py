@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.training import dispatch, host_needs, rollouts
+from experiments.training import dispatch, host_needs, placement, rollouts
 from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, masked, metrics, step, types
 
@@ -179,7 +179,9 @@ class _Trainer:
     """Returns the initial state of a seed."""
     config = self._e.config.copy_and_resolve_references()
     config.seed = number
-    state = dataclasses.replace(self._e, config=config).init(params)
+    state = placement.init_state(
+      dataclasses.replace(self._e, config=config), params
+    )
     return Progress(state, jnp.zeros((), jnp.int32))
 
   def _is_active(self, steps, tokens):
@@ -411,7 +413,7 @@ class OneByOne(_Trainer):
     self._train_step = jax.jit(
       step.make(e.methods, e.policy, e.txs, e.plan),
       donate_argnums=0,
-      out_shardings=(e.shardings, e.replicated),
+      out_shardings=(placement.state_shardings(e), e.replicated),
     )
 
   def groups(self, numbers: Sequence[int]) -> Iterator[list[int]]:

@@ -18,9 +18,11 @@ import numpy as np
 from experiments.training import (
   host_needs,
   packed_texts,
+  placement,
   reward_models,
   rollout_pipeline,
   rollouts,
+  sampling_placement,
 )
 from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, step, update_guard
@@ -74,7 +76,7 @@ def make_dispatch(
   train_step = jax.jit(
     make_train_step(e),
     donate_argnums=0,
-    out_shardings=(e.shardings, e.replicated),
+    out_shardings=(placement.state_shardings(e), e.replicated),
   )
 
   def sample_and_train(state):
@@ -94,7 +96,7 @@ def fused_steps(e: Experiment) -> jax.stages.Wrapped:
   return jax.jit(
     fused_loop.scan(body, e.config.steps_per_dispatch),
     donate_argnums=0,
-    out_shardings=(e.shardings, e.replicated),
+    out_shardings=(placement.state_shardings(e), e.replicated),
   )
 
 
@@ -177,7 +179,12 @@ def _sample_on_sampling_mesh(
   if not e.is_rl:
     return rollouts.make_host_demonstration_fn(e.task, prompts, sharding)
   return rollouts.make_host_rollout_fn(
-    e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
+    e.task,
+    sampling_placement.sampling_policy(e),
+    e.sampling,
+    prompts,
+    sharding,
+    e.method,
   )
 
 
@@ -186,6 +193,11 @@ def _jittable_rollout_fn(e: Experiment) -> rollouts.RolloutFn:
   prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
   if e.is_rl:
     return rollouts.make_rollout_fn(
-      e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
+      e.task,
+      sampling_placement.sampling_policy(e),
+      e.sampling,
+      prompts,
+      sharding,
+      e.method,
     )
   return rollouts.make_demonstration_fn(e.task, prompts, sharding)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import jax
 
+from experiments.training import rollout_extras
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import STATE_READY, HostRolloutFn
 from rl import learners, scoring
@@ -50,7 +51,7 @@ def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def score(state, rollout):
-    return e.with_scores(state, rollout, reads)
+    return rollout_extras.with_passes(e, state, rollout, reads)
 
   def with_needs(state: State):
     rollouts, times = rollout_fn(state)

@@ -8,6 +8,7 @@ supervised base that the run itself trains first (`config.base`), of another run
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -19,9 +20,15 @@ from etils import epath
 from experiments import pretrained, tasks
 from experiments.cli import errors, spec
 from experiments.logging import provenance
-from experiments.training import checkpointing, reward_models, workdirs
+from experiments.training import (
+  checkpointing,
+  placement,
+  reward_models,
+  workdirs,
+)
 from experiments.training.experiment import Experiment
-from models import checkpoint_reader, storage_paths
+from models import checkpoint_reader, sharding, storage_paths, transformer
+from models.config import ModelConfig
 from rl import step, types
 
 BASE_FOLDER = "base"  # in the workdir: the supervised run that it starts from
@@ -60,13 +67,13 @@ def restore_or_initialise(
   Raises:
     RunError: there are checkpoints and none of them can be read.
   """
-  target = e.saved_part(e.abstract)
+  target = placement.saved_part(placement.abstract_state(e))
   try:
     restored = checkpoints.restore_newest(target, print)
   except ValueError as error:
     raise errors.RunError(str(error)) from error
   if restored is None:
-    return _add_models(e, e.init(starting_params(e, workdir)))
+    return _add_models(e, placement.init_state(e, starting_params(e, workdir)))
   state, saved_metadata = restored
   commit = provenance.commit()
   saved_commit = saved_metadata.get(_CODE, commit)
@@ -89,7 +96,7 @@ def _add_models(e: Experiment, state: step.State) -> step.State:
   }
   add = jax.jit(
     functools.partial(reward_models.add_to_state, e.reward_models),
-    out_shardings=e.shardings,
+    out_shardings=placement.state_shardings(e),
     donate_argnums=(0, 1),
   )
   return add(state, params) if params else state
@@ -104,7 +111,8 @@ def frozen_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
   """Returns the parameters that a run does not train; {} without LoRA."""
   if not e.model.lora_rank:
     return {}
-  return e.init(starting_params(e, workdir)).carried.frozen
+  state = placement.init_state(e, starting_params(e, workdir))
+  return state.carried.frozen
 
 
 def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
@@ -120,12 +128,43 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
 
     folder = pretrained.resolve(source)
     _, params = hf.load(folder, dtype=e.model.param_dtype, mesh=e.mesh)
-    return e.select_params(params)
+    return select_params(e, params)
   return checkpoint_reader.restore_params(
     epath.Path(source) / checkpoint_reader.FOLDER,
-    e.abstract_params_without_lora,
+    abstract_params_without_lora(e),
     workdirs.read_frozen_step(workdir),
   )
+
+
+def model_without_lora(e: Experiment) -> ModelConfig:
+  """Returns the shape of the decoder in a source: without LoRA adapters."""
+  return dataclasses.replace(e.model, lora_rank=0)
+
+
+def abstract_params_without_lora(e: Experiment) -> types.PyTree:
+  """Returns shapes and shardings of the parameters of `model_without_lora`."""
+  model = model_without_lora(e)
+  shapes = jax.eval_shape(
+    lambda key: transformer.init(model, key), jax.random.key(0)
+  )
+  return sharding.with_shardings(shapes, sharding.shardings(shapes, e.mesh))
+
+
+def select_params(e: Experiment, params: types.PyTree) -> types.PyTree:
+  """Returns those parameters of a folder that the decoder has.
+
+  Args:
+    e: the experiment.
+    params: parameters of a Hugging Face folder, which may have further heads.
+  """
+
+  def intersect(params: types.PyTree, shapes: types.PyTree) -> types.PyTree:
+    if not isinstance(params, dict):
+      return params
+    names = params.keys() & shapes.keys()
+    return {name: intersect(params[name], shapes[name]) for name in names}
+
+  return intersect(params, abstract_params_without_lora(e))
 
 
 def write_model_file(e: Experiment, workdir: epath.Path) -> None:

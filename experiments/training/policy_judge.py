@@ -30,6 +30,7 @@ from experiments.evaluation import free_prompts
 from experiments.training import (
   decoder,
   initial_state,
+  placement,
   prng_keys,
   workdirs,
 )
@@ -151,7 +152,9 @@ class PolicyJudge:
     self._task, self._policy = e.task, e.policy
     self._encode = lambda messages: e.task.prompt_ids(messages[-1]["content"])
     self._load = lambda: types.join(
-      checkpoint_reader.restore_params(checkpoints, e.abstract.params, step),
+      checkpoint_reader.restore_params(
+        checkpoints, placement.abstract_state(e).params, step
+      ),
       initial_state.frozen_params(e, self._folder),
     )
 

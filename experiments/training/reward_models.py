@@ -184,12 +184,8 @@ def restore_params(model: RewardModel, mesh: Mesh) -> types.PyTree:
   Raises:
     ValueError: the checkpoint is damaged, or has other parameters.
   """
-  placed = jax.tree.map(
-    lambda leaf, leaf_sharding: jax.ShapeDtypeStruct(
-      leaf.shape, leaf.dtype, sharding=leaf_sharding
-    ),
-    model.shapes,
-    sharding.shardings(model.shapes, mesh),
+  placed = sharding.with_shardings(
+    model.shapes, sharding.shardings(model.shapes, mesh)
   )
   return checkpoint_reader.restore_params(
     model.workdir / checkpoint_reader.FOLDER, placed

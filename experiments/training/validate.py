@@ -24,7 +24,6 @@ import jax
 import ml_collections
 import numpy as np
 from etils import epath
-from jax.sharding import Mesh
 
 from experiments import pretrained, tasks
 from experiments.cli import arguments, config_keys, spec
@@ -39,14 +38,15 @@ from experiments.training import (
   initial_state,
   judging,
   optimizers,
+  placement,
   reward_models,
+  sampling_placement,
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
 from models import (
   checkpoint_reader,
   lora,
-  repeated_heads,
   sharding,
   storage_paths,
 )
@@ -453,8 +453,10 @@ def check_devices(
 def check_experiment(e: Experiment) -> None:
   """Checks the parts together, and traces the methods on abstract arrays."""
   _check_model(e)
-  _check_divisibility(e)
-  _ = e.shardings  # refuses a dimension that its mesh axis does not divide
+  sampling_placement.check(e)
+  placement.state_shardings(
+    e
+  )  # refuses a dimension that its mesh axis does not divide
   step.make(e.methods, e.policy, e.txs, e.plan)  # refuses off-policy updates
   if e.is_rl and e.sampling.temperature <= 0:
     raise ValueError(
@@ -493,58 +495,6 @@ def _check_model(e: Experiment) -> None:
       f"{e.task.vocab_size}, or 0 for exactly as many"
     )
   lora.target_names(e.model)  # refuses an expression that matches no parameter
-
-
-def _check_divisibility(e: Experiment) -> None:
-  """Checks that the meshes divide batches, minibatches and samples evenly."""
-  config, plan = e.config, e.plan
-  context = e.mesh.shape["context"]
-  if e.is_rl and config.rollout.samples % context:
-    nearest = max(round(config.rollout.samples / context), 1) * context
-    raise ValueError(
-      f"rollout.samples = {config.rollout.samples} is not divisible by "
-      f"mesh.context = {context}, which splits them; nearest: {nearest}"
-    )
-  prompts = config.rollout.prompts
-  sizes = {
-    "rollout.prompts": prompts,
-    "rollout.prompts / (plan.minibatches * plan.microbatches)": prompts
-    // (plan.minibatches * plan.microbatches),
-  }
-  evaluated = {"evaluation.batch": config.evaluation.batch}
-  if e.evaluation_mesh == e.mesh:
-    sizes |= evaluated
-  _check_divides(sizes, e.mesh, "mesh's")
-  if e.sampling_mesh != e.mesh:
-    sizes = {"rollout.prompts": prompts}
-    if e.evaluation_mesh == e.sampling_mesh:
-      sizes |= evaluated
-    _check_divides(sizes, e.sampling_mesh, "sampler's")
-    try:
-      repeated_heads.repeats(e.model, e.sampling_mesh.shape["tensor"])
-    except ValueError as error:
-      raise ValueError(f"sampling.{error}") from None
-
-
-def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:
-  """Checks that the axes of a mesh that split prompts divide sizes evenly.
-
-  Args:
-    sizes: numbers of prompts by the config key that sets them.
-    mesh: the mesh.
-    owner: whose axes they are, for the message.
-  """
-  shards = sharding.num_prompt_shards(mesh)
-  wrong_sizes = [
-    f"{key} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
-    for key, size in sizes.items()
-    if size % shards or size < 1
-  ]
-  if wrong_sizes:
-    raise ValueError(
-      f"{', '.join(wrong_sizes)}: not divisible by the {owner} "
-      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
-    )
 
 
 def _check_fused_loop(e: Experiment) -> None:
@@ -618,7 +568,11 @@ def _check_reward_models(e: Experiment) -> None:
         "nearest: 'verdict'"
       )
   if e.reward_models:  # a decoder may refuse the length of the texts
-    jax.eval_shape(dispatch.add_model_scores(e), e.abstract, e.abstract_rollout)
+    jax.eval_shape(
+      dispatch.add_model_scores(e),
+      placement.abstract_state(e),
+      e.abstract_rollout,
+    )
 
 
 def _check_step(e: Experiment) -> None:
@@ -629,7 +583,7 @@ def _check_step(e: Experiment) -> None:
   """
   # With the shardings of the run: then the training step uses the trace of the
   # decoder again.
-  state = e.abstract
+  state = placement.abstract_state(e)
   params = {
     name: types.join(params, state.carried.frozen)
     for name, params in state.parameters.items()
@@ -720,7 +674,7 @@ def _logged_metrics(e: Experiment) -> list[str]:
   if not host_needs.host_needs(e.methods):
     _, metrics = jax.eval_shape(
       dispatch.make_train_step(e),
-      e.abstract,
+      placement.abstract_state(e),
       e.abstract_rollout,
     )
     names = sorted(name for name, value in metrics.items() if value.ndim == 0)
@@ -795,7 +749,9 @@ def check_workdir(e: Experiment, workdir: epath.PathLike) -> None:
   if config.get("init_from"):
     source = epath.Path(config.init_from) / checkpoint_reader.FOLDER
     try:
-      checkpoint_reader.check_params(source, e.abstract_params_without_lora)
+      checkpoint_reader.check_params(
+        source, initial_state.abstract_params_without_lora(e)
+      )
       workdirs.check_fingerprints(
         config.init_from, e.fingerprints, names=("tokenizer",)
       )
@@ -833,8 +789,8 @@ def _check_base(e: Experiment) -> None:
     base = check_and_build(config)
   except ValueError as error:
     raise ValueError(f"base: {error}") from None
-  if base.model != e.model_without_lora:
+  model = initial_state.model_without_lora(e)
+  if base.model != model:
     raise ValueError(
-      f"base.model {base.model} is not {e.model_without_lora}; both must be "
-      "the same"
+      f"base.model {base.model} is not {model}; both must be the same"
     )

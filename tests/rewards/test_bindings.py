@@ -25,7 +25,7 @@ from helpers.judged_rollout import (
 import rewards
 from experiments.configs import defaults
 from experiments.logging import sample_dump
-from experiments.training import build, rollouts, validate
+from experiments.training import build, placement, rollouts, validate
 from rewards import base, combine
 from rewards.process import prefix_values
 from rl import fused_loop, scoring, step, transforms, types
@@ -73,7 +73,7 @@ def judged():
     extras=result.extras.update(arguments),
     views={**result.views, base.SHUFFLED_OPTIONS: two_answers(result)},
   )
-  params = e.init().params
+  params = placement.init_state(e).params
   built = {name: made_of(name) for name in rewards.names()}
   needs = frozenset().union(*(t.needs for t in built.values()))
 
@@ -291,7 +291,7 @@ def with_reward(e, reward, **changes):
 
 
 def trained(e, state=None):
-  state = e.init() if state is None else state
+  state = placement.init_state(e) if state is None else state
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
   )
@@ -302,7 +302,7 @@ def trained(e, state=None):
 @pytest.fixture(scope="module")
 def mixed():
   e = with_reward(experiment(rollout__samples=S), MIXED_REWARD)
-  state = e.init().replace(step=jnp.int32(4))
+  state = placement.init_state(e).replace(step=jnp.int32(4))
   new, metrics = trained(e, state)
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
@@ -361,9 +361,9 @@ def two_steps(e, fused=False):
   built = step.make(e.methods, e.policy, e.txs, e.plan)
   body = fused_loop.iteration(gather, built)
   if fused:
-    return jax.jit(fused_loop.scan(body, 2))(e.init())[0]
+    return jax.jit(fused_loop.scan(body, 2))(placement.init_state(e))[0]
   body = jax.jit(body)
-  return body(body(e.init())[0])[0]
+  return body(body(placement.init_state(e))[0])[0]
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +405,9 @@ def test_a_task_score_that_is_not_finite_is_named_whatever_is_paid():
   )
   new, metrics = trained(e)
   assert int(metrics["guard/bad_sample"]) == 2
-  jax.tree.map(np.testing.assert_array_equal, new.params, e.init().params)
+  jax.tree.map(
+    np.testing.assert_array_equal, new.params, placement.init_state(e).params
+  )
 
 
 def test_a_forecast_that_nobody_stated_is_the_worst(judged):

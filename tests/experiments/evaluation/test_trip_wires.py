@@ -69,9 +69,6 @@ def _watched(monkeypatch, verdicts):
     config=SimpleNamespace(
       trip_wires=SimpleNamespace(problems=2, samples=3), evaluation=evaluation
     ),
-    evaluation_policy="policy",
-    evaluation_params=lambda params: params,
-    evaluation_sharding="sharding",
   )
   settings = generation.Sampling(
     samples=8, max_tokens=2, eos_ids=(9,), pad_id=9
@@ -97,13 +94,21 @@ def _watched(monkeypatch, verdicts):
       )
 
   monkeypatch.setattr(evaluator, "score_in_batches", batches)
+  for name, function in {
+    "evaluation_policy": lambda e: "policy",
+    "evaluation_params": lambda e, params: params,
+    "evaluation_sharding": lambda e: "sharding",
+  }.items():
+    monkeypatch.setattr(trip_wires.sampling_placement, name, function)
   return e
 
 
 def _evaluate(e, step, workdir, calls=None):
   # A trained value replaces a frozen one of the same name.
   state = SimpleNamespace(
-    step=step, params={"both": 1}, frozen={"both": 2, "frozen": 3}
+    step=step,
+    params={"both": 1},
+    carried=SimpleNamespace(frozen={"both": 2, "frozen": 3}),
   )
   record = (lambda: None) if calls is None else (lambda: calls.append(step))
   return trip_wires.evaluate_once(e, state, epath.Path(workdir), record)

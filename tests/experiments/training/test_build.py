@@ -14,7 +14,14 @@ from experiments import tasks
 from experiments.cli import config_keys, config_names
 from experiments.configs import defaults, fitted_reward, small_judge
 from experiments.configs import method as method_configs
-from experiments.training import build, decoder, optimizers, rollouts, validate
+from experiments.training import (
+  build,
+  decoder,
+  optimizers,
+  placement,
+  rollouts,
+  validate,
+)
 from experiments.training.experiment import KINDS
 from rl import methods
 from rl.sampling import generation
@@ -165,8 +172,10 @@ def test_the_state_is_where_it_was_said_to_be():
     model__vocab_size=26,
   )
   e = build.build(config)
-  state = e.init()
-  output = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), e.abstract)
+  state = placement.init_state(e)
+  output = jax.tree.map(
+    lambda x: (x.shape, x.dtype, x.sharding), placement.abstract_state(e)
+  )
   result = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), state)
   assert output == result
   assert any(
@@ -200,7 +209,7 @@ def test_a_run_and_its_base_share_a_seed_and_not_their_problems():
   keys = {}
   for kind in KINDS:
     e = small_run.experiment(kind)
-    state = e.init()
+    state = placement.init_state(e)
     problem_key, _ = jax.random.split(state.carried.key)
     keys[kind] = np.asarray(e.task.train(problem_key, 0, 32).ids)
   assert (keys["rl"] != keys["supervised"]).any()

@@ -15,6 +15,7 @@ from experiments.training import (
   checkpointing,
   loop,
   packed_texts,
+  placement,
   rollouts,
 )
 from models import checkpoint_reader, sharding
@@ -291,7 +292,7 @@ def results(workdir, e):
   with checkpointing.Checkpoints(
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
-    state, _ = checkpoints.restore(e.abstract)
+    state, _ = checkpoints.restore(placement.abstract_state(e))
   state = jax.device_get(
     state.replace(key=jax.random.key_data(state.carried.key))
   )

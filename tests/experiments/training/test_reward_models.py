@@ -21,6 +21,7 @@ from experiments.training import (
   dispatch,
   initial_state,
   loop,
+  placement,
   reward_models,
   validate,
 )
@@ -343,7 +344,9 @@ def test_a_frozen_model_is_read_again_and_not_saved(fitted, tmp_path):
     for name in ("loss/total", "prm/score", "prm/worst", "prm/accuracy"):
       assert line[name] == expected[name], name
   with checkpointing.Checkpoints(resumed / "checkpoints") as checkpoints:
-    state, _ = checkpoints.restore(e.saved_part(e.abstract))
+    state, _ = checkpoints.restore(
+      placement.saved_part(placement.abstract_state(e))
+    )
     assert state.carried.models == {}
     assert list(state.learners) == ["policy"]
     state = initial_state.restore_or_initialise(e, resumed, checkpoints)

@@ -16,7 +16,6 @@ from experiments.evaluation import evaluator, trip_wires
 from experiments.training import build, validate
 from models import hf
 from rl import methods, scoring
-from rl.minibatches import Plan
 
 PASS_AT_2 = "evaluation/accuracy/pass@2"
 
@@ -420,69 +419,6 @@ def test_the_decoder_has_an_output_for_each_token():
   validate._check_model(with_vocabulary(size + 1))
   with pytest.raises(ValueError, match=f"is smaller than the {size} tokens"):
     validate._check_model(with_vocabulary(size - 1))
-
-
-def mesh(data=1, tensor=1, context=1):
-  sizes = {"replica": 1, "data": data, "fsdp": 1}
-  return types.SimpleNamespace(
-    shape={**sizes, "tensor": tensor, "context": context}
-  )
-
-
-def divided(
-  train, sample=None, evaluate=None, plan=(1, 1), kind="rl", batch=8, **rollout
-):
-  """The parts of an experiment that meshes divide; 8 prompts of 8 samples."""
-  rollout = types.SimpleNamespace(**{"prompts": 8, "samples": 8, **rollout})
-  return types.SimpleNamespace(
-    config=types.SimpleNamespace(
-      rollout=rollout, evaluation=types.SimpleNamespace(batch=batch)
-    ),
-    plan=Plan(minibatches=plan[0], microbatches=plan[1]),
-    is_rl=kind == "rl",
-    mesh=train,
-    sampling_mesh=sample or train,
-    evaluation_mesh=evaluate or train,
-    model=types.SimpleNamespace(heads=4, kv_heads=2),
-  )
-
-
-@pytest.mark.parametrize(
-  ("parts", "message"),
-  [
-    (divided(mesh()), None),
-    (divided(mesh(), prompts=0), r"rollout.prompts = 0 (nearest: 1)"),
-    (divided(mesh(), prompts=1, batch=1), None),
-    (divided(mesh(data=2), plan=(2, 2)), None),
-    (
-      divided(mesh(data=4), plan=(2, 2)),
-      "rollout.prompts / (plan.minibatches * plan.microbatches) = 2 "
-      "(nearest: 4): not divisible by the mesh's",
-    ),
-    (divided(mesh(data=4), batch=9), "evaluation.batch = 9 (nearest: 8)"),
-    # The largest of the two nearest numbers of samples, and at least one part.
-    (divided(mesh(context=3)), "rollout.samples = 8 is not divisible by"),
-    (divided(mesh(context=3)), "nearest: 9"),
-    (divided(mesh(context=3), samples=1), "nearest: 3"),
-    (divided(mesh(context=3), kind="supervised"), None),
-    # Evaluations use the mesh that samples, if they have the same devices.
-    (divided(mesh(), mesh(data=3)), "rollout.prompts = 8 (nearest: 9): not di"),
-    (divided(mesh(), mesh(data=2), batch=9), None),
-    (
-      divided(mesh(), *[mesh(data=2)] * 2, batch=9),
-      "evaluation.batch = 9 (nearest: 8): not divisible by the sampler's",
-    ),
-    (divided(mesh(data=2), mesh(), mesh(), batch=9), None),
-    (divided(mesh(), mesh(tensor=4)), None),
-    (divided(mesh(), mesh(tensor=3)), "sampling.tensor = 3 cannot split"),
-  ],
-)
-def test_meshes_divide_what_they_split(parts, message):
-  if message is None:
-    validate._check_divisibility(parts)
-    return
-  with pytest.raises(ValueError, match=re.escape(message)):
-    validate._check_divisibility(parts)
 
 
 @pytest.mark.parametrize("part", ["signal_needs", "term_needs"])
