@@ -51,6 +51,8 @@ class Experiment:
       none.
     mesh: mesh of the devices that train.
     sampling_mesh: mesh of the devices that sample; usually the same mesh.
+    folder: folder with the weights and the tokenizer that `config.policy.path`
+      means; "" for a policy that is not read from a folder.
   """
 
   config: ml_collections.ConfigDict
@@ -66,6 +68,7 @@ class Experiment:
   mesh: Mesh
   sampling_mesh: Mesh
   traps: tasks.Task | None = None
+  folder: str = ""
 
   @property
   def method(self) -> Method:

@@ -30,6 +30,30 @@ def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
   }
 
 
+def check(e: Experiment) -> None:
+  """Checks that no step of a fused loop needs the host."""
+  dispatch_steps = e.config.steps_per_dispatch
+  if dispatch_steps == 1:
+    return
+  needs = sorted(map(str, host_needs(e.methods)))
+  if needs:
+    raise ValueError(
+      f"steps_per_dispatch = {dispatch_steps} must be 1, because "
+      f"{e.method.name} needs {', '.join(needs)}, which the host computes "
+      "between sampling and the update"
+    )
+  if e.texts is not None:
+    raise ValueError(
+      f"steps_per_dispatch = {dispatch_steps} must be 1, because the host "
+      "selects the lines of a file between two updates"
+    )
+  if not e.task.jittable:
+    raise ValueError(
+      f"steps_per_dispatch = {dispatch_steps} must be 1, because "
+      f"{e.task.name} is scored on the host between sampling and the update"
+    )
+
+
 def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
   """Returns a rollout function that also computes the host needs.
 

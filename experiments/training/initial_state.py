@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import ml_collections
 from etils import epath
 
-from experiments import pretrained, tasks
+from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.logging import provenance
 from experiments.training import (
@@ -49,6 +49,52 @@ def base_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   base = config.base.copy_and_resolve_references()
   base.model.lora_rank = 0
   return base
+
+
+def check_base(
+  e: Experiment,
+  check_and_build: Callable[[ml_collections.ConfigDict], Experiment],
+) -> None:
+  """Checks the supervised base that a run starts from, if it has one.
+
+  Args:
+    e: the experiment.
+    check_and_build: the function of `validate`, which imports this module.
+  """
+  if not has_base(e.config):
+    return
+  config = base_config(e.config)
+  if config.steps < 1:
+    raise ValueError(
+      f"base.steps = {config.steps} must be at least 1, because the run starts "
+      "from the base's last checkpoint; nearest: 1 (for a run without a base, "
+      "set config.base to an empty ConfigDict)"
+    )
+  try:
+    base = check_and_build(config)
+  except ValueError as error:
+    raise ValueError(f"base: {error}") from None
+  model = model_without_lora(e)
+  if base.model != model:
+    raise ValueError(
+      f"base.model {base.model} is not {model}; both must be the same"
+    )
+
+
+def check_source(e: Experiment) -> None:
+  """Checks that the run of `config.init_from` has the parameters to read."""
+  if not e.config.get("init_from"):
+    return
+  source = epath.Path(e.config.init_from)
+  try:
+    checkpoint_reader.check_params(
+      source / checkpoint_reader.FOLDER, abstract_params_without_lora(e)
+    )
+    workdirs.check_fingerprints(
+      e.config.init_from, e.fingerprints, names=("tokenizer",)
+    )
+  except (ValueError, FileNotFoundError) as error:
+    raise ValueError(f"init_from: {error}") from None
 
 
 def restore_or_initialise(
@@ -126,8 +172,7 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
   if source == e.config.policy.path:
     from models import hf  # imports transformers
 
-    folder = pretrained.resolve(source)
-    _, params = hf.load(folder, dtype=e.model.param_dtype, mesh=e.mesh)
+    _, params = hf.load(e.folder, dtype=e.model.param_dtype, mesh=e.mesh)
     return select_params(e, params)
   return checkpoint_reader.restore_params(
     epath.Path(source) / checkpoint_reader.FOLDER,
@@ -169,7 +214,6 @@ def select_params(e: Experiment, params: types.PyTree) -> types.PyTree:
 
 def write_model_file(e: Experiment, workdir: epath.Path) -> None:
   """Writes `model.json`, with paths that are valid from any folder."""
-  folder = pretrained.resolve(e.config.policy.path)
   other_run = e.config.get("init_from")
   task_name, settings = spec.parse(e.config.task)
   is_text = "tokenizer" in tasks.settings(task_name)
@@ -178,7 +222,7 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
     if has_base(e.config):
       frozen = BASE_FOLDER
     else:
-      frozen = _absolute(other_run or folder)
+      frozen = _absolute(other_run or e.folder)
     if other_run:
       # The other run may save further checkpoints. This run always reads the
       # one that it started from.
@@ -188,7 +232,7 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
   workdirs.write_model(
     workdir,
     e.model,
-    tokenizer=_absolute(settings.get("tokenizer") or folder),
+    tokenizer=_absolute(settings.get("tokenizer") or e.folder),
     frozen=frozen,
     frozen_step=frozen_step,
     stops=e.task.eos_ids if is_text else (),

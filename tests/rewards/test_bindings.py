@@ -25,7 +25,13 @@ from helpers.judged_rollout import (
 import rewards
 from experiments.configs import defaults
 from experiments.logging import sample_dump
-from experiments.training import build, placement, rollouts, validate
+from experiments.training import (
+  build,
+  placement,
+  reward_from_config,
+  rollouts,
+  validate,
+)
 from rewards import base, combine
 from rewards.process import prefix_values
 from rl import fused_loop, scoring, step, transforms, types
@@ -285,7 +291,7 @@ MIXED_REWARD = defaults.reward(
 
 def with_reward(e, reward, **changes):
   separate = dataclasses.replace(
-    e.method, reward=build.make_reward(reward), **changes
+    e.method, reward=reward_from_config.make_reward(reward), **changes
   )
   return dataclasses.replace(e, methods={"policy": separate})
 
@@ -420,7 +426,7 @@ def test_a_forecast_that_nobody_stated_is_the_worst(judged):
 
 
 def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
-  mixed = build.make_reward(
+  mixed = reward_from_config.make_reward(
     defaults.reward(step_reward="outcome_centered()", worst="worst_step()")
   )
   init = {name: t.init() for name, t in mixed.transforms.items()}

@@ -74,6 +74,7 @@ def e(monkeypatch):
   return python.SimpleNamespace(
     config=config(),
     model=python.SimpleNamespace(lora_rank=0),
+    folder="",
   )
 
 
