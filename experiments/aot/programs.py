@@ -23,7 +23,6 @@ from experiments.training import (
   placement,
   rollout_extras,
   rollouts,
-  sampling_placement,
 )
 from experiments.training.experiment import Experiment
 from rl import learners, scoring, step, types
@@ -70,10 +69,10 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
     return state
   if name == "score":
     return state.parameters, state.carried.frozen
-  if name == "evaluation" and sampling_placement.evaluation_mesh(e) == e.mesh:
+  if name == "evaluation" and placement.evaluation_mesh(e) == e.mesh:
     return state.params, state.carried.frozen
   if e.sampling_mesh == e.mesh:
-    return sampling_placement.abstract_sampler_state(e)
+    return placement.abstract_sampler_state(e)
   sampling_devices = set(e.sampling_mesh.devices.flat)
   if not sampling_devices & set(e.mesh.devices.flat):
     return state  # no part of the state is on the sampling devices
@@ -133,11 +132,11 @@ def _scorer(e: Experiment) -> Callable:
 
 def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   """Lowers sampling, with the scores if the task is jittable."""
-  state = sampling_placement.abstract_sampler_state(e)
+  state = placement.abstract_sampler_state(e)
   if e.task.jittable:
     collect = rollouts.make_rollout_fn(
       e.task,
-      sampling_placement.sampling_policy(e),
+      e.sampling_policy,
       e.sampling,
       e.config.rollout.prompts,
       e.sampling_sharding,
@@ -152,7 +151,7 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
     prompt_mask: jax.Array,
     keys: jax.Array,
   ) -> generation.Samples:
-    policy = sampling_placement.sampling_policy(e).with_frozen(frozen)
+    policy = e.sampling_policy.with_frozen(frozen)
     return generation.generate(
       policy, params, prompts, prompt_mask, keys, e.sampling
     )
@@ -178,13 +177,11 @@ def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
 
   def batched(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     shape = batch, *leaf.shape[1:]
-    return _sharded(
-      leaf.update(shape=shape), sampling_placement.evaluation_sharding(e)
-    )
+    return _sharded(leaf.update(shape=shape), placement.evaluation_sharding(e))
 
   return evaluator.generate.lower(
-    sampling_placement.evaluation_policy(e),
-    sampling_placement.abstract_evaluation_params(e),
+    placement.evaluation_policy(e),
+    placement.abstract_evaluation_params(e),
     jax.tree.map(batched, problem_shapes),
     jax.eval_shape(lambda: jax.random.key(0)),
     evaluator.sampling_settings(e),
@@ -198,12 +195,10 @@ def cache_bytes(e: Experiment) -> int:
 
   def make_cache(prompts, mask, params):
     capacity = e.sampling.max_tokens
-    _, cache = sampling_placement.sampling_policy(e).prefill(
-      params, prompts, mask, rows, capacity
-    )
+    _, cache = e.sampling_policy.prefill(params, prompts, mask, rows, capacity)
     return cache
 
-  state = sampling_placement.abstract_sampler_state(e)
+  state = placement.abstract_sampler_state(e)
   params = types.join(state.params, state.carried.frozen)
   cache = jax.eval_shape(make_cache, tokens.prompts, tokens.prompt_mask, params)
   keys_and_values = [

@@ -48,7 +48,7 @@ from jax.sharding import Mesh
 from experiments.aot import chips, hlo, programs
 from experiments.evaluation import evaluator
 from experiments.studies import flop_counts
-from experiments.training import placement, sampling_placement
+from experiments.training import placement
 from experiments.training.experiment import Experiment
 from models import sharding
 from models.config import ModelConfig
@@ -216,9 +216,8 @@ def _with_other_state(
 def _other_state_gib(e: Experiment, name: str) -> float:
   """Returns the GiB per device of the state that a program does not take."""
   taken = _bytes_per_device(programs.state_arguments(e, name))
-  return (
-    max(_bytes_per_device(placement.abstract_state(e)) - taken, 0) / chips.GIB
-  )
+  state_bytes = _bytes_per_device(placement.abstract_state(e))
+  return max(state_bytes - taken, 0) / chips.GIB
 
 
 def resident(e: Experiment) -> dict[str, float]:
@@ -230,9 +229,7 @@ def resident(e: Experiment) -> dict[str, float]:
   """
   state, mesh = placement.abstract_state(e), e.sampling_mesh
   shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
-  heads = math.gcd(
-    sampling_placement.sampling_model(e).kv_heads, mesh.shape["tensor"]
-  )
+  heads = math.gcd(e.sampling_model.kv_heads, mesh.shape["tensor"])
   parts = {
     "parameters": _bytes_per_device((state.params, state.carried.frozen)),
     "optimizer": _bytes_per_device(
@@ -343,10 +340,8 @@ def peak_bytes(
 
 def _mesh(e: Experiment, name: str) -> Mesh:
   """Returns the mesh of the devices that run a program."""
-  meshes = {
-    "rollout": e.sampling_mesh,
-    "evaluation": sampling_placement.evaluation_mesh(e),
-  }
+  evaluation_mesh = placement.evaluation_mesh(e)
+  meshes = {"rollout": e.sampling_mesh, "evaluation": evaluation_mesh}
   return meshes.get(name, e.mesh)
 
 
@@ -418,9 +413,7 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
 
   Axes: P prompts, S samples per prompt, T tokens of a completion.
   """
-  model: ModelConfig = (
-    sampling_placement.sampling_model(e) if name == "rollout" else e.model
-  )
+  model: ModelConfig = e.sampling_model if name == "rollout" else e.model
   tokens = programs.policy_rollout(e.placed_rollout).tokens
   P, S, T = tokens.completions.shape
   prompt_length = tokens.prompts.shape[-1]

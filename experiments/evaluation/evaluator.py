@@ -20,7 +20,7 @@ from etils import epath
 from experiments.evaluation import default_settings, statistics
 from experiments.logging import progress
 from experiments.tasks.task import Judged, Problems, Task
-from experiments.training import multihost, prng_keys, sampling_placement
+from experiments.training import multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
 from rl.sampling import generation
@@ -221,13 +221,13 @@ def evaluate_experiment(
   settings = default_settings.fill(e.config.evaluation)
   return evaluate(
     e.task,
-    sampling_placement.evaluation_policy(e),
-    sampling_placement.evaluation_params(e, params),
+    placement.evaluation_policy(e),
+    placement.evaluation_params(e, params),
     key=prng_keys.from_seed(settings.pop("seed")),
     **settings,
     step=step,
     max_tokens=e.sampling.max_tokens,
-    sharding=sampling_placement.evaluation_sharding(e),
+    sharding=placement.evaluation_sharding(e),
     between_batches=between_batches,
     update=update,
   )

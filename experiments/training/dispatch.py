@@ -22,7 +22,6 @@ from experiments.training import (
   reward_models,
   rollout_pipeline,
   rollouts,
-  sampling_placement,
 )
 from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, step, update_guard
@@ -179,12 +178,7 @@ def _sample_on_sampling_mesh(
   if not e.is_rl:
     return rollouts.make_host_demonstration_fn(e.task, prompts, sharding)
   return rollouts.make_host_rollout_fn(
-    e.task,
-    sampling_placement.sampling_policy(e),
-    e.sampling,
-    prompts,
-    sharding,
-    e.method,
+    e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
   )
 
 
@@ -193,11 +187,6 @@ def _jittable_rollout_fn(e: Experiment) -> rollouts.RolloutFn:
   prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
   if e.is_rl:
     return rollouts.make_rollout_fn(
-      e.task,
-      sampling_placement.sampling_policy(e),
-      e.sampling,
-      prompts,
-      sharding,
-      e.method,
+      e.task, e.sampling_policy, e.sampling, prompts, sharding, e.method
     )
   return rollouts.make_demonstration_fn(e.task, prompts, sharding)

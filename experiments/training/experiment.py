@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import tasks
 from experiments.training import reward_models, rollouts, training_texts
-from models import lora, sharding, transformer
+from models import lora, policy, repeated_heads, sharding, transformer
 from models.config import ModelConfig
 from rl import learners, scoring, step, types
 from rl.method import Method
@@ -106,6 +106,32 @@ class Experiment:
       return frozenset()
     needs = self.method.signal_needs | self.method.term_needs
     return frozenset(need for need in needs if need.source == "ref")
+
+  @property
+  def head_repeats(self) -> int:
+    """Copies of each key and value head for the axis "tensor" that samples.
+
+    It is 1 on the mesh of training.
+
+    Raises:
+      ValueError: the axis cannot split the heads.
+    """
+    if self.sampling_mesh == self.mesh:
+      return 1
+    tensor = self.sampling_mesh.shape["tensor"]
+    return repeated_heads.repeats(self.model, tensor)
+
+  @property
+  def sampling_model(self) -> ModelConfig:
+    """Shape of the decoder that samples: `model` with repeated heads."""
+    return repeated_heads.repeat_config(self.model, self.head_repeats)
+
+  @property
+  def sampling_policy(self) -> types.Policy:
+    """The functions of `sampling_model`."""
+    if self.head_repeats == 1:
+      return self.policy
+    return policy.bind(self.sampling_model)
 
   def on_mesh(self, mesh: Mesh) -> Experiment:
     """Returns the same experiment, which trains and samples on another mesh."""

@@ -37,21 +37,20 @@ def check(e: Experiment) -> None:
     return
   needs = sorted(map(str, host_needs(e.methods)))
   if needs:
-    raise ValueError(
-      f"steps_per_dispatch = {dispatch_steps} must be 1, because "
+    reason = (
       f"{e.method.name} needs {', '.join(needs)}, which the host computes "
       "between sampling and the update"
     )
-  if e.texts is not None:
-    raise ValueError(
-      f"steps_per_dispatch = {dispatch_steps} must be 1, because the host "
-      "selects the lines of a file between two updates"
-    )
-  if not e.task.jittable:
-    raise ValueError(
-      f"steps_per_dispatch = {dispatch_steps} must be 1, because "
-      f"{e.task.name} is scored on the host between sampling and the update"
-    )
+  elif e.texts is not None:
+    reason = "the host selects the lines of a file between two updates"
+  elif not e.task.jittable:
+    reason = f"{e.task.name} is scored on the host between sampling and the "
+    reason += "update"
+  else:
+    return
+  raise ValueError(
+    f"steps_per_dispatch = {dispatch_steps} must be 1, because {reason}"
+  )
 
 
 def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:

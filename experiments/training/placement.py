@@ -1,21 +1,80 @@
-"""Places the training state of an experiment on the training mesh.
+"""Places the state of an experiment, and what is read from it, on its meshes.
 
-Parameters, and arrays of the same shapes, are split by the rules of
-`models.sharding`; all other parts of the state are copied to every device.
-`sampling_placement` has the parts that sampling and evaluation read.
+Training reads the whole state on `Experiment.mesh`. Sampling reads a part of it
+on `Experiment.sampling_mesh`: on another mesh than that of training, a copy of
+the parameters in the dtype of sampling, whose key and value heads are repeated
+if the axis "tensor" does not divide them. Evaluation reads the parameters of
+the policy on one of the two meshes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.training import prng_keys
 from experiments.training.experiment import KINDS, Experiment
-from models import lora, sharding, transformer
-from rl import step, types
+from models import decoding, lora, repeated_heads, sharding, transformer
+from rl import learners, step, types
+
+
+def check(e: Experiment) -> None:
+  """Checks that the meshes divide batches, minibatches and samples evenly."""
+  config, plan = e.config, e.plan
+  context = e.mesh.shape["context"]
+  if e.is_rl and config.rollout.samples % context:
+    nearest = max(round(config.rollout.samples / context), 1) * context
+    raise ValueError(
+      f"rollout.samples = {config.rollout.samples} is not divisible by "
+      f"mesh.context = {context}, which splits them; nearest: {nearest}"
+    )
+  prompts = config.rollout.prompts
+  sizes = {
+    "rollout.prompts": prompts,
+    "rollout.prompts / (plan.minibatches * plan.microbatches)": prompts
+    // (plan.minibatches * plan.microbatches),
+  }
+  evaluated = {"evaluation.batch": config.evaluation.batch}
+  if evaluation_mesh(e) == e.mesh:
+    sizes |= evaluated
+  _check_divides(sizes, e.mesh, "mesh's")
+  if e.sampling_mesh != e.mesh:
+    sizes = {"rollout.prompts": prompts}
+    if evaluation_mesh(e) == e.sampling_mesh:
+      sizes |= evaluated
+    _check_divides(sizes, e.sampling_mesh, "sampler's")
+    try:
+      _ = e.head_repeats
+    except ValueError as error:
+      raise ValueError(f"sampling.{error}") from None
+
+
+def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:
+  """Checks that the axes of a mesh that split prompts divide sizes evenly.
+
+  Args:
+    sizes: numbers of prompts by the config key that sets them.
+    mesh: the mesh.
+    owner: whose axes they are, for the message.
+  """
+  shards = sharding.num_prompt_shards(mesh)
+  wrong_sizes = [
+    f"{key} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
+    for key, size in sizes.items()
+    if size % shards or size < 1
+  ]
+  if wrong_sizes:
+    raise ValueError(
+      f"{', '.join(wrong_sizes)}: not divisible by the {owner} "
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
+    )
+
+
+# ------------------------------------------------------------------------------
+# The training state
+# ------------------------------------------------------------------------------
 
 
 def init_state(e: Experiment, params: types.PyTree | None = None) -> step.State:
@@ -50,7 +109,7 @@ def init_state(e: Experiment, params: types.PyTree | None = None) -> step.State:
     return step.init(e.methods, params, e.txs, _keys(e, seed_key)[1])
 
   shapes = jax.eval_shape(init_state, trained, seed_key)
-  shardings = shardings_on(shapes, e.mesh)
+  shardings = _shardings_on(shapes, e.mesh)
   state = jax.jit(init_state, out_shardings=shardings)(trained, seed_key)
   return state.with_carried(frozen=frozen)
 
@@ -74,7 +133,7 @@ def _init_missing(e: Experiment, key: jax.Array) -> types.PyTree:
 
 def state_shardings(e: Experiment) -> step.State:
   """Returns the shardings of the training state."""
-  return shardings_on(e.state_shapes, e.mesh)
+  return _shardings_on(e.state_shapes, e.mesh)
 
 
 def abstract_state(e: Experiment) -> step.State:
@@ -90,7 +149,7 @@ def saved_part(state: step.State) -> step.State:
   return state.with_carried(frozen={}, models={})
 
 
-def shardings_on(state: step.State, mesh: Mesh) -> step.State:
+def _shardings_on(state: step.State, mesh: Mesh) -> step.State:
   """Returns the shardings of a state, or of a part of one, on a mesh.
 
   Parameters and optimizers follow the rules of the mesh. The states of methods
@@ -122,3 +181,111 @@ def shardings_on(state: step.State, mesh: Mesh) -> step.State:
       models=split(state.carried.models),
     ),
   )
+
+
+# ------------------------------------------------------------------------------
+# The part of the state that the sampler reads
+# ------------------------------------------------------------------------------
+
+
+def sampler_state(e: Experiment, state: step.State) -> step.State:
+  """Returns the part of a state that the sampler reads.
+
+  On another mesh than that of training, the parameters are those of
+  `e.sampling_model`, in the dtype in which sampling reads them.
+  """
+  names = {*e.methods, *state.parameter_sets}
+  if e.method.sampler.reads_behavior_alone:
+    names = {learners.POLICY, e.method.behavior}
+
+  def prepare(params: types.PyTree) -> types.PyTree:
+    return params if e.sampling_mesh == e.mesh else sampling_params(e, params)
+
+  return state.replace(
+    learners={
+      name: step.Learner(prepare(learner.params), opt_state=())
+      for name, learner in state.learners.items()
+      if name in names
+    },
+    parameter_sets={
+      name: prepare(params)
+      for name, params in state.parameter_sets.items()
+      if name in names
+    },
+    carried=state.carried.replace(
+      frozen=prepare(state.carried.frozen), models={}
+    ),
+  )
+
+
+def sampling_params(e: Experiment, params: types.PyTree) -> types.PyTree:
+  """Returns parameters as the sampler reads them on a mesh of its own.
+
+  Args:
+    e: the experiment.
+    params: parameters of the policy, or a part of them.
+  """
+  params = decoding.cast(e.model, params)
+  return repeated_heads.repeat_params(e.model, params, e.head_repeats)
+
+
+def _sampler_shapes(e: Experiment) -> step.State:
+  return jax.eval_shape(lambda state: sampler_state(e, state), e.state_shapes)
+
+
+def sampler_shardings(e: Experiment) -> step.State:
+  """Returns the shardings of `sampler_state` on the sampling mesh."""
+  return _shardings_on(_sampler_shapes(e), e.sampling_mesh)
+
+
+def abstract_sampler_state(e: Experiment) -> step.State:
+  """Returns shapes and shardings of `sampler_state` on the sampling mesh."""
+  return sharding.with_shardings(_sampler_shapes(e), sampler_shardings(e))
+
+
+# ------------------------------------------------------------------------------
+# Evaluation
+# ------------------------------------------------------------------------------
+
+
+def evaluation_mesh(e: Experiment) -> Mesh:
+  """Returns the mesh of the devices that evaluate.
+
+  It is the sampling mesh if that has the devices of training, and otherwise the
+  training mesh.
+  """
+  devices = [set(mesh.devices.flat) for mesh in (e.mesh, e.sampling_mesh)]
+  return e.sampling_mesh if devices[0] == devices[1] else e.mesh
+
+
+def evaluation_sharding(e: Experiment) -> NamedSharding:
+  """Returns the sharding of problems over the axes of `evaluation_mesh`."""
+  return sharding.batch_sharding(evaluation_mesh(e))
+
+
+def evaluation_policy(e: Experiment) -> types.Policy:
+  """Returns the functions of the policy on `evaluation_mesh`."""
+  return e.policy if evaluation_mesh(e) == e.mesh else e.sampling_policy
+
+
+def abstract_evaluation_params(e: Experiment) -> types.PyTree:
+  """Returns shapes and shardings of all parameters on `evaluation_mesh`."""
+  on_mesh = evaluation_mesh(e) == e.mesh
+  state = abstract_state(e) if on_mesh else abstract_sampler_state(e)
+  return types.join(state.params, state.carried.frozen)
+
+
+def evaluation_params(e: Experiment, params: types.PyTree) -> types.PyTree:
+  """Returns all parameters of the policy, on `evaluation_mesh`.
+
+  Args:
+    e: the experiment.
+    params: the parameters on the training mesh.
+  """
+  if evaluation_mesh(e) == e.mesh:
+    return params
+  shardings = jax.tree.map(
+    lambda leaf: leaf.sharding, abstract_evaluation_params(e)
+  )
+  prepare = jax.jit(lambda params: sampling_params(e, params))
+  return jax.device_put(prepare(params), shardings)

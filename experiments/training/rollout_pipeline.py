@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import jax
 
-from experiments.training import sampling_placement
+from experiments.training import placement
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import STATE_READY, HostRolloutFn
 from rl import learners, step, types
@@ -59,15 +59,15 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
   Frozen parameters are copied only once.
   """
   frozen = []  # the frozen parameters, after the first call
-  shardings = sampling_placement.sampler_shardings(e)
+  shardings = placement.sampler_shardings(e)
 
   @jax.jit
   def sampler_state(state: step.State) -> step.State:
-    return sampling_placement.sampler_state(e, state)
+    return placement.sampler_state(e, state)
 
   def send(state: step.State) -> step.State:
     if not frozen:
-      sent = sampling_placement.sampling_params(e, state.carried.frozen)
+      sent = placement.sampling_params(e, state.carried.frozen)
       frozen.append(jax.device_put(sent, shardings.carried.frozen))
     sent = sampler_state(_with_frozen(state, {}))
     sent = jax.device_put(sent, _with_frozen(shardings, {}))

@@ -36,7 +36,6 @@ from experiments.training import (
   placement,
   reward_from_config,
   reward_models,
-  sampling_placement,
   training_texts,
   traps,
   workdirs,
@@ -116,7 +115,7 @@ def check_config(
 def check_experiment(e: Experiment) -> None:
   """Checks the parts together, and traces the methods on abstract arrays."""
   decoder.check(e.config, e.model, e.task, e.folder)
-  sampling_placement.check(e)
+  placement.check(e)
   # Refuses a dimension that its mesh axis does not divide.
   placement.state_shardings(e)
   step.make(e.methods, e.policy, e.txs, e.plan)  # refuses off-policy updates

@@ -99,7 +99,7 @@ def _watched(monkeypatch, verdicts):
     "evaluation_params": lambda e, params: params,
     "evaluation_sharding": lambda e: "sharding",
   }.items():
-    monkeypatch.setattr(trip_wires.sampling_placement, name, function)
+    monkeypatch.setattr(trip_wires.placement, name, function)
   return e
 
 

@@ -9,6 +9,7 @@ import pytest
 from helpers import small_run
 
 from experiments.training.experiment import Experiment
+from models import policy, sharding
 from rl import scoring
 
 NAMESPACE = python_types.SimpleNamespace
@@ -53,3 +54,21 @@ def test_arrays_of_prompts_are_split_over_the_mesh():
   shapes[(5, 3)] = "copied"
   leaves = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
   assert Experiment.rollout_shardings(e, leaves) == list(shapes.values())
+
+
+@pytest.mark.several_devices
+def test_heads_are_repeated_for_the_mesh_that_samples():
+  """One group of two query heads is split over two devices."""
+  e = small_run.experiment(model__kv_heads=1)
+  assert e.sampling_model == e.model
+  assert e.sampling_policy is e.policy
+  split = sharding.make_mesh(tensor=2, data=1, devices=jax.devices()[:2])
+  other = dataclasses.replace(e, sampling_mesh=split)
+  model = other.sampling_model
+  assert model.kv_heads == 2
+  assert other.sampling_policy is policy.bind(model)
+  assert other.sampling_policy is not e.policy
+  # No head is repeated on another mesh that divides them.
+  one_device = sharding.make_mesh(devices=jax.devices()[1:2])
+  other = dataclasses.replace(e, sampling_mesh=one_device)
+  assert other.sampling_policy is e.policy

@@ -21,7 +21,6 @@ from experiments.training import (
   placement,
   rollout_pipeline,
   rollouts,
-  sampling_placement,
   validate,
 )
 from models import presets
@@ -93,7 +92,7 @@ def test_an_evaluation_uses_the_devices_of_training(changes, mesh):
   """On the sampler's mesh, if that has the same devices."""
   usual = {"model__vocab_size": 26}
   reference, other = experiment(**usual), experiment(**usual, **changes)
-  assert sampling_placement.evaluation_mesh(other) == getattr(other, mesh)
+  assert placement.evaluation_mesh(other) == getattr(other, mesh)
   result, expected = (
     evaluator.evaluate_experiment(e, placement.init_state(e).params)
     for e in (other, reference)
@@ -228,7 +227,7 @@ def _ten_times_the_params(monkeypatch):
       place, place, Carried(place, place)
     ),
   }.items():
-    monkeypatch.setattr(sampling_placement, name, function)
+    monkeypatch.setattr(placement, name, function)
 
 
 def fake_experiment(**config):
