@@ -453,7 +453,7 @@ def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
   reward = combine.make_reward({"broken": nan}, (combine.Term("broken"),))
   separate = dataclasses.replace(e.method, reward=reward)
   broken = dataclasses.replace(e, methods={"policy": separate})
-  state = broken.init()
+  state = placement.init_state(broken)
   new, metrics = trained(broken, state)
   assert int(metrics["guard/bad_sample"]) == 1
   assert int(metrics["guard/bad_prompt"]) >= 0

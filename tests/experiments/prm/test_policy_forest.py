@@ -30,7 +30,7 @@ def experiment():
 
 @pytest.fixture(scope="module")
 def params(experiment):
-  return experiment.init().params
+  return placement.init_state(experiment).params
 
 
 def make(e, params, problems=4, samples=3, **settings):
