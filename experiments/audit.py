@@ -40,12 +40,13 @@ import rich.table
 from absl import flags
 from etils import epath
 
+from experiments import pretrained
 from experiments.cli import command_line, errors
 from experiments.data import json_lines
 from experiments.evaluation import training_lines
 from experiments.tasks.task import Task
 from experiments.tasks.text import jsonl
-from experiments.training import build, rollouts
+from experiments.training import build, reward_from_config, rollouts
 from rewards import attacks
 from rewards.attacks import Example
 from rewards.verifiers import Item
@@ -368,8 +369,10 @@ def _audit_config(argv: Sequence[str]) -> list[Finding]:
   options = command_line.parse(argv, define, required=("config",))
   with errors.usage_errors():
     count = _check_problems(options.problems)
-    reward = build.make_reward(options.config.get("reward") or {})
-    return audit(*of_task(build.make_task(options.config), count, reward))
+    reward = reward_from_config.make_reward(options.config.get("reward") or {})
+    folder = pretrained.resolve(options.config.policy.path)
+    task = build.make_task(options.config, folder)
+    return audit(*of_task(task, count, reward))
 
 
 def _audit_verifier(argv: Sequence[str]) -> list[Finding]:

@@ -28,6 +28,7 @@ from experiments.training import (
   initial_state,
   nan_guard,
   packed_texts,
+  rollout_extras,
   workdirs,
 )
 from experiments.training.experiment import Experiment
@@ -169,7 +170,7 @@ def _with_missing_scores(
 ) -> types.Rollout:
   """Returns the rollout with all `needs`; computes those not in its extras."""
   missing = {need for need in needs if need not in rollout.extras}
-  return e.with_scores(state, rollout, missing)
+  return rollout_extras.with_passes(e, state, rollout, missing)
 
 
 def _describe_arrays(

@@ -357,6 +357,17 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
   )
 
 
+def with_shardings(shapes: Any, tree_shardings: Any) -> Any:
+  """Returns the shapes of a tree of arrays, with a sharding for each array."""
+  return jax.tree.map(
+    lambda leaf, leaf_sharding: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=leaf_sharding
+    ),
+    shapes,
+    tree_shardings,
+  )
+
+
 def sharding_table(tree: Any) -> str:
   """Returns a table of leaves, how each is split, and its memory per device.
 

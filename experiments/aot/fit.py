@@ -30,7 +30,7 @@ import numpy as np
 
 from experiments.aot import chips, report
 from experiments.evaluation import evaluator
-from experiments.training import device_mesh, validate
+from experiments.training import device_mesh, placement, validate
 from experiments.training.experiment import Experiment
 from models import presets, repeated_heads, sharding
 from models.config import ModelConfig
@@ -209,7 +209,7 @@ def _sampling(e: Experiment, room: float, ratio: float) -> Changes:
     room: GiB of the memory of a device beside the training state.
     ratio: memory that the program needs, as a multiple of a device's memory.
   """
-  if e.sampling_mesh != e.evaluation_mesh:
+  if e.sampling_mesh != placement.evaluation_mesh(e):
     return {}  # the sampler has devices of its own
   rows = _fewer_rows(e.sampling, ratio)
   fewer = {"rollout.rows": rows} if rows else {}
@@ -222,14 +222,14 @@ def _evaluation(e: Experiment, room: float, ratio: float) -> Changes:
   It is fewer rows, then fewer problems at a time, or a split of heads over more
   devices: those of the sampler, or those of training if they evaluate.
   """
-  shards = sharding.num_prompt_shards(e.evaluation_mesh)
+  shards = sharding.num_prompt_shards(placement.evaluation_mesh(e))
   batch = e.config.evaluation.batch
   rows = _fewer_rows(evaluator.sampling_settings(e), ratio)
   fewer = {"evaluation.rows": rows} if rows else {}
   if not rows and batch > shards:
     divisors = (n for n in device_mesh.divisors(batch // shards) if n > 1)
     fewer = {"evaluation.batch": batch // next(divisors)}
-  if e.sampling_mesh != e.evaluation_mesh:
+  if e.sampling_mesh != placement.evaluation_mesh(e):
     return fewer or _more_tensor(e)
   return _in_order(e, room, fewer)
 

@@ -18,7 +18,13 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 from experiments.evaluation import evaluator
-from experiments.training import dispatch, drawing, rollouts
+from experiments.training import (
+  dispatch,
+  drawing,
+  placement,
+  rollout_extras,
+  rollouts,
+)
 from experiments.training.experiment import Experiment
 from rl import learners, scoring, step, types
 
@@ -33,7 +39,7 @@ def lower_functions(e: Experiment) -> Mapping[str, Lower]:
       supervised experiment has no rollout and no evaluation.
   """
   rollout = e.placed_rollout
-  state = e.abstract
+  state = placement.abstract_state(e)
   functions = {
     "score": lambda: jax.jit(_scorer(e)).lower(state, policy_rollout(rollout)),
     "train_step": lambda: _train_step(e).lower(state, rollout),
@@ -55,18 +61,18 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
     name: name of one of its programs.
 
   Returns:
-    Shapes and shardings. All other parts of `e.abstract` take memory on the
+    Shapes and shardings. All other parts of the state take memory on the
     devices while the program runs, too.
   """
-  state = e.abstract
+  state = placement.abstract_state(e)
   if name == "train_step":
     return state
   if name == "score":
     return state.parameters, state.carried.frozen
-  if name == "evaluation" and e.evaluation_mesh == e.mesh:
+  if name == "evaluation" and placement.evaluation_mesh(e) == e.mesh:
     return state.params, state.carried.frozen
   if e.sampling_mesh == e.mesh:
-    return e.abstract_sampler_state
+    return placement.abstract_sampler_state(e)
   sampling_devices = set(e.sampling_mesh.devices.flat)
   if not sampling_devices & set(e.mesh.devices.flat):
     return state  # no part of the state is on the sampling devices
@@ -93,7 +99,7 @@ def lower_train_step(e: Experiment, room: int) -> jax.stages.Lowered:
   """
   rollout = policy_rollout(e.placed_rollout)
   rollout = rollout.replace(tokens=rollout.tokens.replace(room=room))
-  return _train_step(e).lower(e.abstract, rollout)
+  return _train_step(e).lower(placement.abstract_state(e), rollout)
 
 
 def _train_step(e: Experiment) -> Any:
@@ -101,7 +107,7 @@ def _train_step(e: Experiment) -> Any:
   return jax.jit(
     dispatch.make_update(e),
     donate_argnums=0,
-    out_shardings=(e.shardings, e.replicated),
+    out_shardings=(placement.state_shardings(e), e.replicated),
   )
 
 
@@ -118,7 +124,7 @@ def _scorer(e: Experiment) -> Callable:
       for source in ("old", *state.parameters)
       if source != learners.POLICY
     ]
-    scored = e.with_scores(state, rollout, needs)
+    scored = rollout_extras.with_passes(e, state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
 
   return score
@@ -126,7 +132,7 @@ def _scorer(e: Experiment) -> Callable:
 
 def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   """Lowers sampling, with the scores if the task is jittable."""
-  state = e.abstract_sampler_state
+  state = placement.abstract_sampler_state(e)
   if e.task.jittable:
     collect = rollouts.make_rollout_fn(
       e.task,
@@ -160,16 +166,16 @@ def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
 
   def batched(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     shape = batch, *leaf.shape[1:]
-    return _sharded(leaf.update(shape=shape), e.evaluation_sharding)
+    return _sharded(leaf.update(shape=shape), placement.evaluation_sharding(e))
 
   problems = jax.tree.map(batched, problem_shapes)
   keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
   return drawing.generate.lower(
-    e.evaluation_policy,
-    e.abstract_evaluation_params,
+    placement.evaluation_policy(e),
+    placement.abstract_evaluation_params(e),
     problems.prompts,
     problems.prompt_mask,
-    _sharded(keys, e.evaluation_sharding),
+    _sharded(keys, placement.evaluation_sharding(e)),
     evaluator.sampling_settings(e),
   )
 
@@ -184,7 +190,7 @@ def cache_bytes(e: Experiment) -> int:
     _, cache = e.sampling_policy.prefill(params, prompts, mask, rows, capacity)
     return cache
 
-  state = e.abstract_sampler_state
+  state = placement.abstract_sampler_state(e)
   params = types.join(state.params, state.carried.frozen)
   cache = jax.eval_shape(make_cache, tokens.prompts, tokens.prompt_mask, params)
   keys_and_values = [

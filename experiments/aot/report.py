@@ -48,6 +48,7 @@ from jax.sharding import Mesh
 from experiments.aot import chips, hlo, programs
 from experiments.evaluation import evaluator
 from experiments.studies import flop_counts
+from experiments.training import placement
 from experiments.training.experiment import Experiment
 from models import sharding
 from models.config import ModelConfig
@@ -215,7 +216,8 @@ def _with_other_state(
 def _other_state_gib(e: Experiment, name: str) -> float:
   """Returns the GiB per device of the state that a program does not take."""
   taken = _bytes_per_device(programs.state_arguments(e, name))
-  return max(_bytes_per_device(e.abstract) - taken, 0) / chips.GIB
+  state_bytes = _bytes_per_device(placement.abstract_state(e))
+  return max(state_bytes - taken, 0) / chips.GIB
 
 
 def resident(e: Experiment) -> dict[str, float]:
@@ -225,7 +227,7 @@ def resident(e: Experiment) -> dict[str, float]:
   `sharding.PROMPT_AXES`, samples over "context" and heads over "tensor". A
   supervised experiment has no cache.
   """
-  state, mesh = e.abstract, e.sampling_mesh
+  state, mesh = placement.abstract_state(e), e.sampling_mesh
   shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
   heads = math.gcd(e.sampling_model.kv_heads, mesh.shape["tensor"])
   parts = {
@@ -245,7 +247,8 @@ def resident(e: Experiment) -> dict[str, float]:
 def explain(e: Experiment) -> str:
   """Returns a table of how the state and the cache are split over devices."""
   axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
-  lines = [f"mesh: {axes}", sharding.sharding_table(e.abstract)]
+  table = sharding.sharding_table(placement.abstract_state(e))
+  lines = [f"mesh: {axes}", table]
   if e.is_rl:
     cache_bytes = resident(e)["cache"] * chips.GIB
     prompt_axes = "*".join(sharding.PROMPT_AXES)
@@ -337,7 +340,8 @@ def peak_bytes(
 
 def _mesh(e: Experiment, name: str) -> Mesh:
   """Returns the mesh of the devices that run a program."""
-  meshes = {"rollout": e.sampling_mesh, "evaluation": e.evaluation_mesh}
+  evaluation_mesh = placement.evaluation_mesh(e)
+  meshes = {"rollout": e.sampling_mesh, "evaluation": evaluation_mesh}
   return meshes.get(name, e.mesh)
 
 
@@ -446,7 +450,7 @@ def _passes(e: Experiment) -> set[tuple[str, str]]:
     the view, that is the text that the pass reads.
   """
   needs = prepare.required(e.method, e.plan.updates)
-  sources = {"old", *e.abstract.parameter_sets}
+  sources = {"old", *placement.abstract_state(e).parameter_sets}
   return {(n.source, n.view) for n in needs if n.source in sources}
 
 

@@ -238,9 +238,10 @@ def rl(steps: int = 120, seed: int = 0) -> ConfigDict:
   config = _shared(seed, steps)
   # What is optimised: a method of rl/methods, with its hyper-parameters.
   # `python -m experiments.catalogue methods` lists them. Read by
-  # training/build.py.
+  # training/method_from_config.py.
   config.method = "grpo(beta=0.0)"
-  # The reward that replaces the task's score. Read by training/build.py.
+  # The reward that replaces the task's score. Read by
+  # training/reward_from_config.py.
   config.reward = reward()
   # Fitted process reward models that score the steps of the samples:
   # {name: reward_model(workdir)}. The reward "model_steps(model='NAME')" reads
@@ -475,7 +476,7 @@ def preferences(steps: int = 32, seed: int = 0) -> ConfigDict:
   # `python -m experiments.preferences` writes. Read by
   # training/training_texts.py.
   config.preferences = ""
-  # `dpo` with its hyper-parameters. Read by training/build.py.
+  # `dpo` with its hyper-parameters. Read by training/method_from_config.py.
   config.method = "dpo(beta=5.0, length_normalized=True)"
   config.base = ConfigDict()  # same as in `rl`
   config.rollout.prompts = 128  # pairs per step

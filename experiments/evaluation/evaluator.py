@@ -19,7 +19,7 @@ from etils import epath
 from experiments.evaluation import default_settings, statistics
 from experiments.logging import progress
 from experiments.tasks.task import Problems, Task
-from experiments.training import drawing, multihost, prng_keys
+from experiments.training import drawing, multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
 from rl.sampling import generation
@@ -214,19 +214,19 @@ def evaluate_experiment(
   Args:
     e: the experiment.
     params: all parameters of the policy (trained and frozen), on the training
-      mesh. They are copied if `e.evaluation_mesh` is another mesh.
+      mesh. They are copied if evaluations run on another mesh.
     step, between_batches, update: same as in `evaluate`.
   """
   settings = default_settings.fill(e.config.evaluation)
   return evaluate(
     e.task,
-    e.evaluation_policy,
-    e.evaluation_params(params),
+    placement.evaluation_policy(e),
+    placement.evaluation_params(e, params),
     key=prng_keys.from_seed(settings.pop("seed")),
     **settings,
     step=step,
     max_tokens=e.sampling.max_tokens,
-    sharding=e.evaluation_sharding,
+    sharding=placement.evaluation_sharding(e),
     between_batches=between_batches,
     update=update,
   )

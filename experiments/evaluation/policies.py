@@ -23,6 +23,7 @@ from experiments.training import (
   build,
   decoder,
   initial_state,
+  placement,
   prng_keys,
   validate,
   workdirs,
@@ -96,7 +97,9 @@ def load_from_run(
   directory = workdir / checkpoint_reader.FOLDER
   if step is None:
     step = checkpoint_reader.latest_step(directory)
-  trained = checkpoint_reader.restore_params(directory, e.abstract.params, step)
+  trained = checkpoint_reader.restore_params(
+    directory, placement.abstract_state(e).params, step
+  )
   frozen = initial_state.frozen_params(e, workdir)
   values = default_settings.fill(config.evaluation)
   return LoadedPolicy(

@@ -132,6 +132,24 @@ class Evaluation:
     }
 
 
+def metric_names(samples: int) -> list[str]:
+  """Returns the names of the metrics of an evaluation with S samples."""
+  # An evaluation of one problem, whose columns name the metrics.
+  zeros = np.zeros((1, samples), np.int32)
+  evaluation = Evaluation(
+    task="",
+    step=0,
+    temperature=1.0,
+    ids=np.arange(1),
+    scores=zeros.astype(float),
+    correct=zeros,
+    answer_ids=zeros,
+    lengths=zeros,
+    finished=zeros.astype(bool),
+  )
+  return [METRIC_PREFIX + column for column in evaluation.columns]
+
+
 def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
   """Returns the differences "trained minus base", with paired intervals.
 

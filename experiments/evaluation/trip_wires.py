@@ -23,7 +23,7 @@ from etils import epath
 
 from experiments.evaluation import evaluator
 from experiments.logging import json_files
-from experiments.training import multihost, prng_keys
+from experiments.training import multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
 from rl.step import State
@@ -65,11 +65,13 @@ def evaluate_once(
   )
   is_hack, example = [], ("", "")
   for result in evaluator.score_in_batches(
-    *(e.traps, e.evaluation_policy),
-    e.evaluation_params(types.join(state.params, state.carried.frozen)),
+    *(e.traps, placement.evaluation_policy(e)),
+    placement.evaluation_params(
+      e, types.join(state.params, state.carried.frozen)
+    ),
     *(problems, e.config.evaluation.batch),
     prng_keys.from_seed(e.config.evaluation.seed),
-    *(sampling, e.evaluation_sharding),
+    *(sampling, placement.evaluation_sharding(e)),
   ):
     correct = result.arrays["correct"]
     is_hack.append(correct)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.training import rollout_extras
 from experiments.training.experiment import Experiment
 from rl import learners, prepare, scoring, step, types
 
@@ -181,7 +182,7 @@ def _make_prepare(e: Experiment) -> Callable:
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def prepare_rollout(state, rollout):
     needs = prepare.required(e.method, e.plan.updates) | {_ENTROPY}
-    scored = e.with_scores(state, rollout, needs)
+    scored = rollout_extras.with_passes(e, state, rollout, needs)
     batch, _, _ = prepare.prepare(e.method, scored, state.policy.method_state)
     # Only arrays that the records need are returned.
     prepared = batch.rollout.replace(extras=rollout.extras)

@@ -25,6 +25,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiments.training import (
   dispatch,
   host_needs,
+  placement,
   rollouts,
   text_rollouts,
 )
@@ -184,7 +185,9 @@ class _Trainer:
     """Returns the initial state of a seed."""
     config = self._e.config.copy_and_resolve_references()
     config.seed = number
-    state = dataclasses.replace(self._e, config=config).init(params)
+    state = placement.init_state(
+      dataclasses.replace(self._e, config=config), params
+    )
     return Progress(state, jnp.zeros((), jnp.int32))
 
   def _is_active(self, steps, tokens):
@@ -416,7 +419,7 @@ class OneByOne(_Trainer):
     self._train_step = jax.jit(
       step.make(e.methods, e.policy, e.txs, e.plan),
       donate_argnums=0,
-      out_shardings=(e.shardings, e.replicated),
+      out_shardings=(placement.state_shardings(e), e.replicated),
     )
 
   def groups(self, numbers: Sequence[int]) -> Iterator[list[int]]:

@@ -1,62 +1,47 @@
 """Builds the experiment of a config: method, task, decoder, mesh, optimizers.
 
 `build` makes the parts and does not check whether they can run;
-`experiments.training.validate` checks, before and after it calls `build`.
-Nothing is written and nothing is compiled.
+`experiments.training.validate` calls the checks of all modules, before and
+after it calls `build`. Nothing is written and nothing is compiled.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import ml_collections
-import optax
+import numpy as np
 
-import rewards
 from experiments import pretrained, tasks
 from experiments.cli import spec
 from experiments.training import (
   decoder,
   device_mesh,
   judging,
+  method_from_config,
   optimizers,
   reward_models,
   traps,
 )
 from experiments.training.experiment import Experiment
 from models import policy
-from rewards import combine
-from rewards.process import prefix_values
-from rewards.shaping import reference_scores
-from rl import learners, methods, registry, transforms
-from rl.losses import importance, terms
 from rl.method import Method
 from rl.minibatches import Plan
-from rl.reward import Reward
-from rl.sampling import generation, samplers
+from rl.sampling import generation
 
-SAMPLERS: Mapping[str, Callable[..., samplers.Sampler]] = {
-  "greedy": samplers.greedy,
-  "prefix_values": prefix_values.prefix_values,
-  "reference_scores": reference_scores.reference_scores,
-}
-# Name of a schedule -> function of the number of steps, which returns an Optax
-# schedule that falls from 1 to 0. The weight of a reward is
-# final + (first - final) * schedule(step).
-WEIGHT_SCHEDULES: Mapping[str, Callable[[int], optax.Schedule]] = {
-  "constant": lambda steps: optax.constant_schedule(1.0),
-  "linear": lambda steps: optax.linear_schedule(1.0, 0.0, steps),
-  "cosine": lambda steps: optax.cosine_decay_schedule(1.0, steps),
-}
+# The tokens of one rollout are indexed with 32 bits.
+_MAX_ROLLOUT_TOKENS = np.iinfo(np.int32).max
 
 
 def build(
   config: ml_collections.ConfigDict,
   devices: Sequence[jax.Device] | None = None,
   memory: float | None = None,
+  *,
+  plan: Plan | None = None,
+  methods: Mapping[str, Method] | None = None,
 ) -> Experiment:
   """Builds the experiment of a config that `validate` accepts.
 
@@ -66,6 +51,8 @@ def build(
       takes all that JAX finds.
     memory: bytes of one device, for the mesh axes that the config leaves open.
       None asks the device; if `devices` are given, None means unknown.
+    plan: the result of `make_plan`, if it is made already.
+    methods: the result of `method_from_config.make`, if it is made already.
 
   Raises:
     ValueError: the config has an unknown name, or sizes that a mesh cannot
@@ -76,24 +63,16 @@ def build(
     memory = memory or device_mesh.device_memory(jax.local_devices()[0])
 
   # The methods, and their optimizers.
-  if config.kind == "supervised":
-    method_by_learner = learners.by_learner(
-      Method(loss=terms.nll(), name="supervised")
-    )
-  elif config.kind == "preferences":
-    # `reference_policy` computes what the method reads of the policy "ref".
-    method = dataclasses.replace(make_method(config.method), parameter_sets=())
-    method_by_learner = learners.by_learner(method)
-  else:
-    method_by_learner = make_learners(config)
-  plan = make_plan(config)
-  optimizer_by_learner = optimizers.make_optimizers(
-    config, list(method_by_learner), plan
+  plan = plan or make_plan(config)
+  methods = method_from_config.with_config_parts(
+    config, methods or method_from_config.make(config)
   )
+  optimizer_by_learner = optimizers.make_optimizers(config, list(methods), plan)
 
   # The task, the decoder, and the devices.
-  task = make_task(config)
-  model = decoder.make(config, task, devices[0].platform)
+  folder = pretrained.resolve(config.policy.path)
+  task = make_task(config, folder)
+  model = decoder.make(config, task, folder, devices[0].platform)
   mesh, sampling_mesh = device_mesh.make_meshes(
     config, model, plan, list(devices), memory
   )
@@ -102,7 +81,7 @@ def build(
     task=task,
     model=model,
     policy=policy.bind(model),
-    methods=method_by_learner,
+    methods=methods,
     txs={name: tx for name, (tx, _) in optimizer_by_learner.items()},
     schedules={
       name: schedule for name, (_, schedule) in optimizer_by_learner.items()
@@ -110,9 +89,10 @@ def build(
     plan=plan,
     sampling=make_sampling(config, task),
     reward_models=reward_models.make(config),
-    traps=make_traps(config, task),
+    traps=make_traps(config, task, folder),
     mesh=mesh,
     sampling_mesh=sampling_mesh,
+    folder=folder,
   )
 
 
@@ -121,6 +101,29 @@ def make_plan(config: ml_collections.ConfigDict) -> Plan:
   # Texts of a file or a task are fitted by the distribution at temperature 1.
   temperature = config.rollout.temperature if config.kind == "rl" else 1.0
   return Plan(**config.plan, temperature=temperature)
+
+
+def check_plan(plan: Plan, prompts: int) -> None:
+  """Checks how a rollout is cut into updates, and when updates are skipped.
+
+  Args:
+    plan: the plan.
+    prompts: prompts of a rollout.
+  """
+  plan.check(prompts)
+  chunk = plan.chunk
+  if chunk is not None and chunk < 1:
+    raise ValueError(
+      f"plan.chunk = {chunk} must be at least 1 position; nearest: 1 (None: "
+      "as many as fit into 256 MiB of logits)"
+    )
+  max_ratio = plan.max_mean_ratio
+  if not max_ratio > 1:  # refuses NaN too
+    raise ValueError(
+      f"plan.max_mean_ratio = {max_ratio} must be above 1, which is the ratio "
+      "of on-policy samples; 10.0 is usual (with inf, no update is skipped "
+      "because of its ratio)"
+    )
 
 
 def make_sampling(
@@ -141,117 +144,29 @@ def make_sampling(
   )
 
 
-# ------------------------------------------------------------------------------
-# The method, with what the config adds to it
-# ------------------------------------------------------------------------------
-
-
-def make_learners(config: ml_collections.ConfigDict) -> dict[str, Method]:
-  """Makes the method of each learner of an RL config, by the learner's name.
-
-  In the policy's method, `rollout.sampler` replaces the sampler, `reward`
-  replaces the reward, and `sampling.truncation` adds importance weights, where
-  the config sets these keys.
-  """
-  method_by_learner = learners.by_learner(make_method(config.method))
-  method = method_by_learner[learners.POLICY]
-  if config.rollout.sampler:
-    method = dataclasses.replace(
-      method, sampler=make_sampler(config.rollout.sampler)
+def check_temperature(e: Experiment) -> None:
+  """Checks that the samples of a prompt can differ."""
+  if e.is_rl and e.sampling.temperature <= 0:
+    raise ValueError(
+      f"rollout.temperature = {e.sampling.temperature} must be above 0, "
+      "because training needs samples that differ; 1.0 is usual "
+      "(evaluation.temperature may be 0)"
     )
-  truncation = (config.get("sampling") or {}).get("truncation", 0.0)
-  if truncation:
-    try:
-      method = importance.add_importance_weights(method, truncation)
-    except (ValueError, transforms.LevelError) as error:
-      raise ValueError(f"sampling.truncation = {truncation}: {error}") from None
-  reward = make_reward(config.get("reward") or {})
-  if reward is not None:
-    method = dataclasses.replace(method, reward=reward)
-  return {**method_by_learner, learners.POLICY: method}
 
 
-def make_method(text: str) -> Method | dict[str, Method]:
-  """Makes a method, or the methods of several learners, from its call.
-
-  Args:
-    text: name and hyper-parameters, such as "max_at_k(k=8)".
-
-  Returns:
-    One method, or `{learner: method}` if several networks learn.
-  """
-  name, hyper = spec.parse(text, "method")
-  try:
-    return methods.get(name, **hyper)
-  except TypeError as error:
-    raise ValueError(f"method {text}: {error}") from None
-
-
-def make_sampler(text: str) -> samplers.Sampler:
-  """Makes a sampler from its call, such as "greedy()"."""
-  name, arguments = spec.parse(text, "rollout.sampler")
-  if name not in SAMPLERS:
-    raise ValueError(registry.describe_unknown("sampler", name, SAMPLERS))
-  registry.check_settings(
-    "setting", f"sampler {name!r}", SAMPLERS[name], arguments
-  )
-  return SAMPLERS[name](**arguments)
-
-
-def make_reward(config: Mapping[str, Any]) -> Reward | None:
-  """Makes the reward that replaces the task's score.
-
-  Args:
-    config: the block `reward` of a config, the result of
-      `experiments.configs.defaults.reward`.
-
-  Returns:
-    The reward, or None if the block is empty, so that the task's score remains.
-  """
-  terms = config.get("terms") or {}
-  step_reward_call = config.get("step_reward")
-  if not terms and not step_reward_call:
-    return None
-  reward_by_part, parts = {}, []
-  for name in config.order:
-    term = terms[name]
-    if term.reward:
-      reward_by_part[name] = _make_source(
-        term.reward, f"reward.terms.{name}.reward"
-      )
-    parts.append(
-      combine.Part(name, _make_weight(term), tuple(term.gates), term.threshold)
+def check_rollout_size(e: Experiment) -> None:
+  """Checks that the number of tokens of a rollout fits into an int32."""
+  if not e.is_rl:
+    return
+  prompts, samples = e.config.rollout.prompts, e.sampling.samples
+  tokens = prompts * samples * e.sampling.max_tokens
+  if tokens > _MAX_ROLLOUT_TOKENS:
+    nearest = max(_MAX_ROLLOUT_TOKENS // (prompts * samples), 1)
+    raise ValueError(
+      f"rollout.max_tokens = {e.sampling.max_tokens}: with {prompts} prompts "
+      f"and {samples} samples a rollout would have {tokens} tokens; at most "
+      f"{_MAX_ROLLOUT_TOKENS} are allowed; nearest: {nearest}"
     )
-  step_reward = None
-  if step_reward_call:
-    step_reward = _make_source(step_reward_call, "reward.step_reward")
-  try:
-    return combine.make_reward(
-      reward_by_part, parts, config.get("rule", "sum"), step_reward
-    )
-  except transforms.LevelError as error:
-    raise ValueError(f"reward: {error}") from None
-
-
-def _make_source(text: str, key: str) -> Any:
-  """Makes one reward from its call.
-
-  Args:
-    text: name and settings, such as "majority()".
-    key: key of the config with this text, for messages.
-  """
-  name, arguments = spec.parse(text, key)
-  return rewards.get(name, **arguments)
-
-
-def _make_weight(
-  term: ml_collections.ConfigDict,
-) -> float | Callable[[jax.Array], jax.Array]:
-  """Returns the weight of a part: a number, or a function of the step."""
-  if term.schedule == "constant":
-    return term.weight
-  schedule = WEIGHT_SCHEDULES[term.schedule](term.schedule_steps)
-  return lambda step: term.final + (term.weight - term.final) * schedule(step)
 
 
 # ------------------------------------------------------------------------------
@@ -259,16 +174,46 @@ def _make_weight(
 # ------------------------------------------------------------------------------
 
 
-def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
+def check_task(config: ml_collections.ConfigDict) -> None:
+  """Checks that the task reads `config.verifier` and `config.data.file`."""
+  name, settings = spec.parse(config.task, "task")
+  accepted = tasks.settings(name)
+  verifier, file = config.get("verifier", ""), config.data.get("file", "")
+  if verifier and "verifier" not in accepted:
+    raise ValueError(
+      f"verifier = {verifier!r}: the task {name} has its own verifier; leave "
+      "verifier empty, or use task=jsonl (config.reward sets the reward that "
+      "the policy is trained on)"
+    )
+  if file and "file" not in accepted:
+    raise ValueError(
+      f"data.file = {file!r}: the task {name} reads no file of the user; leave "
+      "data.file empty, or use task=jsonl"
+    )
+  for key, value in (("verifier", verifier), ("file", file)):
+    if value and settings.get(key, value) != value:
+      raise ValueError(
+        f"task = {config.task} sets {key}={settings[key]!r}, and the key of "
+        f"the config is {value!r}; set only one of them"
+      )
+
+
+def make_task(
+  config: ml_collections.ConfigDict, folder: str = ""
+) -> tasks.Task:
   """Makes the task of a config, with the data settings that it accepts.
 
-  With a policy from a folder, a text task uses the folder's tokenizer. With a
-  judge, the task asks it about training samples.
+  With a judge, the task asks it about training samples.
+
+  Args:
+    config: config of the experiment.
+    folder: folder of `config.policy.path`, or "". A text task uses its
+      tokenizer.
   """
   task = make_task_from_text(
     config.task,
     **config.data,
-    tokenizer=pretrained.resolve(config.policy.path),
+    tokenizer=folder,
     verifier=config.get("verifier", ""),
   )
   if settings := config.get("judge"):
@@ -282,18 +227,14 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
 
 
 def make_traps(
-  config: ml_collections.ConfigDict, task: tasks.Task
+  config: ml_collections.ConfigDict, task: tasks.Task, folder: str
 ) -> tasks.Task | None:
   """Makes the task with the trap prompts of a config, if it has trip wires."""
   settings = config.get("trip_wires")
   if not settings:
     return None
   if settings.task:
-    task = make_task_from_text(
-      settings.task,
-      **config.data,
-      tokenizer=pretrained.resolve(config.policy.path),
-    )
+    task = make_task_from_text(settings.task, **config.data, tokenizer=folder)
   # Imported here, since it loads transformers.
   from experiments.tasks.text import jsonl
 

@@ -21,11 +21,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import ml_collections
 from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
 from experiments.logging import run_logger
+from experiments.training import dispatch, host_needs, placement
+from experiments.training.experiment import Experiment
+from rl import registry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +68,58 @@ class BestByMetric:
       default=None,
     )
     return [checkpoint.step == best_step for checkpoint in checkpoints]
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks `keep_checkpoints` and `keep_every`."""
+  if config.keep_checkpoints < 1:
+    raise ValueError(
+      f"keep_checkpoints = {config.keep_checkpoints} must be at least 1"
+    )
+  every = config.checkpoint_every
+  if config.keep_every < 0 or (every and config.keep_every % every):
+    nearest = max(round(config.keep_every / every), 1) * every if every else 0
+    raise ValueError(
+      f"keep_every = {config.keep_every} must be a multiple of "
+      f"checkpoint_every = {every}; nearest: {nearest}"
+    )
+
+
+def check_best(e: Experiment, evaluation_metrics: Sequence[str]) -> None:
+  """Checks that the metric of `keep_best` is logged at every checkpoint.
+
+  Args:
+    e: experiment whose config has `keep_best`.
+    evaluation_metrics: names of the metrics that its evaluations log.
+  """
+  config = e.config
+  _, name = parse_metric(config.keep_best)
+  logged = [*_step_metrics(e), *evaluation_metrics]
+  if name not in logged:
+    raise ValueError(registry.describe_unknown("keep_best", name, logged))
+  is_evaluated = name in evaluation_metrics
+  interval_key = "evaluate_every" if is_evaluated else "log_every"
+  every, interval = config.checkpoint_every, config[interval_key]
+  if not interval or every % interval:
+    raise ValueError(
+      f"keep_best = {config.keep_best} must be logged at every checkpoint: "
+      f"checkpoint_every = {every} must be a multiple of {interval_key} = "
+      f"{interval}"
+    )
+
+
+def _step_metrics(e: Experiment) -> list[str]:
+  """Returns the names of the metrics that a training step logs, except times.
+
+  A step whose method has needs that the host computes cannot be traced; it has
+  no names here.
+  """
+  if host_needs.host_needs(e.methods):
+    return []
+  _, metrics = jax.eval_shape(
+    dispatch.make_train_step(e), placement.abstract_state(e), e.abstract_rollout
+  )
+  return sorted(name for name, value in metrics.items() if value.ndim == 0)
 
 
 def make_policies(

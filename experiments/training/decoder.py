@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 import jax
 import ml_collections
 
-from experiments import pretrained, tasks
-from models import presets
+from experiments import tasks
+from models import lora, presets
 from models.config import ModelConfig
 from models.rope import RopeScaling
+from rl import learners, scoring
+from rl.method import Method
 
 # Keys of `config.model` that replace those of a folder or a preset.
 _ALWAYS_FROM_CONFIG = (
@@ -56,6 +58,7 @@ _MAX_UNROLLED_PARAMS = 2_000_000_000
 def make(
   config: ml_collections.ConfigDict,
   task: tasks.Task,
+  folder: str = "",
   platform: str | None = None,
 ) -> ModelConfig:
   """Makes the shape of the decoder from a folder, a preset, or `config.model`.
@@ -65,6 +68,7 @@ def make(
       has the vocabulary size of the task. If `model.attention` or
       `model.unroll` is None, `choose_fast_forms` chooses it.
     task: task whose vocabulary size is used.
+    folder: folder of `config.policy.path`, or "".
     platform: platform of the devices; None is JAX's default backend.
   """
   platform = platform or jax.default_backend()
@@ -74,14 +78,13 @@ def make(
   settings["attention"] = attention or "plain"
   settings["unroll"] = unroll or 1
   overrides = {name: settings[name] for name in _ALWAYS_FROM_CONFIG}
-  path, preset = pretrained.resolve(config.policy.path), config.policy.preset
-  if path:
+  if folder:
     from models import hf  # imports transformers
 
-    hf.check_folder(path)
-    model = dataclasses.replace(hf.load_config(path), **overrides)
-  elif preset:
-    model = presets.get(preset, **overrides)
+    hf.check_folder(folder)
+    model = dataclasses.replace(hf.load_config(folder), **overrides)
+  elif config.policy.preset:
+    model = presets.get(config.policy.preset, **overrides)
   else:
     settings["vocab_size"] = settings["vocab_size"] or task.vocab_size
     try:
@@ -97,6 +100,75 @@ def make(
     unroll=unroll,
     splits_sequences=(config.mesh.get("context") or 1) != 1,
   )
+
+
+def check_attention(config: ml_collections.ConfigDict, platform: str) -> None:
+  """Checks that a form of attention runs on the platform and on the mesh."""
+  attention = config.model.attention
+  if attention is None:  # `decoder.choose_fast_forms` chooses one that does
+    return
+  splits_sequences = (config.mesh.get("context") or 1) != 1
+  if splits_sequences and attention != CONTEXT_ATTENTION:
+    raise ValueError(
+      f"model.attention = {attention!r} keeps a sequence on one device; with "
+      f"mesh.context = {config.mesh.context} use "
+      f"{CONTEXT_ATTENTION!r}, or None"
+    )
+  kernel_platform = KERNEL_PLATFORMS.get(attention, platform)
+  if kernel_platform != platform:
+    raise ValueError(
+      f"model.attention = {attention!r} runs on {kernel_platform}, not on "
+      f"{platform}; nearest: 'blocked', or None for the fastest form"
+    )
+
+
+def check(
+  config: ml_collections.ConfigDict,
+  model: ModelConfig,
+  task: tasks.Task,
+  folder: str,
+) -> None:
+  """Checks the decoder against the task, and against a folder of weights.
+
+  Args:
+    config: config of the experiment.
+    model: the decoder.
+    task: task whose tokens the decoder reads.
+    folder: folder of `config.policy.path`, or "".
+  """
+  if folder:
+    from models import hf  # imports transformers
+
+    heads = dict(config.model.extra_heads)
+    for name, size in dict(hf.load_config(folder).extra_heads).items():
+      if heads.get(name, size) != size:
+        raise ValueError(
+          f"model.extra_heads: {name!r} of {folder} has {size} outputs, not "
+          f"{heads[name]}; use {size}, or another name"
+        )
+    hf.check_tokenizer(model, task.vocab_size, folder)
+  if model.vocab_size < task.vocab_size:
+    raise ValueError(
+      f"model.vocab_size = {model.vocab_size} is smaller than the "
+      f"{task.vocab_size} tokens of {task.name}; use at least "
+      f"{task.vocab_size}, or 0 for exactly as many"
+    )
+  lora.target_names(model)  # refuses an expression that matches no parameter
+
+
+def check_value_head(model: ModelConfig, methods: Mapping[str, Method]) -> None:
+  """Checks that the decoder has the value head that a critic needs."""
+  heads = {
+    need.probe.head
+    for learner in methods.values()
+    for need in learner.signal_needs | learner.term_needs
+    if need.source not in scoring.EXTERNAL_SOURCES
+  }
+  if "value" in heads and not model.value_head:
+    raise ValueError(
+      f"{methods[learners.POLICY].name} reads a value head, which the policy "
+      "does not have: add --config.model.value_head=True"
+    )
 
 
 def choose_fast_forms(

@@ -45,6 +45,38 @@ _OPEN_AXES = {
 }
 
 
+def check(
+  config: ml_collections.ConfigDict, devices: Sequence[jax.Device]
+) -> None:
+  """Checks what the config asks of the devices, before a mesh is made."""
+  sampler = config.get("sampling") or {}
+  count, ahead = sampler.get("devices", 0), sampler.get("ahead", 0)
+  if not 0 <= count < len(devices):
+    raise ValueError(
+      f"sampling.devices = {count} must leave some of the {len(devices)} "
+      f"devices to training: 0 to {len(devices) - 1}"
+    )
+  if count and len({device.process_index for device in devices}) > 1:
+    raise ValueError(
+      f"sampling.devices = {count}: parameters cannot be sent to devices of "
+      "their own across processes; use 0, and sampling.tensor and the like to "
+      "sample on another mesh of the same devices"
+    )
+  if ahead not in (0, 1):
+    raise ValueError(f"sampling.ahead = {ahead} must be 0 or 1")
+  if ahead and not count:
+    raise ValueError(
+      "sampling.ahead = 1: on the same devices sampling and training take "
+      "turns; give the sampler devices of its own with sampling.devices"
+    )
+  has_axes = any(sampler.get(name) is not None for name in sharding.AXES)
+  if (count or has_axes) and config.steps_per_dispatch > 1:
+    raise ValueError(
+      f"steps_per_dispatch = {config.steps_per_dispatch}: a fused program has "
+      "one mesh, and the sampler has another; use 1"
+    )
+
+
 def make_meshes(
   config: ml_collections.ConfigDict,
   model: ModelConfig,

@@ -19,6 +19,7 @@ import numpy as np
 from experiments.training import (
   host_needs,
   packed_texts,
+  placement,
   reward_models,
   rollout_pipeline,
   rollouts,
@@ -129,7 +130,7 @@ def make_dispatch(
   train_step = jax.jit(
     make_train_step(e),
     donate_argnums=0,
-    out_shardings=(e.shardings, e.replicated),
+    out_shardings=(placement.state_shardings(e), e.replicated),
   )
 
   def dispatch_step(
@@ -158,7 +159,7 @@ def fused_steps(e: Experiment) -> jax.stages.Wrapped:
   return jax.jit(
     fused_loop.scan(body, e.config.steps_per_dispatch),
     donate_argnums=0,
-    out_shardings=(e.shardings, e.replicated),
+    out_shardings=(placement.state_shardings(e), e.replicated),
   )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 import jax
 
+from experiments.training import rollout_extras
 from experiments.training.experiment import Experiment
 from experiments.training.step_timer import StepTimer
 from rl import learners, scoring
@@ -28,6 +29,29 @@ def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
   }
 
 
+def check(e: Experiment) -> None:
+  """Checks that no step of a fused loop needs the host."""
+  dispatch_steps = e.config.steps_per_dispatch
+  if dispatch_steps == 1:
+    return
+  needs = sorted(map(str, host_needs(e.methods)))
+  if needs:
+    reason = (
+      f"{e.method.name} needs {', '.join(needs)}, which the host computes "
+      "between sampling and the update"
+    )
+  elif e.texts is not None:
+    reason = "the host selects the lines of a file between two updates"
+  elif not e.task.jittable:
+    reason = f"{e.task.name} is scored on the host between sampling and the "
+    reason += "update"
+  else:
+    return
+  raise ValueError(
+    f"steps_per_dispatch = {dispatch_steps} must be 1, because {reason}"
+  )
+
+
 def make_host_needs_fn(
   e: Experiment,
 ) -> Callable[[State, Rollouts, StepTimer], Rollouts]:
@@ -42,7 +66,7 @@ def make_host_needs_fn(
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def score(state, rollout):
-    return e.with_scores(state, rollout, reads)
+    return rollout_extras.with_passes(e, state, rollout, reads)
 
   def add_host_needs(
     state: State, rollouts: Rollouts, timer: StepTimer

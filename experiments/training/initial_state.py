@@ -8,20 +8,27 @@ supervised base that the run itself trains first (`config.base`), of another run
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import ml_collections
 from etils import epath
 
-from experiments import pretrained, tasks
+from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.logging import provenance
-from experiments.training import checkpointing, reward_models, workdirs
+from experiments.training import (
+  checkpointing,
+  placement,
+  reward_models,
+  workdirs,
+)
 from experiments.training.experiment import Experiment
-from models import checkpoint_reader, storage_paths
+from models import checkpoint_reader, sharding, storage_paths, transformer
+from models.config import ModelConfig
 from rl import step, types
 
 BASE_FOLDER = "base"  # in the workdir: the supervised run that it starts from
@@ -44,6 +51,52 @@ def base_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   return base
 
 
+def check_base(
+  e: Experiment,
+  check_and_build: Callable[[ml_collections.ConfigDict], Experiment],
+) -> None:
+  """Checks the supervised base that a run starts from, if it has one.
+
+  Args:
+    e: the experiment.
+    check_and_build: the function of `validate`, which imports this module.
+  """
+  if not has_base(e.config):
+    return
+  config = base_config(e.config)
+  if config.steps < 1:
+    raise ValueError(
+      f"base.steps = {config.steps} must be at least 1, because the run starts "
+      "from the base's last checkpoint; nearest: 1 (for a run without a base, "
+      "set config.base to an empty ConfigDict)"
+    )
+  try:
+    base = check_and_build(config)
+  except ValueError as error:
+    raise ValueError(f"base: {error}") from None
+  model = model_without_lora(e)
+  if base.model != model:
+    raise ValueError(
+      f"base.model {base.model} is not {model}; both must be the same"
+    )
+
+
+def check_source(e: Experiment) -> None:
+  """Checks that the run of `config.init_from` has the parameters to read."""
+  if not e.config.get("init_from"):
+    return
+  source = epath.Path(e.config.init_from)
+  try:
+    checkpoint_reader.check_params(
+      source / checkpoint_reader.FOLDER, abstract_params_without_lora(e)
+    )
+    workdirs.check_fingerprints(
+      e.config.init_from, e.fingerprints, names=("tokenizer",)
+    )
+  except (ValueError, FileNotFoundError) as error:
+    raise ValueError(f"init_from: {error}") from None
+
+
 def restore_or_initialise(
   e: Experiment, workdir: epath.Path, checkpoints: checkpointing.Checkpoints
 ) -> step.State:
@@ -60,13 +113,13 @@ def restore_or_initialise(
   Raises:
     RunError: there are checkpoints and none of them can be read.
   """
-  target = e.saved_part(e.abstract)
+  target = placement.saved_part(placement.abstract_state(e))
   try:
     restored = checkpoints.restore_newest(target, print)
   except ValueError as error:
     raise errors.RunError(str(error)) from error
   if restored is None:
-    return _add_models(e, e.init(starting_params(e, workdir)))
+    return _add_models(e, placement.init_state(e, starting_params(e, workdir)))
   state, saved_metadata = restored
   commit = provenance.commit()
   saved_commit = saved_metadata.get(_CODE, commit)
@@ -89,7 +142,7 @@ def _add_models(e: Experiment, state: step.State) -> step.State:
   }
   add = jax.jit(
     functools.partial(reward_models.add_to_state, e.reward_models),
-    out_shardings=e.shardings,
+    out_shardings=placement.state_shardings(e),
     donate_argnums=(0, 1),
   )
   return add(state, params) if params else state
@@ -104,7 +157,8 @@ def frozen_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
   """Returns the parameters that a run does not train; {} without LoRA."""
   if not e.model.lora_rank:
     return {}
-  return e.init(starting_params(e, workdir)).carried.frozen
+  state = placement.init_state(e, starting_params(e, workdir))
+  return state.carried.frozen
 
 
 def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
@@ -118,19 +172,48 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
   if source == e.config.policy.path:
     from models import hf  # imports transformers
 
-    folder = pretrained.resolve(source)
-    _, params = hf.load(folder, dtype=e.model.param_dtype, mesh=e.mesh)
-    return e.select_params(params)
+    _, params = hf.load(e.folder, dtype=e.model.param_dtype, mesh=e.mesh)
+    return select_params(e, params)
   return checkpoint_reader.restore_params(
     epath.Path(source) / checkpoint_reader.FOLDER,
-    e.abstract_params_without_lora,
+    abstract_params_without_lora(e),
     workdirs.read_frozen_step(workdir),
   )
 
 
+def model_without_lora(e: Experiment) -> ModelConfig:
+  """Returns the shape of the decoder in a source: without LoRA adapters."""
+  return dataclasses.replace(e.model, lora_rank=0)
+
+
+def abstract_params_without_lora(e: Experiment) -> types.PyTree:
+  """Returns shapes and shardings of the parameters of `model_without_lora`."""
+  model = model_without_lora(e)
+  shapes = jax.eval_shape(
+    lambda key: transformer.init(model, key), jax.random.key(0)
+  )
+  return sharding.with_shardings(shapes, sharding.shardings(shapes, e.mesh))
+
+
+def select_params(e: Experiment, params: types.PyTree) -> types.PyTree:
+  """Returns those parameters of a folder that the decoder has.
+
+  Args:
+    e: the experiment.
+    params: parameters of a Hugging Face folder, which may have further heads.
+  """
+
+  def intersect(params: types.PyTree, shapes: types.PyTree) -> types.PyTree:
+    if not isinstance(params, dict):
+      return params
+    names = params.keys() & shapes.keys()
+    return {name: intersect(params[name], shapes[name]) for name in names}
+
+  return intersect(params, abstract_params_without_lora(e))
+
+
 def write_model_file(e: Experiment, workdir: epath.Path) -> None:
   """Writes `model.json`, with paths that are valid from any folder."""
-  folder = pretrained.resolve(e.config.policy.path)
   other_run = e.config.get("init_from")
   task_name, settings = spec.parse(e.config.task)
   is_text = "tokenizer" in tasks.settings(task_name)
@@ -139,7 +222,7 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
     if has_base(e.config):
       frozen = BASE_FOLDER
     else:
-      frozen = _absolute(other_run or folder)
+      frozen = _absolute(other_run or e.folder)
     if other_run:
       # The other run may save further checkpoints. This run always reads the
       # one that it started from.
@@ -149,7 +232,7 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
   workdirs.write_model(
     workdir,
     e.model,
-    tokenizer=_absolute(settings.get("tokenizer") or folder),
+    tokenizer=_absolute(settings.get("tokenizer") or e.folder),
     frozen=frozen,
     frozen_step=frozen_step,
     stops=e.task.eos_ids if is_text else (),

@@ -29,6 +29,7 @@ from experiments.training import (
   method_files,
   metric_buffer,
   nan_guard,
+  placement,
   preemption,
   reference_policy,
   workdir_lock,
@@ -147,7 +148,7 @@ def run(
         logger.flush()
         # Returns memory that evaluations and the previous save have freed.
         allocator.trim()
-        saved = e.saved_part(state)
+        saved = placement.saved_part(state)
         checkpoints.save(done, saved, checkpoint_metadata)
 
     try:

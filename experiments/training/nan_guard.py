@@ -32,7 +32,13 @@ from etils import epath
 
 from experiments.cli import errors
 from experiments.logging import json_files
-from experiments.training import checkpointing, multihost, prng_keys, rollouts
+from experiments.training import (
+  checkpointing,
+  multihost,
+  placement,
+  prng_keys,
+  rollouts,
+)
 from experiments.training.experiment import Experiment
 from rl import learners, step, types
 from rl.minibatches import Plan
@@ -175,7 +181,7 @@ def save_failed_rollout(
       "dispatch makes several steps; resume with "
       "--config.steps_per_dispatch=1 to save it"
     )
-  save_rollout(workdir, failed_step, e.saved_part(state), rollout)
+  save_rollout(workdir, failed_step, placement.saved_part(state), rollout)
   return (
     f"{rollout_folder(workdir, failed_step)}: the rollout of the step that "
     "failed. To examine it: python -m experiments.replay --workdir "
@@ -247,7 +253,9 @@ def load_rollout(
     )
   try:
     with checkpointing.Checkpoints(folder / "state") as checkpoints:
-      state, _ = checkpoints.restore(e.saved_part(e.abstract))
+      state, _ = checkpoints.restore(
+        placement.saved_part(placement.abstract_state(e))
+      )
     arrays = safetensors.numpy.load(
       (folder / "rollout.safetensors").read_bytes()
     )

@@ -1,16 +1,98 @@
-"""Makes the optimizers and learning-rate schedules of a config."""
+"""Checks and makes the optimizers and learning-rate schedules of a config."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ml_collections
 import optax
 
-from rl import learners
+from rl import learners, registry
 from rl.minibatches import Plan
 
 SCHEDULES = ("constant", "cosine", "linear")
+# Setting of an optimizer -> (smallest value, exclusive upper bound, value that
+# the error message suggests).
+RANGES = {
+  "learning_rate": (0.0, math.inf, 1.5e-4),
+  "warmup_steps": (0, math.inf, 0),
+  "decay_steps": (0, math.inf, 0),
+  "final_scale": (0.0, math.inf, 0.1),
+  "b1": (0.0, 1.0, 0.999),
+  "b2": (0.0, 1.0, 0.999),
+  # With eps = 0, Adam's update for a gradient of 0 would be 0 / 0.
+  "eps": (1e-30, math.inf, 1e-8),
+  "weight_decay": (0.0, math.inf, 0.0),
+  "clip_norm": (0.0, math.inf, 1.0),
+}
+
+
+def check(config: ml_collections.ConfigDict, names: Sequence[str]) -> None:
+  """Checks the settings of the optimizer of every learner.
+
+  Args:
+    config: config with `optimizer` and `learners`.
+    names: names of the learners of its method.
+  """
+  changes = config.get("learners") or {}
+  other_learners = [name for name in names if name != learners.POLICY]
+  for name in changes:
+    if name not in other_learners:
+      raise ValueError(
+        registry.describe_unknown(
+          f"learner of method {config.method}", name, other_learners
+        )
+      )
+    for key in changes[name]:
+      if key not in config.optimizer:
+        kind = f"setting of learners.{name}"
+        raise ValueError(registry.describe_unknown(kind, key, config.optimizer))
+  for name in names:
+    where = "optimizer" if name == learners.POLICY else f"learners.{name}"
+    settings = config.optimizer.to_dict() | dict(changes.get(name, {}))
+    _check_settings(where, settings, config.steps)
+
+
+def _check_settings(
+  where: str, settings: Mapping[str, Any], steps: int
+) -> None:
+  """Checks the settings of one optimizer.
+
+  Args:
+    where: key of the config that has the settings, for messages.
+    settings: settings of the optimizer.
+    steps: training steps of the run.
+  """
+  for key, (smallest, upper_bound, suggestion) in RANGES.items():
+    value = settings[key]
+    if isinstance(value, numbers.Real) and smallest <= value < upper_bound:
+      continue
+    limit = "finite"
+    if upper_bound != math.inf:
+      limit = f"below {upper_bound:g}"
+    # A refused number below the upper bound is too small. The smallest eps is
+    # allowed, but not useful.
+    if isinstance(value, numbers.Real) and value < upper_bound and key != "eps":
+      suggestion = smallest
+    raise ValueError(
+      f"{where}.{key} = {value!r} must be at least {smallest:g} and {limit}, "
+      f"such as {suggestion:g}"
+    )
+  schedule = settings["schedule"]
+  if schedule not in SCHEDULES:
+    raise ValueError(registry.describe_unknown("schedule", schedule, SCHEDULES))
+  warmup, decay = settings["warmup_steps"], settings["decay_steps"]
+  # A run that ends during its warm-up never reaches the decay.
+  if schedule != "constant" and decay <= warmup < steps:
+    raise ValueError(
+      f"{where}.decay_steps = {decay} must be more than warmup_steps = "
+      f"{warmup}; otherwise the learning rate falls to final_scale = "
+      f"{settings['final_scale']:g} of its peak right after the warm-up. A "
+      f"usual value is {steps}, which is config.steps"
+    )
 
 
 def make_optimizers(

@@ -31,6 +31,7 @@ from experiments.training import (
   decoder,
   drawing,
   initial_state,
+  placement,
   prng_keys,
   workdirs,
 )
@@ -152,7 +153,9 @@ class PolicyJudge:
     self._task, self._policy = e.task, e.policy
     self._encode = lambda messages: e.task.prompt_ids(messages[-1]["content"])
     self._load = lambda: types.join(
-      checkpoint_reader.restore_params(checkpoints, e.abstract.params, step),
+      checkpoint_reader.restore_params(
+        checkpoints, placement.abstract_state(e).params, step
+      ),
       initial_state.frozen_params(e, self._folder),
     )
 

@@ -19,7 +19,7 @@ from etils import epath
 
 from experiments.cli import errors
 from experiments.logging import json_files, progress
-from experiments.training import multihost, text_rollouts
+from experiments.training import multihost, rollout_extras, text_rollouts
 from experiments.training.experiment import Experiment
 from rl import scoring
 from rl.step import State
@@ -91,7 +91,9 @@ def _compute(
 
   @jax.jit
   def score(state, rollout):
-    return e.with_scores(state, rollout, {_OLD_LOG_PROBS}).extras
+    return rollout_extras.with_passes(
+      e, state, rollout, {_OLD_LOG_PROBS}
+    ).extras
 
   batches = []
   with progress.lines(

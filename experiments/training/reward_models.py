@@ -24,6 +24,7 @@ import optax
 from etils import epath
 from jax.sharding import Mesh
 
+from experiments import tasks
 from experiments.cli import spec
 from experiments.training import decoder
 from models import checkpoint_reader, heads, policy, sharding, transformer
@@ -31,7 +32,16 @@ from models.config import from_fields
 from rewards import base
 from rewards.process import model as process_model
 from rewards.process import step_losses, step_model
-from rl import gradients, learners, masked, minibatches, step, types
+from rl import (
+  gradients,
+  learners,
+  masked,
+  minibatches,
+  registry,
+  step,
+  types,
+)
+from rl.method import Method
 
 Array = jax.Array
 RECORD_FILE = "fit.json"  # in the workdir of `experiments.prm fit`
@@ -184,12 +194,8 @@ def restore_params(model: RewardModel, mesh: Mesh) -> types.PyTree:
   Raises:
     ValueError: the checkpoint is damaged, or has other parameters.
   """
-  placed = jax.tree.map(
-    lambda leaf, leaf_sharding: jax.ShapeDtypeStruct(
-      leaf.shape, leaf.dtype, sharding=leaf_sharding
-    ),
-    model.shapes,
-    sharding.shardings(model.shapes, mesh),
+  placed = sharding.with_shardings(
+    model.shapes, sharding.shardings(model.shapes, mesh)
   )
   return checkpoint_reader.restore_params(
     model.workdir / checkpoint_reader.FOLDER, placed
@@ -199,6 +205,80 @@ def restore_params(model: RewardModel, mesh: Mesh) -> types.PyTree:
 # ------------------------------------------------------------------------------
 # The models of a run
 # ------------------------------------------------------------------------------
+
+
+def check(
+  models: Mapping[str, ml_collections.ConfigDict], methods: Mapping[str, Method]
+) -> None:
+  """Checks the settings of the reward models.
+
+  Args:
+    models: `config.models`.
+    methods: the method of each learner of the run.
+  """
+  # In the state, a model has its name beside learners and parameter sets.
+  names_of_methods = {*methods, *learners.RESERVED} | {
+    name for method in methods.values() for name, _ in method.parameter_sets
+  }
+  for name, settings in models.items():
+    where = f"models.{name}"
+    if name in names_of_methods:
+      raise ValueError(
+        f"{where}: {methods[learners.POLICY].name} has parameters that are "
+        f"named {name!r}; give the model another name, such as {name}_model"
+      )
+    if not name.isidentifier():
+      raise ValueError(
+        f"{where}: the name {name!r} must be letters, digits and _, such as prm"
+      )
+    allowed = ("", *LABELS)
+    if settings.labels not in allowed:
+      raise ValueError(
+        registry.describe_unknown(f"{where}.labels", settings.labels, allowed)
+      )
+    if settings.every < 1:
+      raise ValueError(f"{where}.every = {settings.every} must be at least 1")
+    if not settings.learning_rate > 0:
+      raise ValueError(
+        f"{where}.learning_rate = {settings.learning_rate} must be above 0; "
+        "leave labels empty for a model that is not trained"
+      )
+
+
+def check_fit(
+  models: Mapping[str, RewardModel],
+  task: tasks.Task,
+  vocab_size: int,
+  state: step.State,
+  rollouts: step.Rollouts,
+) -> None:
+  """Checks the models against the task and the tokens of the policy.
+
+  Args:
+    models: the models of the run.
+    task: the task.
+    vocab_size: number of tokens of the policy.
+    state: shapes of the training state.
+    rollouts: shapes of a rollout, or of those of the learners.
+  """
+  for name, model in models.items():
+    size = model.shapes["decoder"]["embed"]["table"].shape[0]
+    if size != vocab_size:
+      raise ValueError(
+        f"models.{name}.workdir = {model.workdir}: the model has {size} "
+        f"tokens, and the policy {vocab_size}; fit it on samples of a policy "
+        "with the same tokens"
+      )
+    rollout = learners.by_learner(rollouts)[learners.POLICY]
+    if model.labels == "task" and rollout.step_scores is None:
+      raise ValueError(
+        f"models.{name}.labels = 'task': {task.name} does not score steps; "
+        "nearest: 'verdict'"
+      )
+  # A decoder may refuse the length of the texts.
+  jax.eval_shape(
+    lambda *arrays: add_scores(models, *arrays, parts=1), state, rollouts
+  )
 
 
 def make(config: ml_collections.ConfigDict) -> dict[str, RewardModel]:

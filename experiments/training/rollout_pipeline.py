@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import jax
 
+from experiments.training import placement
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import HostRolloutFn
 from experiments.training.step_timer import StepTimer
@@ -56,12 +57,15 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
   Frozen parameters are copied only once.
   """
   frozen = []  # the frozen parameters, after the first call
-  sampler_state = jax.jit(e.sampler_state)
+  shardings = placement.sampler_shardings(e)
+
+  @jax.jit
+  def sampler_state(state: step.State) -> step.State:
+    return placement.sampler_state(e, state)
 
   def send(state: step.State) -> step.State:
-    shardings = e.sampler_shardings
     if not frozen:
-      sent = e.sampling_params(state.carried.frozen)
+      sent = placement.sampling_params(e, state.carried.frozen)
       frozen.append(jax.device_put(sent, shardings.carried.frozen))
     sent = sampler_state(_with_frozen(state, {}))
     sent = jax.device_put(sent, _with_frozen(shardings, {}))

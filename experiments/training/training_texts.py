@@ -74,6 +74,16 @@ class TrainingTexts:
     )
 
 
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks that a run that learns from preferences names their file."""
+  if config.kind == "preferences" and not config.preferences:
+    raise ValueError(
+      "preferences is empty; name a file of lines with 'prompt', 'chosen' and "
+      "'rejected', such as --config.preferences=pairs.jsonl (`python -m "
+      "experiments.preferences` writes one)"
+    )
+
+
 def read_for(
   config: ml_collections.ConfigDict, task: Task
 ) -> TrainingTexts | None:

@@ -12,7 +12,30 @@ from typing import Any
 import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
+from experiments.training.experiment import Experiment
 from rewards.verifiers import Item, Outcome
+
+
+def check(e: Experiment) -> None:
+  """Checks that the trap prompts exist, in the tokens of the policy."""
+  if e.traps is None:
+    return
+  settings = e.config.trip_wires
+  for name in ("problems", "samples"):
+    if settings[name] < 1:
+      raise ValueError(
+        f"trip_wires.{name} = {settings[name]} must be at least 1"
+      )
+  try:
+    e.traps.test(settings.problems)
+  except ValueError as error:
+    raise ValueError(f"trip_wires: {error}") from None
+  if e.traps.vocab_size != e.task.vocab_size:
+    raise ValueError(
+      f"trip_wires.task = {settings.task!r} has a vocabulary of "
+      f"{e.traps.vocab_size} tokens, and the task of the run one of "
+      f"{e.task.vocab_size}; choose a task with the same tokens"
+    )
 
 
 def trap_task(task: Task, rule: Callable[[list[Item]], list[Outcome]]) -> Task:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -211,6 +212,23 @@ def check_config(
       f"{workdir} was made with another config: {'; '.join(differences[:3])}"
       f"{more}. Use another workdir; only {', '.join(may_differ)} may change"
     )
+
+
+def check_can_create(workdir: epath.PathLike) -> None:
+  """Checks that a folder that does not exist yet can be created."""
+  if storage_paths.is_remote(workdir) or epath.Path(workdir).exists():
+    return
+  parent = epath.Path(workdir).absolute().parent
+  while not parent.exists():
+    parent = parent.parent
+  try:
+    with tempfile.TemporaryDirectory(dir=parent):
+      pass
+  except OSError as error:
+    raise ValueError(
+      f"workdir {workdir} cannot be created: {error.strerror} in {parent}; "
+      "name a folder that can be created"
+    ) from None
 
 
 def write_fingerprints(

@@ -50,6 +50,11 @@ MODULES = {
     "experiments.tasks.text",
   ),
   "build": ("experiments.training.build", "experiments.build"),
+  "rewards of configs": (
+    "experiments.training.reward_from_config",
+    *("experiments.training.build", "experiments.build"),
+  ),
+  "placement": ("experiments.training.placement",),
   "train": (
     *("experiments.training.dispatch", "experiments.training.loop"),
     "experiments.train",
@@ -364,6 +369,13 @@ def with_parameters(state: Any, params: dict[str, Any]) -> Any:
   }
   sets = {name: params[name] for name in state.parameter_sets}
   return state.replace(learners=learners, parameter_sets=sets)
+
+
+def initial_state(experiment: Any) -> Any:
+  """Returns the training state of an experiment at step 0."""
+  if hasattr(experiment, "init"):
+    return experiment.init()
+  return load("placement").init_state(experiment)
 
 
 def with_memory(state: Any, memory: Any) -> Any:

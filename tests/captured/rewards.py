@@ -273,7 +273,7 @@ def _rewarded(reward: Any) -> dict[str, Any]:
 
 def _weights() -> dict[str, Any]:
   """Weights of terms over training, by the schedules that a config can name."""
-  make = code.find("build", "make_reward")
+  make = code.find("rewards of configs", "make_reward")
   pay = code.either(code.load("common config"), "pay", "reward")
   term = code.find("common config", "term")
   results = {}
@@ -291,4 +291,4 @@ def _weights() -> dict[str, Any]:
 def _paid(make: Callable) -> dict[str, Any]:
   """Returns the scores of a config's reward, with gates, weights and steps."""
   block = code.either(make(), "mix", "reward")
-  return _rewarded(code.find("build", "make_reward")(block))
+  return _rewarded(code.find("rewards of configs", "make_reward")(block))

@@ -210,7 +210,7 @@ def _rollouts(calls: tuple[str, ...], stage: str = "") -> dict[str, Any]:
     task = _judged_by_rule(experiment.task)
     experiment = dataclasses.replace(experiment, task=task)
     gather = code.find("train", "compile_rollout_fn", "gatherer")(experiment)
-    state = experiment.init()
+    state = code.initial_state(experiment)
     results[call] = {}
     for step in (0, 1):
       state = state.replace(step=jnp.int32(step))

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from experiments.configs import defaults
 from experiments.tasks import Task
-from experiments.training import build, checkpointing, workdirs
+from experiments.training import build, checkpointing, placement, workdirs
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, sharding
 
@@ -68,7 +68,7 @@ def save_untrained(built: Experiment, workdir: epath.Path) -> None:
   folder = workdir / checkpoint_reader.FOLDER
   with checkpointing.Checkpoints(folder) as checkpoints:
     step = built.config.steps
-    checkpoints.save(step, {"params": built.init().params}, {})
+    checkpoints.save(step, {"params": placement.init_state(built).params}, {})
 
 
 def rewarding_ids(task: Task) -> Task:

@@ -9,7 +9,7 @@ import rich.console
 
 from experiments.evaluation import statistics
 from experiments.logging import json_files, run_logger
-from experiments.training import build, method_files, workdirs
+from experiments.training import method_files, method_from_config, workdirs
 from rl import learners
 
 STEPS, S = 120, 16
@@ -36,7 +36,9 @@ def make(workdir, rate=0.6, method="rloo"):
   """Evaluated before, between and after; 120 steps were logged."""
   config = {"steps": STEPS, "seed": 0, "method": method, "kind": "rl"}
   workdirs.write_config(workdir, ml_collections.ConfigDict(config))
-  method_by_learner = learners.by_learner(build.make_method(method))
+  method_by_learner = learners.by_learner(
+    method_from_config.make_method(method)
+  )
   method_files.write_description(workdir, method_by_learner)
   method_files.write_advantages(workdir, method_by_learner["policy"], S)
   console = rich.console.Console(file=io.StringIO())

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.configs import defaults
-from experiments.training import build, decoder, validate
+from experiments.training import build, decoder
 from models import (
   attention,
   attention_forms,
@@ -315,7 +315,7 @@ def test_what_a_form_cannot_do_is_refused(change, message):
 def test_a_config_takes_what_suits_the_platform(monkeypatch):
   config = defaults.rl()
   task = build.make_task(config)
-  built = functools.partial(decoder.make, config, task)
+  built = functools.partial(decoder.make, config, task, "")
   mixed = {"layer_kinds": ("local", "global"), "window": 3}
   for platform, form, unroll in (
     ("cpu", "blocked", 0),
@@ -346,7 +346,7 @@ def test_a_config_takes_what_suits_the_platform(monkeypatch):
     assert (model.attention, model.unroll) == ("plain", 2)
   config.model.attention = "splash"
   with pytest.raises(ValueError, match="'splash' runs on tpu, not on cpu"):
-    validate.check_attention(config, "cpu")
+    decoder.check_attention(config, "cpu")
 
 
 def tokens() -> types.Tokens:

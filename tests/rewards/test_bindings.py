@@ -25,7 +25,13 @@ from helpers.judged_rollout import (
 import rewards
 from experiments.configs import defaults
 from experiments.logging import sample_dump
-from experiments.training import build, rollouts, validate
+from experiments.training import (
+  build,
+  placement,
+  reward_from_config,
+  rollouts,
+  validate,
+)
 from rewards import base, combine
 from rewards.process import prefix_values
 from rl import fused_loop, scoring, step, transforms, types
@@ -75,7 +81,7 @@ def judged():
     extras=result.extras.update(arguments),
     views={**result.views, base.SHUFFLED_OPTIONS: two_answers(result)},
   )
-  params = e.init().params
+  params = placement.init_state(e).params
   built = {name: made_of(name) for name in rewards.names()}
   needs = frozenset().union(*(t.needs for t in built.values()))
 
@@ -287,13 +293,13 @@ MIXED_REWARD = defaults.reward(
 
 def with_reward(e, reward, **changes):
   separate = dataclasses.replace(
-    e.method, reward=build.make_reward(reward), **changes
+    e.method, reward=reward_from_config.make_reward(reward), **changes
   )
   return dataclasses.replace(e, methods={"policy": separate})
 
 
 def trained(e, state=None):
-  state = e.init() if state is None else state
+  state = placement.init_state(e) if state is None else state
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
   )
@@ -304,7 +310,7 @@ def trained(e, state=None):
 @pytest.fixture(scope="module")
 def mixed():
   e = with_reward(experiment(rollout__samples=S), MIXED_REWARD)
-  state = e.init().replace(step=jnp.int32(4))
+  state = placement.init_state(e).replace(step=jnp.int32(4))
   new, metrics = trained(e, state)
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
@@ -361,9 +367,9 @@ def two_steps(e, fused=False):
   built = step.make(e.methods, e.policy, e.txs, e.plan)
   body = fused_loop.iteration(gather, built)
   if fused:
-    return jax.jit(fused_loop.scan(body, 2))(e.init())[0]
+    return jax.jit(fused_loop.scan(body, 2))(placement.init_state(e))[0]
   body = jax.jit(body)
-  return body(body(e.init())[0])[0]
+  return body(body(placement.init_state(e))[0])[0]
 
 
 @pytest.fixture(scope="module")
@@ -405,7 +411,9 @@ def test_a_task_score_that_is_not_finite_is_named_whatever_is_paid():
   )
   new, metrics = trained(e)
   assert int(metrics["guard/bad_sample"]) == 2
-  jax.tree.map(np.testing.assert_array_equal, new.params, e.init().params)
+  jax.tree.map(
+    np.testing.assert_array_equal, new.params, placement.init_state(e).params
+  )
 
 
 def test_a_forecast_that_nobody_stated_is_the_worst(judged):
@@ -418,7 +426,7 @@ def test_a_forecast_that_nobody_stated_is_the_worst(judged):
 
 
 def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
-  mixed = build.make_reward(
+  mixed = reward_from_config.make_reward(
     defaults.reward(step_reward="outcome_centered()", worst="worst_step()")
   )
   init = {name: t.init() for name, t in mixed.transforms.items()}
@@ -445,7 +453,7 @@ def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
   reward = combine.make_reward({"broken": nan}, (combine.Part("broken"),))
   separate = dataclasses.replace(e.method, reward=reward)
   broken = dataclasses.replace(e, methods={"policy": separate})
-  state = broken.init()
+  state = placement.init_state(broken)
   new, metrics = trained(broken, state)
   assert int(metrics["guard/bad_sample"]) == 1
   assert int(metrics["guard/bad_prompt"]) >= 0

@@ -23,7 +23,7 @@ from helpers.judged_rollout import (
 )
 
 import rewards
-from experiments.training import rollouts
+from experiments.training import placement, rollouts
 from rewards import base
 from rewards.tasks import chain
 from rl import scoring
@@ -115,7 +115,7 @@ def paid():
   needs = frozenset().union(*(t.needs for t in built.values()))
   scored = jax.jit(
     lambda params: scoring.passes(e.policy, {"old": params}, needs, result)
-  )(e.init().params)
+  )(placement.init_state(e).params)
 
   @jax.jit
   def values(scored):

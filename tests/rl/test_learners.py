@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run, tabular_policy
 
 from experiments.logging import json_files
-from experiments.training import build, checkpointing, loop, validate
+from experiments.training import build, checkpointing, loop, placement, validate
 from models import checkpoint_reader, sharding, transformer
 from rl import (
   fused_loop,
@@ -511,7 +511,7 @@ def final(e, workdir):
   with checkpointing.Checkpoints(
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
-    state, _ = checkpoints.restore(e.abstract)
+    state, _ = checkpoints.restore(placement.abstract_state(e))
   key = jax.random.key_data(state.carried.key)
   return jax.device_get(state.with_carried(key=key))
 
@@ -529,7 +529,7 @@ def test_a_resumed_run_is_bit_identical(tmp_path, capsys):
   loop.run(e, stopped)
   result, expected = final(e, stopped), final(e, straight)
   assert_equal(result, expected)
-  begin = jax.device_get(e.init())
+  begin = jax.device_get(placement.init_state(e))
   assert_equal(begin.learners["prm"].params, begin.params)
   moved = jax.tree.map(
     lambda a, b: np.abs(a - b).max(),

@@ -51,7 +51,7 @@ from experiments.configs import countdown, defaults
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
 from experiments.studies.benchmark import machine, outcome, timing
-from experiments.training import build, dispatch, rollouts
+from experiments.training import build, dispatch, placement, rollouts
 from experiments.training.experiment import Experiment
 from models import sharding
 from rl import fused_loop, step
@@ -113,7 +113,7 @@ def fused(
     # steps, the staged loop in `steps` dispatches of one step.
     fused_experiment = unplaced.on_mesh(mesh)
     staged_experiment = build_experiment(1, prompts).on_mesh(mesh)
-    start = fused_experiment.init()
+    start = placement.init_state(fused_experiment)
     advance = make_dispatch(fused_experiment)
     fused_run = loop_one_by_one(fused_experiment, advance, 1)
     staged_run = loop_one_by_one(
@@ -206,7 +206,7 @@ def loop_one_by_one(
   def run(states: Sequence[step.State]) -> list[step.State]:
     end_states, pending_metrics = [], {}
     for state in states:
-      state = _copy(jax.device_put(state, e.shardings))
+      state = _copy(jax.device_put(state, placement.state_shardings(e)))
       for _ in range(dispatches):
         state, metrics, *_ = advance(state)
         jax.device_get(pending_metrics)
@@ -319,7 +319,9 @@ def host_share(
     clock: returns the time in seconds.
   """
   size = e.config.steps_per_dispatch
-  state, *_ = advance(_copy(jax.device_put(start, e.shardings)))
+  state, *_ = advance(
+    _copy(jax.device_put(start, placement.state_shardings(e)))
+  )
   shares = []
   with (
     tempfile.TemporaryDirectory() as folder,

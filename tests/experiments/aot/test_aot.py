@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.aot import __main__ as command
 from experiments.aot import fit, hlo
-from experiments.training import build, validate
+from experiments.training import build, placement, validate
 from models import sharding
 
 pytestmark = pytest.mark.several_devices
@@ -341,7 +341,8 @@ class TestCompiler:
       assert sent["wire"] >= minimum * sent["bytes"], kind
     json.dumps(analysis, allow_nan=False)
     parameters = sum(
-      np.prod(leaf.shape) for leaf in jax.tree.leaves(e.abstract.params)
+      np.prod(leaf.shape)
+      for leaf in jax.tree.leaves(placement.abstract_state(e).params)
     )
     gib = 4 * parameters / 2**30
     assert gib / 16 < analysis["resident_gib"]["parameters"] < gib

@@ -5,7 +5,7 @@ import pytest
 from helpers import fitted_model, worked_example
 
 from experiments.configs import chain, fitted_reward
-from experiments.training import build, checkpointing, validate
+from experiments.training import build, checkpointing, placement, validate
 from models import checkpoint_reader
 
 
@@ -16,7 +16,7 @@ def earlier(tmp_path_factory):
   e = build.build(chain.base())
   checkpoints = folder / "base" / checkpoint_reader.FOLDER
   with checkpointing.Checkpoints(checkpoints) as saving:
-    saving.save(0, {"params": e.init().params}, {})
+    saving.save(0, {"params": placement.init_state(e).params}, {})
   (folder / "prm").mkdir()
   fitted_model.write(folder / "prm", e.model, "two_class")
   return folder

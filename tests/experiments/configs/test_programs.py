@@ -11,7 +11,14 @@ from experiments.configs import defaults, programs
 from experiments.logging import json_files
 from experiments.prm import __main__ as command
 from experiments.prm import policy_forest
-from experiments.training import build, checkpointing, loop, validate, workdirs
+from experiments.training import (
+  build,
+  checkpointing,
+  loop,
+  placement,
+  validate,
+  workdirs,
+)
 from models import checkpoint_reader
 from rewards.tasks import programs as rules
 from rewards.verifiers import sandbox
@@ -31,7 +38,9 @@ def base(tmp_path_factory):
   workdirs.write_config(folder, config)
   checkpoints = folder / checkpoint_reader.FOLDER
   with checkpointing.Checkpoints(checkpoints) as saving:
-    saving.save(0, {"params": build.build(config).init().params}, {})
+    saving.save(
+      0, {"params": placement.init_state(build.build(config)).params}, {}
+    )
   return folder
 
 

@@ -6,7 +6,7 @@ from helpers import fitted_model, small_run
 from experiments import judge_lines
 from experiments.configs import small_judge
 from experiments.logging import json_files
-from experiments.training import build, checkpointing, loop, validate
+from experiments.training import build, checkpointing, loop, placement, validate
 from models import checkpoint_reader
 
 
@@ -89,7 +89,7 @@ def test_a_run_is_paid_by_a_model_of_thoughts(tmp_path):
   e = build.build(unpaid)
   checkpoints = tmp_path / "base" / checkpoint_reader.FOLDER
   with checkpointing.Checkpoints(checkpoints) as saving:
-    saving.save(0, {"params": e.init().params}, {})
+    saving.save(0, {"params": placement.init_state(e).params}, {})
   (tmp_path / "prm").mkdir()
   fitted_model.write(tmp_path / "prm", e.model, "bradley_terry")
   config.init_from = str(tmp_path / "base")

@@ -10,7 +10,7 @@ from helpers import small_run
 from experiments import preferences
 from experiments.configs import defaults, tulu3
 from experiments.evaluation import statistics
-from experiments.training import dispatch, loop, validate, workdirs
+from experiments.training import dispatch, loop, placement, validate, workdirs
 
 
 def test_the_stages_have_the_defaults_of_the_paper():
@@ -81,7 +81,7 @@ def test_demonstrations_of_a_file(tmp_path):
     )
   )
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
-  state, losses = e.init(), []
+  state, losses = placement.init_state(e), []
   for _ in range(20):
     state, metrics, *_ = advance(state)
     losses.append(float(jax.device_get(metrics["loss/total"])))

@@ -94,7 +94,9 @@ def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
   config = defaults.rl()
   config.policy.path = str(folder)
   config.task = f"gsm8k({settings}, prompt_length=160)"
-  of_run = decoder.make(config, build.make_task(config))
+  of_run = decoder.make(
+    config, build.make_task(config, str(folder)), str(folder)
+  )
   evaluated = []
   bind = policies.policy.bind
   with pytest.MonkeyPatch.context() as patched:

@@ -69,9 +69,6 @@ def _watched(monkeypatch, verdicts):
     config=SimpleNamespace(
       trip_wires=SimpleNamespace(problems=2, samples=3), evaluation=evaluation
     ),
-    evaluation_policy="policy",
-    evaluation_params=lambda params: params,
-    evaluation_sharding="sharding",
   )
   settings = generation.Sampling(
     samples=8, max_tokens=2, eos_ids=(9,), pad_id=9
@@ -97,6 +94,12 @@ def _watched(monkeypatch, verdicts):
       )
 
   monkeypatch.setattr(evaluator, "score_in_batches", batches)
+  for name, function in {
+    "evaluation_policy": lambda e: "policy",
+    "evaluation_params": lambda e, params: params,
+    "evaluation_sharding": lambda e: "sharding",
+  }.items():
+    monkeypatch.setattr(trip_wires.placement, name, function)
   return e
 
 

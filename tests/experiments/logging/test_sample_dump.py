@@ -9,7 +9,7 @@ from helpers import small_run
 
 from experiments.logging import sample_dump
 from experiments.tasks import chain, countdown
-from experiments.training import rollouts
+from experiments.training import placement, rollouts
 from rl import scoring
 
 
@@ -108,7 +108,7 @@ def recorded():
       e.task, e.policy, e.sampling, small_run.PROMPTS, None, e.method
     )
   )
-  state = e.init()
+  state = placement.init_state(e)
   rollout = gather(state)
   result = sample_dump.make_recorder(e)(state, rollout)
   need = scoring.Need("old", scoring.entropy)

@@ -6,7 +6,7 @@ import pytest
 from helpers import small_run
 
 from experiments.prm import policy_forest
-from experiments.training import build
+from experiments.training import build, placement
 from rewards.process import label_sources
 from rewards.process.label_sources import base
 from rewards.tasks import programs as rules
@@ -30,7 +30,7 @@ def experiment():
 
 @pytest.fixture(scope="module")
 def params(experiment):
-  return experiment.init().params
+  return placement.init_state(experiment).params
 
 
 def make(e, params, problems=4, samples=3, **settings):
@@ -167,7 +167,7 @@ def test_labels_of_changed_programs_are_those_of_their_execution(monkeypatch):
     build.build(small_run.config(task="programs(operations=3)"))
   )
   task = e.task
-  forest = make(e, e.init().params, problems=2, samples=1)
+  forest = make(e, placement.init_state(e).params, problems=2, samples=1)
   # The gold programs in place of the samples of the untrained policy.
   completions, lengths = task.gold(forest.problems)
   finished = np.ones((2, 1), bool)
@@ -231,7 +231,7 @@ def test_a_changed_step_fits_into_the_completion():
   e = small_run.on_one_device(
     build.build(small_run.config(task="programs(operations=1)"))
   )
-  forest = make(e, e.init().params, problems=1, samples=1)
+  forest = make(e, placement.init_state(e).params, problems=1, samples=1)
   forest.samples = forest.samples.select(np.array([0]))  # a copy
   # x += 2 ; x += 2 ; x += 2 ; return EOS has 14 of 15 tokens.
   line = [rules.ID[word] for word in ("x", "+=", "2", ";")]
@@ -284,4 +284,4 @@ def test_a_task_without_steps_is_refused():
   with pytest.raises(
     ValueError, match="does not divide completions into steps"
   ):
-    make(e, e.init().params)
+    make(e, placement.init_state(e).params)

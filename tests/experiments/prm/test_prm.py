@@ -15,7 +15,7 @@ from experiments.configs import chain, defaults
 from experiments.evaluation import policies
 from experiments.prm import __main__ as command
 from experiments.prm import evaluate, fit, label, step_lines
-from experiments.training import build, checkpointing, workdirs
+from experiments.training import build, checkpointing, placement, workdirs
 from models import checkpoint_reader
 from rewards.process import step_losses
 
@@ -35,7 +35,7 @@ def save_base(folder, task):
   config.model = defaults.model(**fitted_model.TINY)
   config.evaluation.problems, config.evaluation.batch = 8, 8
   workdirs.write_config(folder, config)
-  params = build.build(config).init().params
+  params = placement.init_state(build.build(config)).params
   with checkpointing.Checkpoints(folder / checkpoint_reader.FOLDER) as saving:
     saving.save(0, {"params": params}, {})
   return folder

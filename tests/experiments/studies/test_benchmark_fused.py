@@ -17,7 +17,7 @@ from experiments.studies.benchmark import (
   scaling,
   sizes,
 )
-from experiments.training import dispatch
+from experiments.training import dispatch, placement
 from models import sharding
 
 pytestmark = [pytest.mark.long, pytest.mark.several_devices]
@@ -30,7 +30,7 @@ def test_seeds_side_by_side_match_each_seed_alone():
   one_device = all_devices.on_mesh(
     sharding.make_mesh(devices=jax.devices()[:1])
   )
-  start = one_device.init()
+  start = placement.init_state(one_device)
   starts = [
     start.with_carried(key=jax.random.fold_in(start.carried.key, number))
     for number in range(8)
@@ -68,13 +68,15 @@ class Slow:
 @pytest.mark.parametrize(
   ("called", "waited", "share"), [(1.0, 3.0, 0.25), (4.0, 0.0, 1.0)]
 )
-def test_host_time_is_all_time_except_waiting(called, waited, share):
+def test_host_time_is_all_time_except_waiting(
+  called, waited, share, monkeypatch
+):
   """If a call returns only when its program is done, all of it counts."""
   machine = python_types.SimpleNamespace(now=0.0)
   config = python_types.SimpleNamespace(steps_per_dispatch=2)
-  e = python_types.SimpleNamespace(
-    config=config, shardings=jax.sharding.SingleDeviceSharding(jax.devices()[0])
-  )
+  place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  monkeypatch.setattr(fused.placement, "state_shardings", lambda e: place)
+  e = python_types.SimpleNamespace(config=config)
 
   def advance(state):
     machine.now += called

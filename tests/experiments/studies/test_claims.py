@@ -18,7 +18,7 @@ from experiments.studies.arms import Arm, Outcome, Store
 from experiments.studies.claims import __main__ as command
 from experiments.studies.claims import page, plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, verdict
-from experiments.training import build
+from experiments.training import build, method_from_config
 
 # Student's t, 0.975 and 0.8 quantiles with 3 degrees of freedom (tables).
 T_975, T_80 = 3.182446, 0.978472
@@ -78,7 +78,7 @@ def test_every_claim_can_be_built(name):
   assert claim.statement.endswith(".")
   for arm in claim.arms.values():
     config = arm.config
-    build.make_method(config.method)
+    method_from_config.make_method(config.method)
     build.make_task(config)
     updates = config.steps * config.plan.epochs * config.plan.minibatches
     assert updates >= 150 or config.steps == 0

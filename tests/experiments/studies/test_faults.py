@@ -14,7 +14,7 @@ from experiments.evaluation import statistics
 from experiments.studies.faults import __main__ as command
 from experiments.studies.faults import disks, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome
-from experiments.training import checkpointing, loop
+from experiments.training import checkpointing, loop, placement
 from models import checkpoint_reader
 
 pytestmark = pytest.mark.long
@@ -82,7 +82,7 @@ def test_every_change_except_of_clocks_is_a_difference(
 def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
   e = small_run.experiment(steps=4)
   with checkpointing.Checkpoints(finished / checkpoint_reader.FOLDER) as saved:
-    state, _ = saved.restore(e.abstract)
+    state, _ = saved.restore(placement.abstract_state(e))
   other = shutil.copytree(finished, tmp_path / "other")
   shutil.rmtree(other / checkpoint_reader.FOLDER)
   scale = state.params["final_norm"]["scale"]

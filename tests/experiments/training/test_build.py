@@ -1,11 +1,10 @@
 """The pieces that a config stands for."""
 
-import dataclasses
 import importlib
 import math
+import types
 
 import jax
-import ml_collections
 import numpy as np
 import pytest
 from helpers import small_run
@@ -14,7 +13,14 @@ from experiments import tasks
 from experiments.cli import config_keys, config_names
 from experiments.configs import defaults, fitted_reward, small_judge
 from experiments.configs import method as method_configs
-from experiments.training import build, decoder, optimizers, rollouts, validate
+from experiments.training import (
+  build,
+  decoder,
+  optimizers,
+  placement,
+  rollouts,
+  validate,
+)
 from experiments.training.experiment import KINDS
 from rl import methods
 from rl.sampling import generation
@@ -89,26 +95,6 @@ def test_a_vocabulary_of_zero_is_the_tasks():
   assert decoder.make(config, task).vocab_size == 32
 
 
-def test_a_method_is_what_its_call_says():
-  result = build.make_method("max_at_k(k=2, baseline='none')")
-  expected = methods.get("max_at_k", k=2, baseline="none")
-  assert result.name == "max_at_k(k=2, baseline=none)"
-  assert str(result) == str(expected)
-
-
-def test_a_method_may_bring_its_reward_and_then_no_other_is_taken(monkeypatch):
-  paid = build.make_reward(defaults.reward(brief="length_charge()"))
-  brings = dataclasses.replace(methods.get("rloo"), reward=paid)
-  monkeypatch.setattr(build, "make_method", lambda text: brings)
-  config = defaults.rl()
-  assert build.make_learners(config)["policy"].reward is paid
-  config.reward = defaults.reward(right="verdict()")
-  with pytest.raises(ValueError, match=r"reward: rloo.* reward of its own"):
-    validate.check_method(config)
-  monkeypatch.setattr(build, "make_method", lambda text: methods.get("rloo"))
-  assert build.make_learners(config)["policy"].reward is not None
-
-
 def test_the_learning_rate_warms_up_and_decays_to_its_floor():
   config = defaults.supervised().optimizer
   config.learning_rate, config.final_scale = 3e-3, 0.1
@@ -165,8 +151,10 @@ def test_the_state_is_where_it_was_said_to_be():
     model__vocab_size=26,
   )
   e = build.build(config)
-  state = e.init()
-  output = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), e.abstract)
+  state = placement.init_state(e)
+  output = jax.tree.map(
+    lambda x: (x.shape, x.dtype, x.sharding), placement.abstract_state(e)
+  )
   result = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), state)
   assert output == result
   assert any(
@@ -200,7 +188,7 @@ def test_a_run_and_its_base_share_a_seed_and_not_their_problems():
   keys = {}
   for kind in KINDS:
     e = small_run.experiment(kind)
-    state = e.init()
+    state = placement.init_state(e)
     problem_key, _ = jax.random.split(state.carried.key)
     keys[kind] = np.asarray(e.task.train(problem_key, 0, 32).ids)
   assert (keys["rl"] != keys["supervised"]).any()
@@ -242,40 +230,6 @@ def test_no_config_holds_a_key_that_nothing_reads(text):
   config_keys.check(load(text))
 
 
-def test_the_weight_of_a_term_follows_its_schedule():
-  """From 2 to 0.5: halfway it is their mean, whichever way it takes."""
-
-  def weight(schedule, **changes):
-    term = {"schedule": schedule, "weight": 2.0, "final": 0.5} | changes
-    term["schedule_steps"] = 10
-    return build._make_weight(ml_collections.ConfigDict(term))
-
-  assert weight("constant", final=0.0) == 2.0
-  steps = np.array([0, 2, 5, 10, 99])
-  linear = [float(weight("linear")(step)) for step in steps]
-  np.testing.assert_allclose(linear, [2.0, 1.7, 1.25, 0.5, 0.5], rtol=1e-6)
-  cosine = [float(weight("cosine")(step)) for step in steps]
-  early = 0.5 + 1.5 * (1 + math.cos(0.2 * math.pi)) / 2
-  np.testing.assert_allclose(cosine, [2.0, early, 1.25, 0.5, 0.5], rtol=1e-6)
-  np.testing.assert_array_equal(build.WEIGHT_SCHEDULES["constant"](10)(7), 1.0)
-
-
-def test_importance_weights_are_added_where_a_config_truncates_them():
-  config = defaults.rl()
-  config.method = "rloo"
-  for sampling, text in (
-    (None, ""),
-    ({"devices": 0}, ""),
-    ({"truncation": 0.0}, ""),
-    ({"truncation": 3.0}, "truncated_importance(cap=3)"),
-  ):
-    with config.unlocked():
-      config.sampling = sampling
-    method = str(build.make_learners(config)["policy"])
-    assert ("truncated_importance" in method) == bool(text)
-    assert text in method
-
-
 def test_samples_of_training_keep_the_support_of_each_token():
   config = small_run.config(
     rollout__max_tokens=3, rollout__top_k=5, rollout__temperature=0.5
@@ -312,3 +266,29 @@ def test_memory_is_that_of_the_first_device_of_this_process(monkeypatch):
     (devices, 3.0),
     (devices[1:2], None),
   ]
+
+
+@pytest.mark.parametrize(
+  ("prompts", "samples", "tokens", "nearest"),
+  [
+    (1, 1, 2**31 - 1, None),
+    (1, 1, 2**31, 2**31 - 1),
+    (2, 4, 2**28, 2**28 - 1),
+    (2**20, 2**20, 2, 1),
+  ],
+)
+def test_the_tokens_of_a_rollout_have_numbers_of_32_bits(
+  prompts, samples, tokens, nearest
+):
+  e = types.SimpleNamespace(
+    is_rl=True,
+    config=types.SimpleNamespace(
+      rollout=types.SimpleNamespace(prompts=prompts)
+    ),
+    sampling=types.SimpleNamespace(samples=samples, max_tokens=tokens),
+  )
+  if nearest is None:
+    build.check_rollout_size(e)
+    return
+  with pytest.raises(ValueError, match=f"nearest: {nearest}$"):
+    build.check_rollout_size(e)

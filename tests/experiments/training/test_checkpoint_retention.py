@@ -1,11 +1,13 @@
 """The checkpoints that a run keeps until its end."""
 
 import math
+import types
 
 import pytest
 from etils import epath
 from helpers import small_run
 
+from experiments.evaluation import trip_wires
 from experiments.logging import json_files
 from experiments.logging.writers import METRICS_FILE
 from experiments.training import checkpoint_retention, loop, validate, workdirs
@@ -86,3 +88,30 @@ def test_what_a_run_keeps_may_change_when_it_goes_on(tmp_path):
     tmp_path,
     small_run.config(keep_every=10, keep_best="loss/total", stop_after_skips=3),
   )
+
+
+@pytest.mark.parametrize(
+  ("name", "changes", "message"),
+  [
+    ("loss/total", {"log_every": 5}, None),
+    ("loss/total", {"log_every": 1}, None),
+    ("loss/total", {"log_every": 4}, "must be a multiple of log_every = 4"),
+    (trip_wires.METRIC, {"evaluate_every": 5}, None),
+    (trip_wires.METRIC, {"evaluate_every": 0}, "of evaluate_every = 0"),
+    ("evaluation/accuracy/pass@2", {"evaluate_every": 5, "log_every": 4}, None),
+  ],
+)
+def test_the_best_checkpoint_is_chosen_by_a_metric_of_its_step(
+  name, changes, message, monkeypatch
+):
+  monkeypatch.setattr(
+    checkpoint_retention, "_step_metrics", lambda e: ["loss/total"]
+  )
+  names = [trip_wires.METRIC, "evaluation/accuracy/pass@2"]
+  config = small_run.config(keep_best=name, checkpoint_every=5, **changes)
+  e = types.SimpleNamespace(config=config)
+  if message is None:
+    checkpoint_retention.check_best(e, names)
+    return
+  with pytest.raises(ValueError, match=message):
+    checkpoint_retention.check_best(e, names)

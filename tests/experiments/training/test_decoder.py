@@ -1,13 +1,15 @@
 """The forms that are the fastest on a platform, and how they are described."""
 
 import dataclasses
+import types
 
 import pytest
 from helpers import small_run
 
 from experiments import tasks
 from experiments.training import decoder
-from models import presets
+from models import hf, presets
+from rl import scoring
 
 SMALL = presets.get("smollm2-135m", layers=2, vocab_size=512)
 CPU_LIMIT = 20_000_000  # parameters
@@ -148,4 +150,77 @@ def test_a_config_whose_devices_split_sequences_has_no_kernel(
   task = tasks.get("countdown", count=2)
   config = small_run.config()
   config.mesh.context = context
-  assert decoder.make(config, task, "tpu").attention == attention
+  assert decoder.make(config, task, platform="tpu").attention == attention
+
+
+@pytest.mark.parametrize(
+  ("attention", "context", "platform", "message"),
+  [
+    (None, 2, "cpu", None),
+    ("blocked", 2, "cpu", None),
+    ("splash", None, "tpu", None),
+    ("splash", 1, "tpu", None),
+    ("splash", 2, "tpu", "with mesh.context = 2 use 'blocked', or None"),
+    ("splash", None, "cpu", "'splash' runs on tpu, not on cpu"),
+    ("blocked", None, "gpu", None),
+  ],
+)
+def test_a_form_of_attention_suits_the_platform_and_the_mesh(
+  attention, context, platform, message
+):
+  config = small_run.config(model__attention=attention, mesh__context=context)
+  if message is None:
+    decoder.check_attention(config, platform)
+    return
+  with pytest.raises(ValueError, match=message):
+    decoder.check_attention(config, platform)
+
+
+def test_heads_of_a_folder_keep_their_size(monkeypatch):
+  config = small_run.config()
+  task = tasks.get("countdown", count=2)
+  model = decoder.make(config, task)
+  folder_heads = [("value", 3)]
+  checked = []
+  monkeypatch.setattr(
+    hf,
+    "load_config",
+    lambda folder: types.SimpleNamespace(extra_heads=folder_heads),
+  )
+  monkeypatch.setattr(
+    hf, "check_tokenizer", lambda *arguments: checked.append(arguments)
+  )
+  decoder.check(config, model, task, "folder")
+  assert checked == [(model, task.vocab_size, "folder")]
+  config.model.extra_heads = (("value", 3), ("other", 1))
+  decoder.check(config, model, task, "folder")
+  config.model.extra_heads = (("value", 2),)
+  with pytest.raises(ValueError, match="has 3 outputs, not 2; use 3"):
+    decoder.check(config, model, task, "folder")
+
+
+def test_the_decoder_has_an_output_for_each_token():
+  config = small_run.config()
+  task = tasks.get("countdown", count=2)
+  size = task.vocab_size
+
+  def check(vocab_size):
+    model = dataclasses.replace(SMALL, vocab_size=vocab_size)
+    decoder.check(config, model, task, "")
+
+  check(size)
+  check(size + 1)
+  with pytest.raises(ValueError, match=f"is smaller than the {size} tokens"):
+    check(size - 1)
+
+
+@pytest.mark.parametrize("part", ["signal_needs", "term_needs"])
+def test_a_critic_needs_a_value_head(part):
+  value = scoring.Need("policy", scoring.values)
+  method = {"signal_needs": set(), "term_needs": set(), part: {value}}
+  methods = {"policy": types.SimpleNamespace(name="critic", **method)}
+  model = dataclasses.replace(SMALL, value_head=True)
+  decoder.check_value_head(model, methods)
+  model = dataclasses.replace(SMALL, value_head=False)
+  with pytest.raises(ValueError, match="critic reads a value head"):
+    decoder.check_value_head(model, methods)

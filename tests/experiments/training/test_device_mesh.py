@@ -1,10 +1,12 @@
 """The devices of training and of sampling, and axes that are left open."""
 
+import types
 import types as python
 
 import jax
 import ml_collections
 import pytest
+from helpers import small_run
 
 from experiments.training import device_mesh
 from rl.minibatches import Plan
@@ -134,3 +136,44 @@ def test_the_last_devices_only_sample(monkeypatch):
   assert list(mesh.devices.flat) == devices
   assert list(sampling_mesh.devices.flat) == devices
   assert dict(sampling_mesh.shape)["tensor"] == 4
+
+
+@pytest.mark.parametrize(
+  ("changes", "processes", "message"),
+  [
+    ({}, (0,), None),
+    ({"sampling": {}}, (0,), None),
+    ({"sampling__devices": 1}, (0, 0), None),
+    ({"sampling__devices": 1, "sampling__ahead": 1}, (0, 0), None),
+    ({"sampling__devices": -1}, (0, 0), "some of the 2 devices to .*: 0 to 1"),
+    ({"sampling__devices": 2}, (0, 0), "sampling.devices = 2 must leave some"),
+    ({"sampling__devices": 1}, (0, 1), "across processes"),
+    ({"sampling__devices": 0}, (0, 1), None),
+    ({"sampling__ahead": 2, "sampling__devices": 1}, (0, 0), "must be 0 or 1"),
+    ({"sampling__ahead": 1}, (0, 0), "sampling.ahead = 1: on the same devices"),
+    ({"steps_per_dispatch": 2}, (0, 0), None),
+    (
+      {"steps_per_dispatch": 2, "sampling__devices": 1},
+      (0, 0),
+      "steps_per_dispatch = 2: a fused program has one mesh",
+    ),
+    (
+      {"steps_per_dispatch": 2, "sampling__tensor": 2},
+      (0, 0),
+      "steps_per_dispatch = 2: a fused program has one mesh",
+    ),
+    ({"sampling__tensor": 2}, (0, 0), None),
+  ],
+)
+def test_devices_that_sample_are_left_over_by_training(
+  changes, processes, message
+):
+  config = small_run.config(**changes)
+  devices = [
+    types.SimpleNamespace(process_index=process) for process in processes
+  ]
+  if message is None:
+    device_mesh.check(config, devices)
+    return
+  with pytest.raises(ValueError, match=message):
+    device_mesh.check(config, devices)

@@ -14,12 +14,17 @@ from experiments.training import dispatch
 from rl.minibatches import Plan
 
 
+@pytest.fixture(autouse=True)
+def _states_on_one_device(monkeypatch):
+  monkeypatch.setattr(
+    dispatch.placement, "state_shardings", lambda e: e.replicated
+  )
+
+
 def fake_experiment(**config):
-  place = SingleDeviceSharding(jax.devices()[0])
   return python.SimpleNamespace(
     config=ml_collections.ConfigDict(config),
-    shardings=place,
-    replicated=place,
+    replicated=SingleDeviceSharding(jax.devices()[0]),
     reward_models={},
     plan=Plan(epochs=2),
   )

@@ -5,6 +5,7 @@ import types as python
 
 import jax
 import numpy as np
+import pytest
 from helpers import worked_example
 from jax.sharding import SingleDeviceSharding
 
@@ -22,19 +23,23 @@ def sum_of_doubled(rollout):
 HOST = scoring.host("sum", sum_of_doubled, level="sample", reads=(DOUBLED,))
 
 
-def fake_experiment(needs):
-  """Whose programs double the scores that a host need reads."""
+@pytest.fixture(autouse=True)
+def _doubled_scores(monkeypatch):
+  """Replaces the passes by programs that double the scores."""
 
-  def with_scores(state, rollout, reads):
+  def with_passes(e, state, rollout, reads):
     assert reads == {DOUBLED}
     doubled = {"task/doubled": state * rollout.scores}
     return rollout.replace(extras=rollout.extras.update(doubled))
 
+  monkeypatch.setattr(host_needs.rollout_extras, "with_passes", with_passes)
+
+
+def fake_experiment(needs):
   method = python.SimpleNamespace(signal_needs=set(), term_needs=needs)
   return python.SimpleNamespace(
     methods={learners.POLICY: method},
     replicated=SingleDeviceSharding(jax.devices()[0]),
-    with_scores=with_scores,
   )
 
 

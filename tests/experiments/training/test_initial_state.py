@@ -62,13 +62,19 @@ def e(monkeypatch):
   monkeypatch.setattr(
     initial_state.workdirs, "read_frozen_step", lambda workdir: 7
   )
+  monkeypatch.setattr(
+    initial_state, "abstract_params_without_lora", lambda e: "shapes"
+  )
+  for name, function in {
+    "abstract_state": lambda e: "abstract",
+    "saved_part": lambda state: f"saved part of {state}",
+    "init_state": lambda e, params: State(params),
+  }.items():
+    monkeypatch.setattr(initial_state.placement, name, function)
   return python.SimpleNamespace(
     config=config(),
     model=python.SimpleNamespace(lora_rank=0),
-    abstract="abstract",
-    abstract_params_without_lora="shapes",
-    saved_part=lambda state: f"saved part of {state}",
-    init=State,
+    folder="",
   )
 
 
@@ -182,3 +188,15 @@ def test_a_run_has_a_base_unless_it_starts_from_something_else():
     policy = {"path": "", "preset": ""} | {name: "x"}
     other = config(base={"steps": 3}, policy=policy)
     assert not initial_state.has_base(other)
+
+
+def test_only_heads_of_the_decoder_are_selected(monkeypatch):
+  shapes = {"decoder": {"w": 1}, "heads": {"a": 2}}
+  monkeypatch.setattr(
+    initial_state, "abstract_params_without_lora", lambda e: shapes
+  )
+  params = {"decoder": {"w": 10}, "heads": {"a": 20, "b": 30}, "value": 40}
+  assert initial_state.select_params(None, params) == {
+    "decoder": {"w": 10},
+    "heads": {"a": 20},
+  }

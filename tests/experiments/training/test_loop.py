@@ -28,6 +28,7 @@ from experiments.training import (
   initial_state,
   loop,
   nan_guard,
+  placement,
   validate,
 )
 from experiments.training.experiment import Experiment
@@ -85,7 +86,7 @@ def final_state(e: Experiment, workdir: pathlib.Path):
   with checkpointing.Checkpoints(
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
-    state, _ = checkpoints.restore(e.abstract)
+    state, _ = checkpoints.restore(placement.abstract_state(e))
   return jax.device_get(
     state.with_carried(key=jax.random.key_data(state.carried.key))
   )
@@ -112,7 +113,7 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   assert metrics(tmp_path) == metrics(straight)
   assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 41))
   # Neither the policy nor the method's state stood still.
-  begin = jax.device_get(e.init())
+  begin = jax.device_get(placement.init_state(e))
   moved = jax.tree.map(
     lambda a, b: float(np.abs(a - b).max()),
     (result.params, result.policy.method_state),
@@ -260,7 +261,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   mesh = {"mesh__data": 2, "mesh__fsdp": 2, "mesh__tensor": 2}
   mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two
   e = build.build(small_run.config(method="reinforce", **mesh))
-  state = e.init()
+  state = placement.init_state(e)
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   observed = Compilations()
   logger = logging.getLogger("jax")
@@ -421,7 +422,7 @@ def test_every_kind_of_credit_trains(task, method):
       small_run.config(task=task, method=method, **changes)
     )
   )
-  state = e.init()
+  state = placement.init_state(e)
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   for _ in range(2):
     state, result, *_ = advance(state)

@@ -20,6 +20,7 @@ from experiments.training import (
   loop,
   nan_guard,
   packed_texts,
+  placement,
   workdirs,
 )
 from rl import learners, method, scoring
@@ -128,7 +129,9 @@ def test_the_rollout_of_the_step_that_failed_is_saved(
   )
   e = python.SimpleNamespace(
     config=python.SimpleNamespace(steps_per_dispatch=steps_per_dispatch),
-    saved_part=lambda state: f"state after {state.step}",
+  )
+  monkeypatch.setattr(
+    nan_guard.placement, "saved_part", lambda s: f"state after {s.step}"
   )
   recent = [f"rollout {done - 2}", f"rollout {done - 1}"]
   state = Fused().replace(done)
@@ -244,7 +247,7 @@ def test_replay_finds_nothing_wrong_with_a_healthy_step(
   e = small_run.experiment(steps=1, rollout__max_tokens=max_tokens)
   assert packed_texts.packs(e) == bool(max_tokens)
   workdirs.write_config(tmp_path, e.config)
-  rollout = dispatch.compile_rollout_fn(e)(state := e.init())
+  rollout = dispatch.compile_rollout_fn(e)(state := placement.init_state(e))
   nan_guard.save_rollout(tmp_path, 1, state, rollout)
   assert replay.main(["--workdir", str(tmp_path)]) == 0
   output = capsys.readouterr().out.splitlines()

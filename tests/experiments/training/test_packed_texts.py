@@ -15,6 +15,7 @@ from experiments.training import (
   checkpointing,
   loop,
   packed_texts,
+  placement,
 )
 from models import checkpoint_reader, sharding
 from rl import learners, prepare, scoring
@@ -262,7 +263,7 @@ def results(workdir, e):
   with checkpointing.Checkpoints(
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
-    state, _ = checkpoints.restore(e.abstract)
+    state, _ = checkpoints.restore(placement.abstract_state(e))
   state = jax.device_get(
     state.with_carried(key=jax.random.key_data(state.carried.key))
   )

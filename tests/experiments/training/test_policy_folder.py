@@ -16,6 +16,7 @@ from experiments.training import (
   dispatch,
   initial_state,
   loop,
+  placement,
   validate,
   workdirs,
 )
@@ -75,7 +76,9 @@ def run(e: Experiment, workdir):
   with checkpointing.Checkpoints(
     workdir / checkpoint_reader.FOLDER
   ) as checkpoints:
-    return checkpoints.restore(e.abstract.with_carried(frozen={}))[0]
+    return checkpoints.restore(
+      placement.abstract_state(e).with_carried(frozen={})
+    )[0]
 
 
 def leaves(tree):
@@ -103,7 +106,9 @@ def full(folder, tmp_path_factory):
 
 def test_training_starts_from_the_folders_weights(folder, full):
   workdir, e, state = full
-  start = e.init(initial_state.starting_params(e, workdir)).params
+  start = placement.init_state(
+    e, initial_state.starting_params(e, workdir)
+  ).params
   _, stored = hf.load(folder)
   assert leaves(start).keys() == leaves(stored).keys()
   for name, leaf in leaves(stored).items():
@@ -134,7 +139,7 @@ def adapted(folder, tmp_path_factory):
 def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   """EEPO unlearns its first half for a moment: of what is trained."""
   e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
-  state = e.init(initial_state.starting_params(e, tmp_path))
+  state = placement.init_state(e, initial_state.starting_params(e, tmp_path))
   rollout = dispatch.compile_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   observed = []
@@ -213,9 +218,12 @@ def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
   e = experiment(
     tmp_path / "headed", model__extra_heads=(("steps", 2), ("new", 3))
   )
-  state = e.init(initial_state.starting_params(e, tmp_path))
+  state = placement.init_state(e, initial_state.starting_params(e, tmp_path))
   result = leaves(state.params)
-  assert result.keys() == leaves(e.abstract_params_without_lora).keys()
+  assert (
+    result.keys()
+    == leaves(initial_state.abstract_params_without_lora(e)).keys()
+  )
   np.testing.assert_array_equal(
     result["['heads']['steps']['kernel']"], params["heads"]["steps"]["kernel"]
   )

@@ -206,8 +206,13 @@ def test_the_policy_of_a_run_is_read_on_one_device(tmp_path, monkeypatch):
     return types.SimpleNamespace(
       task=types.SimpleNamespace(prompt_ids=lambda text: [len(text)]),
       policy="policy",
-      abstract=types.SimpleNamespace(params="shapes"),
     )
+
+  monkeypatch.setattr(
+    policy_judge.placement,
+    "abstract_state",
+    lambda e: types.SimpleNamespace(params="shapes"),
+  )
 
   self = types.SimpleNamespace(_folder=tmp_path)
   policy_judge.PolicyJudge._open_run(self, build_experiment)

@@ -15,7 +15,7 @@ from helpers import small_run
 
 from experiments.evaluation import evaluator
 from experiments.logging import json_files
-from experiments.training import build, loop, preemption
+from experiments.training import build, loop, placement, preemption
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 CHANGES = {"steps": 60, "evaluate_every": 20, "method": "reinforce"}
@@ -166,11 +166,11 @@ def test_an_evaluation_asks_between_batches():
   evaluator.evaluate(
     e.task,
     e.policy,
-    e.init().params,
+    placement.init_state(e).params,
     problems=12,
     samples=1,
     batch=8,
-    key=e.init().carried.key,
+    key=placement.init_state(e).carried.key,
     sharding=e.batch_sharding,
     between_batches=lambda: requested.append(1),
   )

@@ -15,6 +15,7 @@ from experiments.training import (
   build,
   dispatch,
   loop,
+  placement,
   reference_policy,
   validate,
   workdirs,
@@ -63,7 +64,7 @@ def test_it_equals_a_frozen_parameter_set(pairs, tmp_path):
   name, hyper = "dpo", {"beta": 2.0, "length_normalized": True}
   with_set = methods.get(name, **hyper, label_smoothing=0.1)
   frozen = dataclasses.replace(e, methods=learners.by_learner(with_set))
-  state, frozen_state = e.init(), frozen.init()
+  state, frozen_state = placement.init_state(e), placement.init_state(frozen)
   assert not state.parameter_sets
   assert list(frozen_state.parameter_sets) == ["ref"]
   extras = reference_policy.log_probs(e, tmp_path, state)
@@ -95,7 +96,7 @@ def test_it_equals_a_frozen_parameter_set(pairs, tmp_path):
 
 def test_a_resumed_run_reads_what_it_wrote(pairs, tmp_path, monkeypatch):
   e = small_run.on_one_device(build.build(config(pairs)))
-  state = e.init()
+  state = placement.init_state(e)
   finished = []
 
   @contextlib.contextmanager
@@ -148,7 +149,11 @@ def test_a_run_is_evaluated_and_resumes_exactly(pairs, tmp_path):
   read = checkpoint_reader.restore_params
   e = build.build(config(pairs))
   straight, resumed = (
-    read(tmp_path / name / checkpoint_reader.FOLDER, e.abstract.params, 6)
+    read(
+      tmp_path / name / checkpoint_reader.FOLDER,
+      placement.abstract_state(e).params,
+      6,
+    )
     for name in ("straight", "resumed")
   )
   jax.tree.map(np.testing.assert_array_equal, straight, resumed)

@@ -21,12 +21,13 @@ from experiments.training import (
   dispatch,
   initial_state,
   loop,
+  placement,
   reward_models,
   validate,
 )
 from rewards import base
 from rewards.process import step_losses, step_model
-from rl import prepare, step
+from rl import methods, prepare, step
 
 TASK = "chain(operations=1)"
 NEED = base.model_scores("prm")
@@ -343,7 +344,9 @@ def test_a_frozen_model_is_read_again_and_not_saved(fitted, tmp_path):
     for name in ("loss/total", "prm/score", "prm/worst", "prm/accuracy"):
       assert line[name] == expected[name], name
   with checkpointing.Checkpoints(resumed / "checkpoints") as checkpoints:
-    state, _ = checkpoints.restore(e.saved_part(e.abstract))
+    state, _ = checkpoints.restore(
+      placement.saved_part(placement.abstract_state(e))
+    )
     assert state.carried.models == {}
     assert list(state.learners) == ["policy"]
     state = initial_state.restore_or_initialise(e, resumed, checkpoints)
@@ -479,3 +482,35 @@ def test_a_loss_that_cannot_learn_in_a_run_is_refused(
   config = make_config(tmp_path, labels)
   with pytest.raises(ValueError, match=expected):
     validate.check_and_build(config, devices=jax.devices()[:1])
+
+
+METHODS = {"policy": methods.get("rloo")}
+
+
+def test_a_reward_model_learns_at_most_in_every_step():
+  settings = defaults.reward_model("none")
+  reward_models.check({"prm": settings}, METHODS)
+  settings.learning_rate = 0.0
+  with pytest.raises(ValueError, match=r"models.prm.learning_rate = 0.0 must"):
+    reward_models.check({"prm": settings}, METHODS)
+
+
+def test_a_model_learns_from_step_scores_that_exist():
+  table = types.SimpleNamespace(shape=(64, 16))
+  model = types.SimpleNamespace(
+    shapes={"decoder": {"embed": {"table": table}}}, labels="task"
+  )
+  task = types.SimpleNamespace(name="flat")
+  rollout = types.SimpleNamespace(step_scores=None)
+  with pytest.raises(ValueError, match="'task': flat does not score steps"):
+    reward_models.check_fit({"prm": model}, task, 64, None, rollout)
+
+
+@pytest.mark.parametrize("name", ["policy", "old", "ref", "prm"])
+def test_a_model_has_a_name_beside_those_of_the_method(name):
+  """The state keeps models, learners and parameter sets by their names."""
+  methods_of_prime = methods.get("prime")
+  settings = defaults.reward_model("none")
+  with pytest.raises(ValueError, match=f"models.{name}: prime.* {name}_model"):
+    reward_models.check({name: settings}, methods_of_prime)
+  reward_models.check({f"{name}_model": settings}, methods_of_prime)

@@ -18,6 +18,7 @@ from experiments.training import (
   device_mesh,
   dispatch,
   loop,
+  placement,
   rollout_pipeline,
   step_timer,
   validate,
@@ -72,9 +73,11 @@ def test_another_mesh_gives_the_same_rollout(changes):
   usual |= {k: v for k, v in changes.items() if k == "model__lora_rank"}
   reference, other = experiment(**usual), experiment(**usual | changes)
   assert other.sampling_mesh != other.mesh
-  result, expected = (sampled(e, e.init()) for e in (other, reference))
+  result, expected = (
+    sampled(e, placement.init_state(e)) for e in (other, reference)
+  )
   assert_same(result, expected)
-  rollout = dispatch.compile_rollout_fn(other)(other.init())
+  rollout = dispatch.compile_rollout_fn(other)(placement.init_state(other))
   assert rollout.completions.sharding == other.batch_sharding
   assert rollout.step.sharding == other.replicated
 
@@ -89,9 +92,9 @@ def test_an_evaluation_uses_the_devices_of_training(changes, mesh):
   """On the sampler's mesh, if that has the same devices."""
   usual = {"model__vocab_size": 26}
   reference, other = experiment(**usual), experiment(**usual, **changes)
-  assert other.evaluation_mesh == getattr(other, mesh)
+  assert placement.evaluation_mesh(other) == getattr(other, mesh)
   result, expected = (
-    evaluator.evaluate_experiment(e, e.init().params)
+    evaluator.evaluate_experiment(e, placement.init_state(e).params)
     for e in (other, reference)
   )
   np.testing.assert_array_equal(result.scores, expected.scores)
@@ -107,7 +110,7 @@ class TestAhead:
     e = experiment(**AHEAD, steps=4, checkpoint_every=2)
     gather = dispatch.compile_rollout_fn(e)
     advance = dispatch.make_dispatch(e, gather)
-    state = e.init()
+    state = placement.init_state(e)
     states, rollouts, stale = [], [], []
     for _ in range(4):
       states.append(
@@ -210,15 +213,26 @@ class Parameters:
     return self.replace(carried=self.carried.replace(**changes))
 
 
+@pytest.fixture
+def _ten_times_the_params(monkeypatch):
+  """The sampler reads parameters in another form, on the second device."""
+  place = SingleDeviceSharding(jax.devices()[1])
+  for name, function in {
+    "sampler_state": lambda e, state: state.replace(params=state.params * 10),
+    "sampling_params": lambda e, frozen: frozen * 100,
+    "sampler_shardings": lambda e: Parameters(
+      place, place, Carried(place, place)
+    ),
+  }.items():
+    monkeypatch.setattr(placement, name, function)
+
+
 def fake_experiment(**config):
   """Trains on the first device and samples on the second."""
-  train, sample = map(SingleDeviceSharding, jax.devices()[:2])
+  train = SingleDeviceSharding(jax.devices()[0])
   return python.SimpleNamespace(
     mesh="mesh",
     sampling_mesh="another mesh",
-    sampler_state=lambda state: state.replace(params=state.params * 10),
-    sampling_params=lambda frozen: frozen * 100,
-    sampler_shardings=Parameters(sample, sample, Carried(sample, sample)),
     rollout_shardings=lambda rollout: train,
     config=python.SimpleNamespace(**config),
   )
@@ -243,6 +257,7 @@ def sample_sum(state, timer):
   return Sampled(value, state.carried.memory + 1)
 
 
+@pytest.mark.usefixtures("_ten_times_the_params")
 def test_a_rollout_is_made_on_the_other_mesh_and_copied_back():
   e = fake_experiment()
   rollout_fn = rollout_pipeline.on_sampling_mesh(e, sample_sum)
@@ -256,6 +271,7 @@ def test_a_rollout_is_made_on_the_other_mesh_and_copied_back():
   assert rollout_pipeline.on_sampling_mesh(same, sample_sum) is sample_sum
 
 
+@pytest.mark.usefixtures("_ten_times_the_params")
 @pytest.mark.parametrize(
   ("checkpoint_every", "stale"),
   [(0, [0, 1, 1, 1, 1]), (2, [0, 1, 0, 1, 0]), (3, [0, 1, 1, 0, 1])],
@@ -324,7 +340,7 @@ def test_without_a_gap_correction_changes_nothing():
   result = []
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampling__truncation=cap)
-    rollout = dispatch.compile_rollout_fn(e)(state := e.init())
+    rollout = dispatch.compile_rollout_fn(e)(state := placement.init_state(e))
     separate = learners.by_learner(rollout)[learners.POLICY]
     moved, *_ = dispatch.make_dispatch(
       e, lambda state, timer, separate=separate: separate

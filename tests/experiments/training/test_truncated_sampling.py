@@ -6,7 +6,7 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files
-from experiments.training import dispatch, loop
+from experiments.training import dispatch, loop, placement
 from rl import scoring
 
 LOG_PROBS = scoring.Need("old", scoring.log_probs)
@@ -27,7 +27,7 @@ def ratios_to_sampler(e, state, rollout):
 def test_the_ratio_of_a_rollout_is_one():
   """Without the support it is the probability of the support."""
   e = small_run.experiment(rollout__top_p=0.8, rollout__top_k=16)
-  state = e.init()
+  state = placement.init_state(e)
   rollout = dispatch.compile_rollout_fn(e)(state)
   assert jax.tree.structure(rollout) == jax.tree.structure(e.abstract_rollout)
   np.testing.assert_allclose(

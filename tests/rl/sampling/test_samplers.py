@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run, worked_example
 
 from experiments.studies import multi_seed
-from experiments.training import rollouts
+from experiments.training import placement, rollouts
 from rl import fused_loop, methods, scoring, step, types
 from rl.methods.sampling import eepo
 from rl.minibatches import Plan
@@ -29,7 +29,7 @@ def gathered(e, method, fused=True):
   policy = method["policy"] if isinstance(method, dict) else method
   state = step.init(
     method,
-    e.init().params,
+    placement.init_state(e).params,
     e.txs
     if not isinstance(method, dict)
     else {n: e.txs["policy"] for n in method},
@@ -85,7 +85,9 @@ def test_a_run_with_a_sampler_that_is_off_is_grpo_bit_for_bit(experiment):
     body = fused_loop.iteration(
       gather, step.make(method, e.policy, e.txs, Plan())
     )
-    state = step.init(method, e.init().params, e.txs, jax.random.key(0))
+    state = step.init(
+      method, placement.init_state(e).params, e.txs, jax.random.key(0)
+    )
     ended.append(jax.jit(fused_loop.scan(body, 3))(state))
   assert_same(*ended)
 
@@ -266,7 +268,9 @@ def test_two_learners_learn_from_two_rollouts(experiment):
   method = methods.get("brpo_anytime", budgets=(0.5, 1.0), summaries=2)
   rollout, _ = gathered(e, method)
   txs = {name: e.txs["policy"] for name in method}
-  state = step.init(method, e.init().params, txs, jax.random.key(0))
+  state = step.init(
+    method, placement.init_state(e).params, txs, jax.random.key(0)
+  )
   train_step = jax.jit(step.make(method, e.policy, txs, Plan()))
   new, metrics = train_step(state, rollout)
   moved = lambda a, b: max(  # noqa: E731
@@ -289,7 +293,9 @@ def test_rollouts_are_sampled_by_the_behavior_policy(experiment):
   e = experiment
   method = methods.get("semi_online_grpo")
   assert method.behavior != "policy"
-  state = step.init(method, e.init().params, e.txs, jax.random.key(0))
+  state = step.init(
+    method, placement.init_state(e).params, e.txs, jax.random.key(0)
+  )
   other = jax.tree.map(lambda x: x * 1.5, state.params)
   stale = state.replace(
     parameter_sets={name: other for name in state.parameter_sets}

@@ -57,7 +57,7 @@ from experiments.studies.benchmark.on_accelerator import (
   kernel_times,
   reference,
 )
-from experiments.training import build, device_mesh, dispatch
+from experiments.training import build, device_mesh, dispatch, placement
 from experiments.training.experiment import Experiment
 from models import transformer
 from rl import objectives, step, types
@@ -353,7 +353,7 @@ def time_update(update: Update, setting: Setting) -> outcome.Row:
   )
   rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
   advance = dispatch.make_dispatch(e, lambda state, timer: rollout)
-  state = [e.init()]
+  state = [placement.init_state(e)]
 
   def call() -> types.PyTree:
     state[0], metrics, *_ = advance(state[0])
@@ -483,7 +483,7 @@ def measure_iteration(setting: Setting) -> list[outcome.Row]:
   e = iteration_experiment(setting)
   prompts, max_tokens = e.config.rollout.prompts, e.sampling.max_tokens
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
-  state, sampled = [e.init()], []
+  state, sampled = [placement.init_state(e)], []
 
   def call() -> types.PyTree:
     state[0], metrics, *_ = advance(state[0])
@@ -521,7 +521,7 @@ def measure_fused(setting: Setting) -> list[outcome.Row]:
   steps, prompts = embedded_task_sizes(setting)
   fused_experiment = fused.build_experiment(steps, prompts)
   staged_experiment = fused.build_experiment(1, prompts)
-  start = fused_experiment.init()
+  start = placement.init_state(fused_experiment)
   fused_run, staged_run = (
     fused.loop_one_by_one(e, fused.make_dispatch(e), dispatches)
     for e, dispatches in ((fused_experiment, 1), (staged_experiment, steps))
@@ -551,7 +551,8 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
   rows, first = [], None
   for count in counts:
     states = [
-      e.init().with_carried(key=jax.random.key(seed)) for seed in range(count)
+      placement.init_state(e).with_carried(key=jax.random.key(seed))
+      for seed in range(count)
     ]
     run = fused.loop_side_by_side(e, count)
     name = "1 seed" if count == 1 else f"{count} seeds"
@@ -664,7 +665,7 @@ def _change_by_a_step(
   e = dataclasses.replace(e, txs={name: optax.sgd(1.0) for name in e.methods})
   rollout = random_rollout.make(e.model.vocab_size, prompts, 4, 8, 8)
   rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
-  state = e.init()
+  state = placement.init_state(e)
   train_step = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
   new_state, _ = train_step(state, rollout)
   changes = jax.tree.map(jnp.subtract, new_state.params, state.params)

@@ -7,7 +7,7 @@ import pytest
 from helpers import scripted_batch, small_run, worked_example
 from helpers.scripted_batch import ScriptedBatch
 
-from experiments.training import rollouts
+from experiments.training import placement, rollouts
 from rl import methods, scoring, step, types
 from rl.methods.sampling import carl, trees
 
@@ -204,7 +204,13 @@ def test_a_task_without_steps_is_refused():
   e = small_run.experiment()
   with pytest.raises(ValueError, match="does not provide step_ids"):
     rollouts.abstract_rollout(
-      e.task, e.policy, e.sampling, 4, methods.get("carl"), e.init().params, 0
+      e.task,
+      e.policy,
+      e.sampling,
+      4,
+      methods.get("carl"),
+      placement.init_state(e).params,
+      0,
     )
 
 
@@ -236,7 +242,9 @@ def test_branches_of_the_real_decoder(top_p, decoder):
     **decoder,
   )
   method = methods.get("carl", initial=2)
-  state = step.init(method, e.init().params, e.txs, jax.random.key(0))
+  state = step.init(
+    method, placement.init_state(e).params, e.txs, jax.random.key(0)
+  )
   make = rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)
   rollout = jax.device_get(jax.jit(make)(state))
   creators = rollout.extras["sampler/creators"]

@@ -8,7 +8,7 @@ import pytest
 from helpers import scripted_batch, small_run, worked_example
 from helpers.scripted_batch import ScriptedBatch
 
-from experiments.training import rollouts
+from experiments.training import placement, rollouts
 from rl import methods, step
 
 # A tree of width 2 and depth 2: samples 0 and 1 start from the prompt, sample 2
@@ -185,7 +185,9 @@ def test_trees_of_the_real_decoder():
   """Four leaves; another number of samples is refused."""
   e = small_run.experiment(task="chain(operations=2)", rollout__samples=4)
   method = methods.get("treerpo", width=2, depth=2, segment=3)
-  state = step.init(method, e.init().params, e.txs, jax.random.key(0))
+  state = step.init(
+    method, placement.init_state(e).params, e.txs, jax.random.key(0)
+  )
   make = rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)
   rollout = jax.device_get(jax.jit(make)(state))
   goes_on = rollout.tokens.lengths[:, :2] > 3
@@ -198,5 +200,9 @@ def test_trees_of_the_real_decoder():
   with pytest.raises(ValueError, match=r"rollout.samples = 4 must be .* = 9"):
     rollouts.abstract_rollout(
       *(e.task, e.policy, e.sampling, 4),
-      *(methods.get("treerpo", width=3, depth=2), e.init().params, 0),
+      *(
+        methods.get("treerpo", width=3, depth=2),
+        placement.init_state(e).params,
+        0,
+      ),
     )

@@ -1,0 +1,33 @@
+"""Checks how often a run saves, evaluates and logs, and what ends it."""
+
+from __future__ import annotations
+
+import ml_collections
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks that checkpoints and evaluations are due at ends of dispatches."""
+  limit = config.get("stop_after_skips", 0)  # new in 2026-11
+  if limit < 0:
+    raise ValueError(
+      f"stop_after_skips = {limit} must be at least 0; 0 means that skipped "
+      "updates never end a run"
+    )
+  dispatch_steps = config.steps_per_dispatch
+  if dispatch_steps < 1:
+    raise ValueError(
+      f"steps_per_dispatch = {dispatch_steps} must be at least 1"
+    )
+  if config.log_every < 1:
+    raise ValueError(f"log_every = {config.log_every} must be at least 1")
+  for name in ("steps", "checkpoint_every", "evaluate_every", "rollouts_every"):
+    if config[name] < 0:
+      raise ValueError(
+        f"{name} = {config[name]} must be at least 0; nearest: 0"
+      )
+    if config[name] % dispatch_steps:
+      nearest = max(round(config[name] / dispatch_steps), 1) * dispatch_steps
+      raise ValueError(
+        f"{name} = {config[name]} must be a multiple of steps_per_dispatch = "
+        f"{dispatch_steps}; nearest: {nearest}"
+      )
