@@ -182,7 +182,7 @@ def test_importing_does_nothing():
       {"transformers", "tensorflow_datasets", "experiments", "orbax"},
     ),
     (
-      "import experiments.training.loop",
+      "import experiments.training_run.loop",
       {"transformers", "tensorflow", "torch", "tensorboardX", "matplotlib"},
     ),
   ],

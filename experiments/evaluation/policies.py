@@ -10,24 +10,21 @@ import jax
 import ml_collections
 from etils import epath
 
-from experiments import pretrained, tasks
+from experiments import tasks
 from experiments.cli import devices, spec
-from experiments.evaluation import (
-  default_settings,
-  evaluator,
-  free_prompts,
-  statistics,
-)
+from experiments.data import pretrained
+from experiments.evaluation import default_settings, evaluator, statistics
 from experiments.logging import progress
+from experiments.tasks.text import free_prompts
 from experiments.training import (
   build,
   decoder,
   initial_state,
   placement,
   prng_keys,
-  validate,
   workdirs,
 )
+from experiments.training_run import validate
 from models import checkpoint_reader, hf, policy, sharding, storage_paths
 from models.config import ModelConfig
 from rl import types

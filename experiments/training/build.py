@@ -1,7 +1,7 @@
 """Builds the experiment of a config: method, task, decoder, mesh, optimizers.
 
 `build` makes the parts and does not check whether they can run;
-`experiments.training.validate` calls the checks of all modules, before and
+`experiments.training_run.validate` calls the checks of all modules, before and
 after it calls `build`. Nothing is written and nothing is compiled.
 """
 
@@ -14,8 +14,9 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments import pretrained, tasks
+from experiments import tasks
 from experiments.cli import spec
+from experiments.data import pretrained
 from experiments.training import (
   decoder,
   device_mesh,

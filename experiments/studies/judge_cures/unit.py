@@ -25,7 +25,7 @@ from experiments.logging import json_files
 from experiments.studies import seed_results
 from experiments.studies.judge_cures import rows
 from experiments.tasks.text import prompting
-from experiments.training import loop, validate
+from experiments.training_run import loop, validate
 
 RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 SERIES = ("reward/mean", "accuracy/pass@1", "length/mean")

@@ -30,7 +30,8 @@ from experiments.configs import tulu3
 from experiments.evaluation import statistics
 from experiments.logging import json_files, provenance
 from experiments.studies import seed_results
-from experiments.training import loop, preemption, validate, workdirs
+from experiments.training import preemption, workdirs
+from experiments.training_run import loop, validate
 
 RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 _NAME = "tulu3_countdown_seed"  # of the results

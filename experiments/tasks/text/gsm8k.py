@@ -58,7 +58,7 @@ SOLUTIONS: dict[str, Callable[[str], str]] = {
 }
 
 
-@text_task.with_text_options(prompt_length=None, completion_length=None)
+@text_options.with_text_options(prompt_length=None, completion_length=None)
 def gsm8k(
   options: TextOptions,
   folder: str | None = None,

@@ -37,7 +37,7 @@ INSTRUCTION = "Reason step by step, and end with <answer>ANSWER</answer>."
 FIRST_TEST_SEED = 2**30
 
 
-@text_task.with_text_options(vocab_size=512)
+@text_options.with_text_options(vocab_size=512)
 def gym(
   text_options: TextOptions,
   dataset: str = "chain_sum",

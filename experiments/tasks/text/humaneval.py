@@ -46,7 +46,7 @@ INSTRUCTION = (
 )
 
 
-@text_task.with_text_options(prompt_length=1024, completion_length=1024)
+@text_options.with_text_options(prompt_length=1024, completion_length=1024)
 def humaneval(
   options: TextOptions,
   folder: str | None = None,

@@ -49,7 +49,7 @@ from rewards.verifiers.pool import Pool
 PARTS = ("strict", "loose", "all_loose")
 
 
-@text_task.with_text_options(completion_length=1024)
+@text_options.with_text_options(completion_length=1024)
 def instructions(
   options: TextOptions,
   folder: str | None = None,

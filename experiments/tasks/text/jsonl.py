@@ -74,7 +74,7 @@ _NUM_PROBES = 4
 _Located = list[tuple[str, Example]]
 
 
-@text_task.with_text_options()
+@text_options.with_text_options()
 def jsonl(
   options: TextOptions,
   file: str = "",

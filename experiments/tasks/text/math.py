@@ -39,7 +39,7 @@ MARK = "\\boxed{"  # the answer of a completion begins here
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 
 
-@text_task.with_text_options(completion_length=1024)
+@text_options.with_text_options(completion_length=1024)
 def math(
   options: TextOptions,
   folder: str | None = None,

@@ -109,7 +109,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-@text_task.with_text_options(
+@text_options.with_text_options(
   prompt_length=96, completion_length=96, vocab_size=512
 )
 def numbered_lists(

@@ -180,7 +180,7 @@ QUESTIONS = (
 )
 
 
-@text_task.with_text_options(prompt_length=64, completion_length=128)
+@text_options.with_text_options(prompt_length=64, completion_length=128)
 def open_questions(options: TextOptions) -> Task:
   """Open questions whose answers are scored by key points.
 

@@ -61,7 +61,7 @@ _TABLES = (
 )
 
 
-@text_task.with_text_options(prompt_length=2048)
+@text_options.with_text_options(prompt_length=2048)
 def sql(
   options: TextOptions,
   folder: str | None = None,

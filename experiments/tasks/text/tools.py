@@ -50,7 +50,7 @@ PARTS = ("format", "correctness")
 NO_CALL = "No tool is needed."
 
 
-@text_task.with_text_options(prompt_length=2048)
+@text_options.with_text_options(prompt_length=2048)
 def tools(
   options: TextOptions,
   folder: str | None = None,

@@ -37,7 +37,8 @@ from experiments.logging import json_files, run_logger
 from experiments.studies import arms
 from experiments.studies.claims import page
 from experiments.tasks.text import gsm8k
-from experiments.training import checkpointing, loop, validate, workdirs
+from experiments.training import checkpointing, workdirs
+from experiments.training_run import loop, validate
 from models import hf, storage_paths, transformer
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -351,10 +352,10 @@ LOCAL = {
   "aot": "a report of this machine's compiler",
   "cli/arguments.py": "whether two paths are one file, through links",
   "cli/cache_folders.py": "compiled programs, models, measurements",
-  "cli/command_line.py": "config files, which are imported",
+  "training_run/command_line.py": "config files, which are imported",
   "cli/cpu_devices.py": "a measurement in the cache, and device files",
   "cli/devices.py": "compiled programs in the cache",
-  "cli/papers.py": "the checkout",
+  "catalogue/papers.py": "the checkout",
   "logging/json_files.py": "a rename, which replaces a local file at once",
   "logging/provenance.py": "the checkout",
   "pretrained.py": "a download, and the cache",

@@ -10,18 +10,12 @@ import pytest
 from helpers import small_run
 
 from experiments import tasks
-from experiments.cli import config_keys, config_names
+from experiments.cli import config_names
 from experiments.configs import defaults, fitted_reward, small_judge
 from experiments.configs import method as method_configs
-from experiments.training import (
-  build,
-  decoder,
-  optimizers,
-  placement,
-  rollouts,
-  validate,
-)
+from experiments.training import build, decoder, optimizers, placement, rollouts
 from experiments.training.experiment import KINDS
+from experiments.training_run import config_keys, validate
 from rl import methods
 from rl.sampling import generation
 

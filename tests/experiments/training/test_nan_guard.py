@@ -17,12 +17,12 @@ from experiments.cli import errors
 from experiments.logging import json_files
 from experiments.training import (
   dispatch,
-  loop,
   nan_guard,
   packed_texts,
   placement,
   workdirs,
 )
+from experiments.training_run import loop
 from rl import learners, method, scoring
 from rl.losses import terms
 from rl.minibatches import Plan

@@ -15,12 +15,11 @@ from experiments.training import (
   checkpointing,
   dispatch,
   initial_state,
-  loop,
   placement,
-  validate,
   workdirs,
 )
 from experiments.training.experiment import Experiment
+from experiments.training_run import loop, validate
 from models import checkpoint_reader, hf, lora, transformer
 from models import tokenizer as bpe
 from models.config import ModelConfig

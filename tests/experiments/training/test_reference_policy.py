@@ -14,12 +14,11 @@ from experiments.logging import json_files
 from experiments.training import (
   build,
   dispatch,
-  loop,
   placement,
   reference_policy,
-  validate,
   workdirs,
 )
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 from rl import learners, methods, scoring
 

@@ -20,11 +20,10 @@ from experiments.training import (
   checkpointing,
   dispatch,
   initial_state,
-  loop,
   placement,
   reward_models,
-  validate,
 )
+from experiments.training_run import loop, validate
 from rewards import base
 from rewards.process import step_losses, step_model
 from rl import methods, prepare, step

@@ -17,12 +17,11 @@ from experiments.logging import json_files
 from experiments.training import (
   device_mesh,
   dispatch,
-  loop,
   placement,
   rollout_pipeline,
   step_timer,
-  validate,
 )
+from experiments.training_run import loop, validate
 from models import presets
 from rl import learners, methods, types
 from rl.losses import importance

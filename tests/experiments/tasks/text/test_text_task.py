@@ -25,7 +25,8 @@ from experiments import tasks
 from experiments.cli import spec
 from experiments.logging import json_files
 from experiments.tasks.text import gsm8k, text_task
-from experiments.training import build, loop
+from experiments.training import build
+from experiments.training_run import loop
 from models import hf, tokenizer
 from models.config import ModelConfig
 from rewards.verifiers import Outcome, maths
@@ -572,8 +573,8 @@ def score_texts(verify, folder, texts, finished=True, **settings):
   """Scores texts in a task that has one problem and is judged by `verify`."""
   task = text_task.build(
     "one",
-    {"test": [text_task.Example("2 + 2?", "4", "4")]},
-    text_task.TextOptions(
+    {"test": [text_options.Example("2 + 2?", "4", "4")]},
+    text_options.TextOptions(
       tokenizer=folder, prompt_length=20, completion_length=60
     ),
     verify,
@@ -613,8 +614,8 @@ def test_the_last_line_has_the_score_of_the_verdict(bare):
   """The verdicts are right, wrong and unknown; the other lines are theirs."""
   task = text_task.build(
     "one",
-    {"test": [text_task.Example("2 + 2?", "4", "4")]},
-    text_task.TextOptions(
+    {"test": [text_options.Example("2 + 2?", "4", "4")]},
+    text_options.TextOptions(
       tokenizer=bare,
       prompt_length=20,
       completion_length=60,
@@ -642,7 +643,7 @@ def test_the_last_line_has_the_score_of_the_verdict(bare):
 
 
 def test_a_fingerprint_is_a_hash_of_the_train_problems():
-  examples = [text_task.Example(*"abc"), text_task.Example(*"def")]
+  examples = [text_options.Example(*"abc"), text_options.Example(*"def")]
   text = repr(([1], [2, 3], "c"))
   digest = hashlib.sha256(text.encode()).hexdigest()[:16]
   args = ([[1], [4]], [[2, 3], [5]], examples)
@@ -679,8 +680,8 @@ def test_thoughts_in_special_tokens_are_part_of_the_text(tmp_path):
 
   task = text_task.build(
     "one",
-    {"test": [text_task.Example("2 + 2?", "4", "4")]},
-    text_task.TextOptions(
+    {"test": [text_options.Example("2 + 2?", "4", "4")]},
+    text_options.TextOptions(
       tokenizer=str(tmp_path), prompt_length=20, completion_length=60
     ),
     verify,
@@ -700,9 +701,11 @@ def test_a_dataset_trains_special_tokens_only_if_they_are_named(tmp_path, tags):
   task = text_task.build(
     "one",
     {
-      "train": [text_task.Example("2?<eos>", f"<quick>4{small_chat.TURN}", "4")]
+      "train": [
+        text_options.Example("2?<eos>", f"<quick>4{small_chat.TURN}", "4")
+      ]
     },
-    text_task.TextOptions(
+    text_options.TextOptions(
       tokenizer=str(tmp_path),
       prompt_length=40,
       completion_length=60,

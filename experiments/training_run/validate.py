@@ -19,7 +19,7 @@ import jax
 import ml_collections
 from etils import epath
 
-from experiments.cli import arguments, config_keys
+from experiments.cli import arguments
 from experiments.evaluation import evaluator, statistics, trip_wires
 from experiments.logging import writers
 from experiments.training import (
@@ -41,6 +41,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
+from experiments.training_run import config_keys
 from rl import registry, step
 from rl.method import Method
 from rl.minibatches import Plan

@@ -16,7 +16,8 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from experiments.cli import arguments, config_keys, config_names, errors
+from experiments.cli import arguments, config_names, errors
+from experiments.training_run import config_keys
 from rl import registry
 
 # Defines the flags of a command other than `--config` in the given FlagValues.

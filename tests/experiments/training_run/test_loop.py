@@ -26,12 +26,11 @@ from experiments.training import (
   checkpointing,
   dispatch,
   initial_state,
-  loop,
   nan_guard,
   placement,
-  validate,
 )
 from experiments.training.experiment import Experiment
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -11,7 +11,7 @@ from helpers import small_run
 
 from experiments.configs import defaults
 from experiments.evaluation import evaluator
-from experiments.training import validate
+from experiments.training_run import validate
 
 PASS_AT_2 = "evaluation/accuracy/pass@2"
 

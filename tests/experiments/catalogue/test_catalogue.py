@@ -4,7 +4,8 @@ import pytest
 
 import rewards
 from experiments import catalogue, tasks
-from experiments.cli import config_names, papers
+from experiments.catalogue import papers
+from experiments.cli import config_names
 from models import presets
 from rl import learners, methods, scoring
 from rl.losses import terms

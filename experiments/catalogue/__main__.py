@@ -37,7 +37,8 @@ import rich.table
 
 import rewards
 from experiments import tasks
-from experiments.cli import config_names, errors, papers
+from experiments.catalogue import papers
+from experiments.cli import config_names, errors
 from models import presets
 from rewards import verifiers
 from rl import learners, methods, scoring, transforms

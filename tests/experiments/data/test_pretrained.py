@@ -18,9 +18,9 @@ import transformers
 from etils import epath
 from helpers import small_decoders
 
-from experiments import pretrained
 from experiments.cli import cache_folders
 from experiments.configs import defaults
+from experiments.data import pretrained
 from experiments.evaluation import policies
 from experiments.logging import json_files
 from experiments.training import build, initial_state
