@@ -34,7 +34,7 @@ import jax
 import numpy as np
 
 from experiments.tasks import held_out
-from experiments.tasks.task import Judged, Problems, Task
+from experiments.tasks.task import Judged, Problems, Task, spec
 from rewards.process.forest import StepChanges
 from rewards.tasks import programs as rules
 from rewards.verifiers import answer_id, sandbox
@@ -134,6 +134,7 @@ def programs(operations: int = 4, allow_unprotected: bool = False) -> Task:
     demonstrate=demonstrate,
     decode=decode,
     gold=gold,
+    judged_spec=_judged_spec,
     jittable=False,
     step_changes=change_line,
   )
@@ -225,6 +226,18 @@ def _pad(
   for row, ids in zip(tokens, completions, strict=True):
     row[: len(ids)] = ids
   return tokens, np.array([len(ids) for ids in completions], np.int32)
+
+
+def _judged_spec(P: int, S: int, T: int) -> Judged:
+  return Judged(
+    scores=spec(np.float32, P, S),
+    correct=spec(np.int8, P, S),
+    answer_ids=spec(np.int32, P, S),
+    scored=spec(bool, P, S),
+    step_ids=spec(np.int32, P, S, T),
+    step_scores=spec(np.float32, P, S, T),  # K = T
+    step_mask=spec(bool, P, S, T),
+  )
 
 
 def _score(

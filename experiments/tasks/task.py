@@ -17,6 +17,7 @@ from typing import Any
 
 import flax.struct
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rewards.process.forest import StepChanges
@@ -91,6 +92,11 @@ class Judged:
   views: dict[str, types.Tokens] = flax.struct.field(default_factory=dict)
 
 
+def spec(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
+  """Returns the spec of one array, for `Task.judged_spec`."""
+  return jax.ShapeDtypeStruct(shape, dtype)
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
   """Prompts, scores and solutions of one kind of problem.
@@ -115,6 +121,9 @@ class Task:
     decode: `(ids) -> str`, the tokens as text.
     gold: `(Problems) -> (completions [P, T], lengths [P])`, one completion per
       problem with the reference answer. The unit tests check that it is right.
+    judged_spec: `(P, S, T) -> Judged`, the shapes and dtypes of what `score`
+      returns for `[P, S, T]` completions, as `jax.ShapeDtypeStruct`. A task
+      that is not jittable needs it for training; None: `score` is traced.
     jittable: whether `train`, `score`, `demonstrate` and `gold` may run inside
       `jax.jit`.
     notes: lines that a run prints, such as "7 problems left out".
@@ -155,6 +164,7 @@ class Task:
   demonstrate: Callable[[Array, Problems], tuple[Array, Array]]
   decode: Callable[[Any], str]
   gold: Callable[[Problems], tuple[Array, Array]]
+  judged_spec: Callable[[int, int, int], Judged] | None = None
   jittable: bool = True
   notes: tuple[str, ...] = ()
   fingerprints: Mapping[str, str] = dataclasses.field(
@@ -174,6 +184,28 @@ class Task:
   def eos_ids(self) -> tuple[int, ...]:
     """The tokens that end a completion; the first is `eos_id`."""
     return tuple(dict.fromkeys((self.eos_id, *self.stop_ids)))
+
+  def judged_shapes(self, P: int, S: int, T: int) -> Judged:
+    """Returns the shapes and dtypes of the scores of `[P, S, T]` completions.
+
+    Raises:
+      ValueError: the task is not jittable and does not declare them.
+    """
+    if self.judged_spec is not None:
+      return self.judged_spec(P, S, T)
+    if not self.jittable:
+      raise ValueError(
+        f"{self.name} is scored on the host and does not declare the shapes of "
+        "its scores; set Task.judged_spec"
+      )
+
+    def score(key):
+      problems = self.train(key, 0, P)
+      completions = jnp.zeros((P, S, T), jnp.int32)
+      lengths = jnp.zeros((P, S), jnp.int32)
+      return self.score(problems, completions, lengths, lengths > 0)
+
+    return jax.eval_shape(score, jax.random.key(0))
 
   def prompt_ids(self, text: str) -> list[int]:
     """Returns the tokens of the prompt with a text.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.tasks.task import Judged, Problems, Task
+from experiments.tasks.task import Judged, Problems, Task, spec
 from rewards.verifiers import Item, Outcome
 
 
@@ -44,4 +44,15 @@ def trap_task(task: Task, rule: Callable[[list[Item]], list[Outcome]]) -> Task:
       answer_ids=np.full(lengths.shape, -1, np.int32),
     )
 
-  return dataclasses.replace(task, score=score, jittable=False)
+  return dataclasses.replace(
+    task, score=score, judged_spec=_judged_spec, jittable=False
+  )
+
+
+def _judged_spec(P: int, S: int, T: int) -> Judged:
+  del T
+  return Judged(
+    scores=spec(np.float32, P, S),
+    correct=spec(np.int8, P, S),
+    answer_ids=spec(np.int32, P, S),
+  )

@@ -34,7 +34,7 @@ import jax
 import numpy as np
 
 from experiments.data import epochs, json_lines, overlap
-from experiments.tasks.task import Judged, Problems, Task
+from experiments.tasks.task import Judged, Problems, Task, spec
 from experiments.tasks.text import prompting
 from models import tokenizer
 from rewards.process import segmentation
@@ -354,6 +354,7 @@ def build(
     encode_completion=text_task.encode_completion,
     questions=text_task.questions,
     records=text_task.records,
+    judged_spec=text_task.judged_spec,
     jittable=False,
     notes=tuple(all_notes),
     fingerprints={
@@ -594,6 +595,42 @@ class TextTask:
         **{name: parts[name] for name in self.parts},
       },
       extras={TIMEOUT: parts[TIMEOUT]},
+      views=views,
+      **steps,
+    )
+
+  def judged_spec(self, P: int, S: int, T: int) -> Judged:
+    """Returns the shapes and dtypes of the result of `score`."""
+    values = spec(np.float32, P, S)
+    K = self.options.max_steps
+    steps, views = {}, {}
+    if self.options.steps:
+      steps = {
+        "step_ids": spec(np.int32, P, S, T),
+        "step_scores": spec(np.float32, P, S, K),
+        "step_mask": spec(bool, P, S, K),
+      }
+    if self.answer_mark:
+      limit = self.options.completion_length
+      for name, samples, max_thought in (
+        ("reference", S, limit),
+        ("bare_reference", 1, 0),
+      ):
+        width = max_thought + max(map(len, self.references))
+        views[name] = types.Tokens(
+          prompts=spec(np.int32, P, self.options.prompt_length),
+          prompt_mask=spec(bool, P, self.options.prompt_length),
+          completions=spec(np.int32, P, samples, width),
+          lengths=spec(np.int32, P, samples),
+          mask=spec(bool, P, samples, width),
+        )
+    return Judged(
+      scores=values,
+      correct=spec(np.int8, P, S),
+      answer_ids=spec(np.int32, P, S),
+      scored=spec(bool, P, S),
+      components=dict.fromkeys(("answered", *self.parts), values),
+      extras={TIMEOUT: values},
       views=views,
       **steps,
     )

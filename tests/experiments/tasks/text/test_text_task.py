@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import (
+  judged_shapes,
   small_chat,
   small_contests,
   small_gsm8k,
@@ -895,6 +896,33 @@ def test_steps_cover_the_tokens_and_gold_lines_are_true(make):
   ends = [int(line[n - 1]) for line, n in zip(lines, lengths, strict=True)]
   np.testing.assert_array_equal(judged.step_ids[:, 0].max(-1), ends)
   np.testing.assert_array_equal(judged.step_scores[:, 0, :2], 1.0)
+
+
+@pytest.mark.parametrize(
+  "settings",
+  [
+    {},
+    {"answer_mark": "####", "write_answer": "#### {}".format},
+    {"parts": ("form", "length"), "steps": True, "max_steps": 3},
+    {"parts": ("timeout",), "answer_mark": "=", "steps": True},
+  ],
+)
+def test_the_shapes_of_scores_are_declared(bare, settings):
+  """The declaration is that of all steps, views and parts."""
+  steps = {k: v for k, v in settings.items() if k in ("steps", "max_steps")}
+  task = text_task.build(
+    "one",
+    {"test": [text_task.Example("2 + 2?", "4", "4")]},
+    text_task.TextOptions(
+      tokenizer=bare, prompt_length=20, completion_length=60, **steps
+    ),
+    lambda items: [Outcome(1.0, 1, "4", 0)] * len(items),
+    **{k: v for k, v in settings.items() if k not in steps},
+  )
+  samples = ids_of(bare, ["2+2=4\n#### 4", "", "a\nb\nc\nd\n4"], "<eos>")
+  completions, lengths, finished = (leaf.swapaxes(0, 1) for leaf in samples)
+  judged = task.score(task.test(1), completions, lengths, finished)
+  judged_shapes.check(task, judged)
 
 
 def test_shapes_can_be_computed_inside_a_trace(make, bare):
