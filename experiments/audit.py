@@ -40,12 +40,13 @@ import rich.table
 from absl import flags
 from etils import epath
 
-from experiments.cli import command_line, errors
+from experiments.cli import errors
 from experiments.data import json_lines
 from experiments.evaluation import training_lines
 from experiments.tasks.task import Task
 from experiments.tasks.text import jsonl
 from experiments.training import build, rollouts
+from experiments.training_run import command_line
 from rewards import attacks
 from rewards.attacks import Example
 from rewards.verifiers import Item

@@ -32,8 +32,8 @@ from typing import Any
 import rich.console
 from etils import epath
 
-from experiments import pretrained
 from experiments.cli import arguments, errors
+from experiments.data import pretrained
 from experiments.evaluation import default_settings
 
 

@@ -57,8 +57,8 @@ from typing import TYPE_CHECKING, Any
 import rich.console
 from etils import epath
 
-from experiments import pretrained
 from experiments.cli import arguments, errors
+from experiments.data import pretrained
 from models import storage_paths
 
 if TYPE_CHECKING:

@@ -33,8 +33,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from experiments import pretrained
-from experiments.cli import command_line, errors
+from experiments.cli import errors
+from experiments.data import pretrained
+from experiments.training_run import command_line
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -138,13 +139,8 @@ def main(argv: Sequence[str]) -> int:
 
   # Imported here for the same reason.
   from experiments.cli import devices
-  from experiments.training import (
-    decoder,
-    loop,
-    multihost,
-    preemption,
-    validate,
-  )
+  from experiments.training import decoder, multihost, preemption
+  from experiments.training_run import loop, validate
 
   with errors.usage_errors():
     is_multihost = options.distributed or options.coordinator

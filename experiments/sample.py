@@ -37,8 +37,8 @@ from typing import TYPE_CHECKING
 
 import rich.console
 
-from experiments import pretrained
 from experiments.cli import arguments, errors
+from experiments.data import pretrained
 
 if TYPE_CHECKING:
   from experiments.evaluation import policies

@@ -36,7 +36,8 @@ from typing import NamedTuple
 import rich.console
 from absl import flags
 
-from experiments.cli import arguments, command_line, errors
+from experiments.cli import arguments, errors
+from experiments.training_run import command_line
 from models import storage_paths
 
 _OPENING, _CLOSING = "([{", ")]}"
@@ -247,7 +248,7 @@ def check_runs(runs: Sequence[PlannedRun]) -> None:
   """
   # Imported in the function, so that wrong flags are reported before JAX loads.
   from experiments.cli import devices
-  from experiments.training import validate
+  from experiments.training_run import validate
 
   parsed = []
   for run in runs:

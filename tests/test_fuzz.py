@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from experiments import tasks
 from experiments.cli import errors, spec
-from experiments.training import loop, validate
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 from rl import advantages, credit, methods, objectives, step
 from rl.minibatches import Plan

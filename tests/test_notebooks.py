@@ -12,7 +12,7 @@ import pytest
 import rich.console
 from helpers import small_run
 
-from experiments import pretrained
+from experiments.data import pretrained
 
 NOTEBOOKS = sorted(
   (pathlib.Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb")

@@ -58,6 +58,48 @@ def test_dependencies_point_one_way(package):
         assert observed in RL_SEEN_BY_MODELS, (path, name)
 
 
+# Folders of `experiments`, from the lowest layer to the highest. A file imports
+# files of its own folder, and of folders in lower layers. "commands" are the
+# files at the root, each like a folder of its own.
+LAYERS = (
+  ("cli",),
+  ("data",),
+  ("configs", "logging", "tasks"),
+  ("training",),
+  ("evaluation",),
+  ("training_run",),
+  ("aot", "prm", "report"),
+  ("commands",),
+  ("studies",),
+  ("catalogue",),
+)
+
+
+def folder_in_experiments(name):
+  """Returns the folder, or the command, of a dotted name, and its layer."""
+  folder = name.split(".")[1]
+  layers = {f: i for i, folders in enumerate(LAYERS) for f in folders}
+  if (ROOT / f"experiments/{folder}.py").exists():
+    return folder, layers["commands"]
+  return folder, layers[folder]
+
+
+def test_imports_of_experiments_point_down():
+  wrong = []
+  for path in sources("experiments"):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if len(parts) == 2 and parts[1] == "__init__":
+      continue
+    folder, layer = folder_in_experiments(".".join(parts))
+    for name in imports(path):
+      if not name.startswith("experiments."):
+        continue
+      other_folder, other_layer = folder_in_experiments(name)
+      if other_folder != folder and other_layer >= layer:
+        wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+  assert not wrong, "\n".join(wrong)
+
+
 # Participles and adjectives, which do not say what a value is.
 UNCLEAR_NAMES = {
   *("found", "given", "own", "kept", "told", "said", "asked", "there"),
@@ -182,7 +224,7 @@ def test_importing_does_nothing():
       {"transformers", "tensorflow_datasets", "experiments", "orbax"},
     ),
     (
-      "import experiments.training.loop",
+      "import experiments.training_run.loop",
       {"transformers", "tensorflow", "torch", "tensorboardX", "matplotlib"},
     ),
   ],

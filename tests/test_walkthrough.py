@@ -13,7 +13,7 @@ from helpers import small_run
 from experiments import sweep
 from experiments.evaluation import statistics
 from experiments.logging import run_logger
-from experiments.training import loop, validate
+from experiments.training_run import loop, validate
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

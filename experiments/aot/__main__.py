@@ -31,8 +31,9 @@ import rich.table
 from absl import flags
 
 from experiments.aot import stack
-from experiments.cli import command_line, errors
+from experiments.cli import errors
 from experiments.logging import json_files
+from experiments.training_run import command_line
 
 STDOUT = "-"  # value of `--json` without a file
 # Columns of the table of programs: the seconds of a roofline, see `report`.
@@ -92,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
     )
   os.environ["JAX_PLATFORMS"] = "cpu"  # programs are traced on this machine
   from experiments.aot import chips, fit, report
-  from experiments.training import validate
+  from experiments.training_run import validate
 
   # With `--json` and no file, stdout holds nothing but the JSON object.
   console = rich.console.Console(stderr=options.json == STDOUT)

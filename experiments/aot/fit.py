@@ -30,8 +30,9 @@ import numpy as np
 
 from experiments.aot import chips, report
 from experiments.evaluation import evaluator
-from experiments.training import device_mesh, validate
+from experiments.training import device_mesh
 from experiments.training.experiment import Experiment
+from experiments.training_run import validate
 from models import presets, repeated_heads, sharding
 from models.config import ModelConfig
 from rl.sampling import generation

@@ -9,7 +9,7 @@ for each mean length of completions, the operations of one step on one device
 and the memory that the compiler reports.
 
 Operations are computed by formula, padding included. A multiplication and an
-addition count as one operation each, as in `experiments.studies.flop_counts`.
+addition count as one operation each, as in `models.flop_counts`.
 Layers run four times: forward, again in the backward pass (`remat = "full"`),
 and twice for gradients; so do logits, which exist for scored tokens alone.
 Completions have the mean length, all of them. Which pairs of a query and a key
@@ -37,9 +37,9 @@ from etils import epath
 
 from experiments.aot import chips, programs, report, scaling, stack
 from experiments.cli import errors
-from experiments.studies import flop_counts
-from experiments.training import packed_texts, validate
-from models import attention_forms, attention_kernels, forward_pass
+from experiments.training import packed_texts
+from experiments.training_run import validate
+from models import attention_forms, attention_kernels, flop_counts, forward_pass
 
 MODEL = "qwen3-0.6b"
 # Machine -> the settings with which the model fits it (SCALING.md).

@@ -47,9 +47,8 @@ from jax.sharding import Mesh
 
 from experiments.aot import chips, hlo, programs
 from experiments.evaluation import evaluator
-from experiments.studies import flop_counts
 from experiments.training.experiment import Experiment
-from models import sharding
+from models import flop_counts, sharding
 from models.config import ModelConfig
 from rl import prepare, types
 from rl.sampling import generation

@@ -194,7 +194,7 @@ def _compile(
   """Returns the line of a cell, and the programs with those of the cell."""
   # Imported late, like in `cells`.
   from experiments.aot import chips, fit, report
-  from experiments.training import validate
+  from experiments.training_run import validate
 
   config = config_of(cell.experiment, data)
   chip, devices = chips.devices(cell.machine)

@@ -46,7 +46,7 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
 def _shared(seed: int, steps: int) -> ConfigDict:
   """Returns the keys that runs of all kinds share."""
   config = ConfigDict()
-  # The run. Read by training/build.py and training/loop.py.
+  # The run. Read by training/build.py and training_run/loop.py.
   # "rl"; "supervised" on demonstrations; or "preferences", pairs of texts
   config.kind = "rl"
   # Seed of the initial parameters, the problems and the samples.
@@ -171,7 +171,7 @@ def _shared(seed: int, steps: int) -> ConfigDict:
   # are not affected. Read by cli/devices.py.
   config.cpu_devices = 1
   # Training steps that run as one program. More than 1 needs a task that is
-  # scored on the device. Read by training/loop.py.
+  # scored on the device. Read by training_run/loop.py.
   config.steps_per_dispatch = 1
   # Whether passes leave out padding if completions have room for 64 tokens or
   # more. It changes the results by rounding alone. The number of real tokens is
@@ -203,7 +203,7 @@ def _shared(seed: int, steps: int) -> ConfigDict:
   # Training steps between samples written to `rollouts/`; 0: none.
   config.rollouts_every = 0
 
-  # Checkpoints. Read by training/loop.py and
+  # Checkpoints. Read by training_run/loop.py and
   # training/checkpoint_retention.py. The last step is always saved.
   config.checkpoint_every = 0  # training steps between checkpoints; 0: none
   config.keep_checkpoints = 2  # number of latest checkpoints that are kept
@@ -282,7 +282,7 @@ def rl(steps: int = 120, seed: int = 0) -> ConfigDict:
     }
   )
   # Supervised config that is run first, unless `init_from` is set; {}: none.
-  # Read by training/loop.py.
+  # Read by training_run/loop.py.
   config.base = ConfigDict()
   return config
 

@@ -10,21 +10,17 @@ import jax
 import ml_collections
 from etils import epath
 
-from experiments import pretrained, tasks
+from experiments import tasks
 from experiments.cli import devices, spec
-from experiments.evaluation import (
-  default_settings,
-  evaluator,
-  free_prompts,
-  statistics,
-)
+from experiments.data import pretrained
+from experiments.evaluation import default_settings, evaluator, statistics
 from experiments.logging import progress
+from experiments.tasks.text import free_prompts
 from experiments.training import (
   build,
   decoder,
   initial_state,
   prng_keys,
-  validate,
   workdirs,
 )
 from models import checkpoint_reader, hf, policy, sharding, storage_paths
@@ -91,7 +87,7 @@ def load_from_run(
   for name in ("models", "judge", "trip_wires"):
     config[name] = ml_collections.ConfigDict()
   e = build.build(config)
-  validate.check_evaluation(e)
+  evaluator.check(e)
   workdirs.check_fingerprints(workdir, e.fingerprints, names=("tokenizer",))
   directory = workdir / checkpoint_reader.FOLDER
   if step is None:

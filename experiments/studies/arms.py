@@ -27,8 +27,8 @@ from experiments.cli import arguments
 from experiments.evaluation import evaluator
 from experiments.logging import json_files, provenance
 from experiments.studies import multi_seed
-from experiments.training import validate
 from experiments.training.experiment import Experiment
+from experiments.training_run import validate
 from rl import metrics, types
 
 # Prefixes of the names of arrays in the file of a seed: a leaf of the

@@ -30,7 +30,9 @@ __all__ = [
 ]
 
 # Packages, and modules that define no task.
-_NOT_TASKS = {"held_out", "task", "text", "text_task", "prompting"}
+_NOT_TASKS = {
+  *("free_prompts", "held_out", "prompting", "task", "text", "text_task"),
+}
 
 
 def names() -> list[str]:

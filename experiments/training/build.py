@@ -1,7 +1,7 @@
 """Builds the experiment of a config: method, task, decoder, mesh, optimizers.
 
 `build` makes the parts and does not check whether they can run;
-`experiments.training.validate` checks, before and after it calls `build`.
+`experiments.training_run.validate` checks, before and after it calls `build`.
 Nothing is written and nothing is compiled.
 """
 
@@ -16,8 +16,9 @@ import ml_collections
 import optax
 
 import rewards
-from experiments import pretrained, tasks
+from experiments import tasks
 from experiments.cli import spec
+from experiments.data import pretrained
 from experiments.training import (
   decoder,
   device_mesh,

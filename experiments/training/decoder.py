@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 import jax
 import ml_collections
 
-from experiments import pretrained, tasks
+from experiments import tasks
+from experiments.data import pretrained
 from models import presets
 from models.config import ModelConfig
 from models.rope import RopeScaling

@@ -16,8 +16,9 @@ import jax
 import ml_collections
 from etils import epath
 
-from experiments import pretrained, tasks
+from experiments import tasks
 from experiments.cli import errors, spec
+from experiments.data import pretrained
 from experiments.logging import provenance
 from experiments.training import checkpointing, reward_models, workdirs
 from experiments.training.experiment import Experiment

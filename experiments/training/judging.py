@@ -31,9 +31,9 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments import pretrained
 from experiments.cli import cache_folders, errors
 from experiments.cli import spec as calls
+from experiments.data import pretrained
 from experiments.tasks.task import Judged, Problems, Task, spec
 from experiments.training import workdirs
 from rewards import judged as questions_to_judges

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from experiments import pretrained
-from experiments.evaluation import free_prompts
+from experiments.data import pretrained
+from experiments.tasks.text import free_prompts
 from experiments.training import (
   decoder,
   initial_state,

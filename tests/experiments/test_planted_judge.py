@@ -13,7 +13,7 @@ from experiments.configs import judged as configs
 from experiments.evaluation import policies, trip_wires
 from experiments.logging import json_files
 from experiments.planted_judge import Faults
-from experiments.training import loop, validate
+from experiments.training_run import loop, validate
 from rewards import judged
 from rewards.verifiers import Item, judge
 

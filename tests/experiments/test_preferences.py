@@ -12,7 +12,8 @@ from experiments import preferences, tasks
 from experiments.cli import errors
 from experiments.evaluation import evaluator, training_lines
 from experiments.logging import json_files
-from experiments.training import build, loop, training_texts, validate
+from experiments.training import build, training_texts
+from experiments.training_run import loop, validate
 from models import hf, transformer
 from models.config import ModelConfig
 

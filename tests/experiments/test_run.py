@@ -8,9 +8,10 @@ import pytest
 from helpers import small_gsm8k, small_run
 
 from experiments import run
-from experiments.cli import command_line, errors
+from experiments.cli import errors
 from experiments.configs import smoke
 from experiments.training import workdirs
+from experiments.training_run import command_line
 
 pytestmark = pytest.mark.several_devices
 

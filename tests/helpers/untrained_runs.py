@@ -9,7 +9,8 @@ import rich.console
 
 from experiments.evaluation import statistics
 from experiments.logging import json_files, run_logger
-from experiments.training import build, method_files, workdirs
+from experiments.training import build, workdirs
+from experiments.training_run import method_files
 from rl import learners
 
 STEPS, S = 120, 16

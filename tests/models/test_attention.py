@@ -11,7 +11,8 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.configs import defaults
-from experiments.training import build, decoder, validate
+from experiments.training import build, decoder
+from experiments.training_run import validate
 from models import (
   attention,
   attention_forms,

@@ -24,8 +24,8 @@ from helpers.judged_rollout import (
 
 import rewards
 from experiments.configs import defaults
-from experiments.logging import sample_dump
-from experiments.training import build, rollouts, validate
+from experiments.training import build, rollouts
+from experiments.training_run import sample_dump, validate
 from rewards import base, combine
 from rewards.process import prefix_values
 from rl import fused_loop, scoring, step, transforms, types

@@ -10,7 +10,8 @@ import pytest
 from helpers import small_run, tabular_policy
 
 from experiments.logging import json_files
-from experiments.training import build, checkpointing, loop, validate
+from experiments.training import build, checkpointing
+from experiments.training_run import loop, validate
 from models import checkpoint_reader, sharding, transformer
 from rl import (
   fused_loop,

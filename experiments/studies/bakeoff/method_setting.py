@@ -25,7 +25,7 @@ from experiments.cli import spec
 from experiments.configs import method as method_configs
 from experiments.studies.arms import Arm, Outcome, Store, TrainingCost
 from experiments.studies.bakeoff import method_table
-from experiments.training import validate
+from experiments.training_run import validate
 from rl import methods
 
 REFERENCE = "grpo"

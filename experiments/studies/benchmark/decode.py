@@ -33,9 +33,9 @@ from typing import Any, NamedTuple
 
 import rich.console
 
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import machine, peer_comparison, sides, sizes
 from experiments.studies.benchmark.outcome import Outcome, Row
+from models import flop_counts
 
 # Least ratios, by peer and shape: time per token of the peer over ours.
 LIMITS = {

@@ -44,7 +44,6 @@ import numpy as np
 import rich.console
 
 from experiments.cli import errors
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import (
   machine,
   outcome,
@@ -52,6 +51,7 @@ from experiments.studies.benchmark import (
   sides,
   sizes,
 )
+from models import flop_counts
 
 # Least ratios, by peer and shape: time per token of the peer over ours.
 LIMITS = {

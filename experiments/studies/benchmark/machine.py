@@ -5,7 +5,7 @@ call that needs F operations and moves B bytes takes at least
 
   max(F / matmul rate, B / bandwidth)
 
-seconds. `experiments.studies.flop_counts` counts F and B.
+seconds. `models.flop_counts` counts F and B.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.cli import devices
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import sides
 from experiments.studies.benchmark.peers import protocol
-from models import sharding
+from models import flop_counts, sharding
 from rl import types
 
 SIZE = 2048  # side length of the square matrices

@@ -27,7 +27,6 @@ from typing import Any
 
 import rich.console
 
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import (
   machine,
   peer_comparison,
@@ -37,6 +36,7 @@ from experiments.studies.benchmark import (
   update,
 )
 from experiments.studies.benchmark.outcome import Outcome, Row
+from models import flop_counts
 
 # Least ratios of the time of a padded update to that of a packed one.
 LEAST_RATIO, LEAST_RATIO_FULL = 1 / 0.45, 1 / 1.05

@@ -5,7 +5,7 @@ completions that never end. One of four sizes grows while the others are fixed:
 samples per prompt S, tokens per completion T, vocabulary V, number of layers.
 Each shape is timed back to back with the smallest one. The exponent is the
 slope of log time on log size. The expected exponent is the same slope of the
-operations that `experiments.studies.flop_counts` counts at the same sizes:
+operations that `models.flop_counts` counts at the same sizes:
 
   S        below 1: a prompt is run once for all its samples
   T        near 1: linear, plus a quadratic term of the attention, small here
@@ -35,7 +35,6 @@ import rich.console
 from jax.sharding import Mesh
 
 from experiments.cli import devices
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import (
   machine,
   outcome,
@@ -43,7 +42,7 @@ from experiments.studies.benchmark import (
   sizes,
   timing,
 )
-from models import policy, sharding, transformer
+from models import flop_counts, policy, sharding, transformer
 from rl import methods, objectives, step, types
 from rl.minibatches import Plan
 from rl.sampling import generation

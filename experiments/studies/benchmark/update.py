@@ -31,7 +31,6 @@ import numpy as np
 import rich.console
 
 from experiments.cli import errors
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import (
   machine,
   peer_comparison,
@@ -40,6 +39,7 @@ from experiments.studies.benchmark import (
   sizes,
 )
 from experiments.studies.benchmark.outcome import Outcome, Row
+from models import flop_counts
 
 # Least ratios by shape: time per token of torch over ours.
 LIMITS = {"small": 1.1, "large": 1.35}

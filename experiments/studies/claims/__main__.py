@@ -32,7 +32,7 @@ from experiments.studies import claims
 from experiments.studies.arms import Store
 from experiments.studies.claims import page, plots
 from experiments.studies.claims.claim import Claim
-from experiments.training import validate
+from experiments.training_run import validate
 
 
 def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:

@@ -27,7 +27,7 @@ from experiments.evaluation import trip_wires
 from experiments.logging import json_files, provenance
 from experiments.studies.judge_cures import rows
 from experiments.tasks.text import prompting
-from experiments.training import loop, validate
+from experiments.training_run import loop, validate
 
 RESULTS = pathlib.Path(__file__).with_name("results")
 SERIES = ("reward/mean", "accuracy/pass@1", "length/mean")

@@ -25,13 +25,8 @@ from experiments.logging import json_files, provenance
 from experiments.prm import __main__ as prm
 from experiments.prm import fit, label, step_lines
 from experiments.studies.process_rewards import rows
-from experiments.training import (
-  build,
-  loop,
-  reward_models,
-  validate,
-  workdirs,
-)
+from experiments.training import build, reward_models, workdirs
+from experiments.training_run import loop, validate
 from rewards.process import metrics as step_metrics
 from rewards.process import step_data
 

@@ -28,7 +28,8 @@ from experiments.cli import arguments, devices, errors
 from experiments.configs import tulu3
 from experiments.evaluation import intervals, statistics
 from experiments.logging import json_files, provenance
-from experiments.training import loop, preemption, validate, workdirs
+from experiments.training import preemption, workdirs
+from experiments.training_run import loop, validate
 
 RESULTS = epath.Path(__file__).parent / "results"
 STAGES = {

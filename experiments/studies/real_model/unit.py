@@ -29,13 +29,14 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments import pretrained
 from experiments.cli import errors
+from experiments.data import pretrained
 from experiments.evaluation import policies, statistics
 from experiments.logging import json_files, progress, provenance
 from experiments.studies.real_model.arms import ARMS, base_of
-from experiments.training import loop, validate, workdirs
+from experiments.training import workdirs
 from experiments.training.experiment import Experiment
+from experiments.training_run import loop, validate
 from models import tokenizer
 from rl import scoring, types
 

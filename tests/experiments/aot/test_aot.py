@@ -12,7 +12,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.aot import __main__ as command
 from experiments.aot import fit, hlo
-from experiments.training import build, validate
+from experiments.training import build
+from experiments.training_run import validate
 from models import sharding
 
 pytestmark = pytest.mark.several_devices

@@ -13,7 +13,8 @@ from experiments.studies import arms
 from experiments.studies.bakeoff import __main__ as bakeoff
 from experiments.studies.claims import __main__ as claims
 from experiments.studies.faults import __main__ as faults
-from experiments.training import prng_keys, validate
+from experiments.training import prng_keys
+from experiments.training_run import validate
 
 SMOKE = f"--config={smoke.__file__}"
 BAD_SEEDS = (-1, 2**32, 99999999999999999999)

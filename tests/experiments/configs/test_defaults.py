@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from experiments.cli import command_line
 from experiments.configs import defaults
+from experiments.training_run import command_line
 
 FOLDER = "experiments/configs"
 # (config file, two overrides, followers): the second key of the overrides

@@ -5,7 +5,8 @@ import pytest
 from helpers import fitted_model, worked_example
 
 from experiments.configs import chain, fitted_reward
-from experiments.training import build, checkpointing, validate
+from experiments.training import build, checkpointing
+from experiments.training_run import validate
 from models import checkpoint_reader
 
 

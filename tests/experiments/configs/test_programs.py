@@ -11,7 +11,8 @@ from experiments.configs import defaults, programs
 from experiments.logging import json_files
 from experiments.prm import __main__ as command
 from experiments.prm import policy_forest
-from experiments.training import build, checkpointing, loop, validate, workdirs
+from experiments.training import build, checkpointing, workdirs
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 from rewards.tasks import programs as rules
 from rewards.verifiers import sandbox

@@ -6,7 +6,8 @@ from helpers import fitted_model, small_run
 from experiments import judge_lines
 from experiments.configs import small_judge
 from experiments.logging import json_files
-from experiments.training import build, checkpointing, loop, validate
+from experiments.training import build, checkpointing
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 
 

@@ -5,9 +5,10 @@ import re
 import pytest
 from helpers import fitted_model, small_policy
 
-from experiments import pretrained
 from experiments.configs import smollm2
-from experiments.training import build, validate
+from experiments.data import pretrained
+from experiments.training import build
+from experiments.training_run import validate
 
 # Without the stages of Tulu 3, which read what earlier commands wrote.
 FIRST = [name for name in smollm2.names() if not name.startswith("tulu3")]

@@ -10,7 +10,8 @@ from helpers import small_run
 from experiments import preferences
 from experiments.configs import defaults, tulu3
 from experiments.evaluation import statistics
-from experiments.training import dispatch, loop, validate, workdirs
+from experiments.training import dispatch, workdirs
+from experiments.training_run import loop, validate
 
 
 def test_the_stages_have_the_defaults_of_the_paper():

@@ -8,8 +8,9 @@ import pytest
 from helpers import small_chat, small_jsonl, small_policy
 
 from experiments import tasks
-from experiments.evaluation import completions, free_prompts
+from experiments.evaluation import completions
 from experiments.tasks.task import Judged, Problems
+from experiments.tasks.text import free_prompts
 from models import hf, tokenizer
 from rl.sampling import generation
 

@@ -12,7 +12,8 @@ from helpers import small_chat, small_gsm8k, small_run
 
 from experiments import evaluate, tasks
 from experiments.configs import defaults
-from experiments.evaluation import free_prompts, policies, statistics
+from experiments.evaluation import policies, statistics
+from experiments.tasks.text import free_prompts
 from experiments.training import build, decoder
 
 torch = pytest.importorskip("torch")

@@ -13,7 +13,8 @@ from experiments.configs import defaults
 from experiments.evaluation import evaluator, trip_wires
 from experiments.logging import json_files
 from experiments.tasks.task import Problems
-from experiments.training import loop, traps, validate
+from experiments.training import traps
+from experiments.training_run import loop, validate
 from rewards.verifiers import each
 from rl.sampling import generation
 

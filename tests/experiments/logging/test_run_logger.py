@@ -16,7 +16,7 @@ from tensorboardX import record_writer
 
 from experiments.configs import smoke
 from experiments.logging import run_logger, writers
-from experiments.training import validate
+from experiments.training_run import validate
 
 
 def _console(terminal=False):

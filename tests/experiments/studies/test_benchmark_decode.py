@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from experiments.cli import errors
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import __main__ as command
 from experiments.studies.benchmark import (
   decode,
@@ -20,7 +19,7 @@ from experiments.studies.benchmark import (
   sizes,
   update,
 )
-from models import policy, transformer
+from models import flop_counts, policy, transformer
 from rl.sampling import generation
 
 pytestmark = pytest.mark.long

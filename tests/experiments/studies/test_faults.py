@@ -14,7 +14,8 @@ from experiments.evaluation import statistics
 from experiments.studies.faults import __main__ as command
 from experiments.studies.faults import disks, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome
-from experiments.training import checkpointing, loop
+from experiments.training import checkpointing
+from experiments.training_run import loop
 from models import checkpoint_reader
 
 pytestmark = pytest.mark.long

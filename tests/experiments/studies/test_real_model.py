@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from helpers import small_policy
 
-from experiments import pretrained
 from experiments.configs import smollm2
+from experiments.data import pretrained
 from experiments.evaluation import statistics
 from experiments.studies import unit_processes
 from experiments.studies.real_model import __main__ as command

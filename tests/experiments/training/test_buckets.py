@@ -37,7 +37,8 @@ from experiments.logging import json_files, run_logger
 from experiments.studies import arms
 from experiments.studies.claims import page
 from experiments.tasks.text import gsm8k
-from experiments.training import checkpointing, loop, validate, workdirs
+from experiments.training import checkpointing, workdirs
+from experiments.training_run import loop, validate
 from models import hf, storage_paths, transformer
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -349,15 +350,14 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 # which files these are.
 LOCAL = {
   "aot": "a report of this machine's compiler",
+  "catalogue/papers.py": "the checkout",
   "cli/arguments.py": "whether two paths are one file, through links",
   "cli/cache_folders.py": "compiled programs, models, measurements",
-  "cli/command_line.py": "config files, which are imported",
   "cli/cpu_devices.py": "a measurement in the cache, and device files",
   "cli/devices.py": "compiled programs in the cache",
-  "cli/papers.py": "the checkout",
+  "data/pretrained.py": "a download, and the cache",
   "logging/json_files.py": "a rename, which replaces a local file at once",
   "logging/provenance.py": "the checkout",
-  "pretrained.py": "a download, and the cache",
   "run.py": "the checkout",
   "studies/benchmark": "folders and programs of the two sides",
   "studies/faults": "runs, to be broken",
@@ -370,6 +370,7 @@ LOCAL = {
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
   "training/policy_judge.py": "when a model folder was last changed",
   "training/workdir_lock.py": "a lock of the kernel, which buckets lack",
+  "training_run/command_line.py": "config files, which are imported",
 }
 
 

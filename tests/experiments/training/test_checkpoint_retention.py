@@ -8,7 +8,8 @@ from helpers import small_run
 
 from experiments.logging import json_files
 from experiments.logging.writers import METRICS_FILE
-from experiments.training import checkpoint_retention, loop, validate, workdirs
+from experiments.training import checkpoint_retention, workdirs
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 
 METRIC = "evaluation/reward/mean"

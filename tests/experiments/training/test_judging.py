@@ -16,7 +16,8 @@ from experiments import tasks
 from experiments.cli import errors
 from experiments.configs import defaults
 from experiments.logging import json_files
-from experiments.training import build, judging, loop, validate
+from experiments.training import build, judging
+from experiments.training_run import loop, validate
 from rewards.judged import base
 from rewards.verifiers import judge
 

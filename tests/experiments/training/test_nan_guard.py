@@ -15,13 +15,8 @@ from helpers import small_run
 from experiments import replay
 from experiments.cli import errors
 from experiments.logging import json_files
-from experiments.training import (
-  dispatch,
-  loop,
-  nan_guard,
-  packed_texts,
-  workdirs,
-)
+from experiments.training import dispatch, nan_guard, packed_texts, workdirs
+from experiments.training_run import loop
 from rl import learners, method, scoring
 from rl.losses import terms
 from rl.minibatches import Plan

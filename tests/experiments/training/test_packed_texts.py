@@ -11,12 +11,8 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files
-from experiments.training import (
-  checkpointing,
-  loop,
-  packed_texts,
-  rollouts,
-)
+from experiments.training import checkpointing, packed_texts, rollouts
+from experiments.training_run import loop
 from models import checkpoint_reader, sharding
 from rl import learners, prepare, scoring
 

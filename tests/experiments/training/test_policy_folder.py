@@ -15,11 +15,10 @@ from experiments.training import (
   checkpointing,
   dispatch,
   initial_state,
-  loop,
-  validate,
   workdirs,
 )
 from experiments.training.experiment import Experiment
+from experiments.training_run import loop, validate
 from models import checkpoint_reader, hf, lora, transformer
 from models import tokenizer as bpe
 from models.config import ModelConfig

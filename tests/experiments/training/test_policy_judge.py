@@ -18,12 +18,11 @@ from experiments.logging import json_files
 from experiments.training import (
   build,
   judging,
-  loop,
   policy_judge,
   prng_keys,
-  validate,
   workdirs,
 )
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 from rewards import judged
 from rewards.judged import p_yes

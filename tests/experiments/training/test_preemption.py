@@ -15,7 +15,8 @@ from helpers import small_run
 
 from experiments.evaluation import evaluator
 from experiments.logging import json_files
-from experiments.training import build, loop, preemption
+from experiments.training import build, preemption
+from experiments.training_run import loop
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 CHANGES = {"steps": 60, "evaluate_every": 20, "method": "reinforce"}

@@ -11,14 +11,8 @@ from helpers import small_run
 
 from experiments.cli import errors
 from experiments.logging import json_files
-from experiments.training import (
-  build,
-  dispatch,
-  loop,
-  reference_policy,
-  validate,
-  workdirs,
-)
+from experiments.training import build, dispatch, reference_policy, workdirs
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 from rl import learners, methods, scoring
 

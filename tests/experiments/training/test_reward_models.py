@@ -20,10 +20,9 @@ from experiments.training import (
   checkpointing,
   dispatch,
   initial_state,
-  loop,
   reward_models,
-  validate,
 )
+from experiments.training_run import loop, validate
 from rewards import base
 from rewards.process import step_losses, step_model
 from rl import prepare, step

@@ -17,11 +17,10 @@ from experiments.logging import json_files
 from experiments.training import (
   device_mesh,
   dispatch,
-  loop,
   rollout_pipeline,
   rollouts,
-  validate,
 )
+from experiments.training_run import loop, validate
 from models import presets
 from rl import learners, methods, types
 from rl.losses import importance

@@ -19,14 +19,9 @@ import pytest
 from helpers import small_run
 
 from experiments.evaluation import evaluator
-from experiments.logging import json_files, run_logger, sample_dump
-from experiments.training import (
-  build,
-  checkpointing,
-  dispatch,
-  loop,
-  metric_buffer,
-)
+from experiments.logging import json_files, run_logger
+from experiments.training import build, checkpointing, dispatch, metric_buffer
+from experiments.training_run import loop, sample_dump
 from rl import step
 
 pytestmark = pytest.mark.long

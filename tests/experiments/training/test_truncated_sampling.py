@@ -6,7 +6,8 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files
-from experiments.training import dispatch, loop
+from experiments.training import dispatch
+from experiments.training_run import loop
 from rl import scoring
 
 LOG_PROBS = scoring.Need("old", scoring.log_probs)

@@ -11,13 +11,8 @@ from orbax.checkpoint import checkpoint_manager as orbax
 
 from experiments import tasks
 from experiments.configs import countdown
-from experiments.training import (
-  build,
-  checkpointing,
-  preemption,
-  validate,
-  workdirs,
-)
+from experiments.training import build, checkpointing, preemption, workdirs
+from experiments.training_run import validate
 
 
 def _config(**changes):

@@ -14,7 +14,7 @@ Model FLOPs utilisation (MFU; Chowdhery et al. 2022) is
 
   MFU = operations of the model per second / peak rate,
 
-with the operations of `experiments.studies.flop_counts`: 2 per parameter and
+with the operations of `models.flop_counts`: 2 per parameter and
 token for a forward pass, 4 for a backward pass, and those of the attention.
 Recomputed activations do not count. The peak rate is the manufacturer's for
 dense bfloat16 products, where `PEAKS` has it, and otherwise the measured one.
@@ -51,7 +51,6 @@ import optax
 from experiments.cli import devices
 from experiments.configs import countdown, defaults
 from experiments.logging import json_files
-from experiments.studies import flop_counts
 from experiments.studies.benchmark import fused, outcome, random_rollout
 from experiments.studies.benchmark.on_accelerator import (
   kernel_times,
@@ -59,7 +58,7 @@ from experiments.studies.benchmark.on_accelerator import (
 )
 from experiments.training import build, device_mesh, dispatch
 from experiments.training.experiment import Experiment
-from models import transformer
+from models import flop_counts, transformer
 from rl import objectives, step, types
 from rl.sampling import generation
 

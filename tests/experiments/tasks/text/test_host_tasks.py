@@ -24,7 +24,8 @@ from helpers import (
 from experiments import tasks
 from experiments.data import json_lines
 from experiments.logging import json_files
-from experiments.training import build, loop
+from experiments.training import build
+from experiments.training_run import loop
 from models import tokenizer
 from rewards.verifiers import sandbox
 

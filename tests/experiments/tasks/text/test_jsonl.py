@@ -15,7 +15,8 @@ from helpers import small_chat, small_jsonl, small_run
 from experiments import tasks
 from experiments.logging import json_files
 from experiments.tasks.text import jsonl
-from experiments.training import build, loop
+from experiments.training import build
+from experiments.training_run import loop
 from models import tokenizer
 from rewards.verifiers import Item, Outcome, each
 from rewards.verifiers.pool import Pool

@@ -25,7 +25,8 @@ from experiments import tasks
 from experiments.cli import spec
 from experiments.logging import json_files
 from experiments.tasks.text import gsm8k, text_task
-from experiments.training import build, loop
+from experiments.training import build
+from experiments.training_run import loop
 from models import hf, tokenizer
 from models.config import ModelConfig
 from rewards.verifiers import Outcome, maths

@@ -9,7 +9,7 @@ import pytest
 from helpers import clipped_group, small_run, worked_example
 
 from experiments.logging import run_logger
-from experiments.training import loop
+from experiments.training_run import loop
 from rl import methods, prepare, types
 from rl.methods.shaping import rlfr
 

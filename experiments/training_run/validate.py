@@ -26,8 +26,9 @@ import numpy as np
 from etils import epath
 from jax.sharding import Mesh
 
-from experiments import pretrained, tasks
-from experiments.cli import arguments, config_keys, spec
+from experiments import tasks
+from experiments.cli import arguments, spec
+from experiments.data import pretrained
 from experiments.evaluation import evaluator, statistics, trip_wires
 from experiments.logging import writers
 from experiments.training import (
@@ -43,6 +44,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
+from experiments.training_run import config_keys
 from models import (
   checkpoint_reader,
   lora,
@@ -469,7 +471,8 @@ def check_experiment(e: Experiment) -> None:
   _check_step(e)
   _check_keep_best(e)
   if e.is_evaluated:
-    check_evaluation(e)
+    evaluator.check(e)
+    trip_wires.check(e)
 
 
 def _check_model(e: Experiment) -> None:
@@ -745,38 +748,6 @@ def _logged_metrics(e: Experiment) -> list[str]:
   return names + [
     statistics.METRIC_PREFIX + column for column in evaluation.columns
   ]
-
-
-def check_evaluation(e: Experiment) -> None:
-  """Checks that the task has the problems that an evaluation asks for."""
-  settings = e.config.evaluation
-  if settings.problems < 1:
-    raise ValueError(
-      f"evaluation.problems = {settings.problems} must be at least 1"
-    )
-  try:
-    e.task.test(settings.problems)
-    evaluator.sampling_settings(e)
-  except ValueError as error:
-    raise ValueError(f"evaluation: {error}") from None
-  if e.traps is None:
-    return
-  settings = e.config.trip_wires
-  for name in ("problems", "samples"):
-    if settings[name] < 1:
-      raise ValueError(
-        f"trip_wires.{name} = {settings[name]} must be at least 1"
-      )
-  try:
-    e.traps.test(settings.problems)
-  except ValueError as error:
-    raise ValueError(f"trip_wires: {error}") from None
-  if e.traps.vocab_size != e.task.vocab_size:
-    raise ValueError(
-      f"trip_wires.task = {settings.task!r} has a vocabulary of "
-      f"{e.traps.vocab_size} tokens, and the task of the run one of "
-      f"{e.task.vocab_size}; choose a task with the same tokens"
-    )
 
 
 # ------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from helpers import small_run
 
-from experiments.logging import sample_dump
 from experiments.tasks import chain, countdown
 from experiments.training import rollouts
+from experiments.training_run import sample_dump
 from rl import scoring
 
 

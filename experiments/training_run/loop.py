@@ -12,12 +12,7 @@ import contextlib
 from etils import epath
 
 from experiments.evaluation import evaluator, trip_wires
-from experiments.logging import (
-  profiler,
-  progress,
-  run_logger,
-  sample_dump,
-)
+from experiments.logging import profiler, progress, run_logger
 from experiments.training import (
   allocator,
   build,
@@ -25,7 +20,6 @@ from experiments.training import (
   checkpointing,
   dispatch,
   initial_state,
-  method_files,
   metric_buffer,
   nan_guard,
   preemption,
@@ -35,6 +29,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import Experiment
+from experiments.training_run import method_files, sample_dump
 from models import checkpoint_reader
 
 

@@ -10,10 +10,11 @@ import ml_collections
 import pytest
 from helpers import small_run
 
-from experiments import pretrained
 from experiments.configs import defaults
+from experiments.data import pretrained
 from experiments.evaluation import evaluator, trip_wires
-from experiments.training import build, validate
+from experiments.training import build
+from experiments.training_run import validate
 from models import hf
 from rl import methods, scoring
 from rl.minibatches import Plan
@@ -618,8 +619,13 @@ def test_an_evaluation_has_at_least_one_problem(changes, message, monkeypatch):
       test=lambda n: None, vocab_size=changes.get("trap_tokens", 8)
     ),
   )
+
+  def check():
+    evaluator.check(e)
+    trip_wires.check(e)
+
   if message is None:
-    validate.check_evaluation(e)
+    check()
     return
   with pytest.raises(ValueError, match=message):
-    validate.check_evaluation(e)
+    check()

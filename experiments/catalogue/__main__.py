@@ -36,8 +36,9 @@ import rich.console
 import rich.table
 
 import rewards
-from experiments import tasks
-from experiments.cli import config_names, errors, papers
+from experiments import configs, tasks
+from experiments.catalogue import papers
+from experiments.cli import config_names, errors
 from models import presets
 from rewards import verifiers
 from rl import learners, methods, scoring, transforms
@@ -324,7 +325,7 @@ def table(rows: Sequence[Row]) -> rich.table.Table:
 def _config_rows() -> list[Row]:
   return [
     {"config": text, "in a line": phrase}
-    for text, phrase in config_names.listing().items()
+    for text, phrase in configs.listing().items()
   ]
 
 

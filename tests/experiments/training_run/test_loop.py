@@ -26,11 +26,10 @@ from experiments.training import (
   checkpointing,
   dispatch,
   initial_state,
-  loop,
   nan_guard,
-  validate,
 )
 from experiments.training.experiment import Experiment
+from experiments.training_run import loop, validate
 from models import checkpoint_reader
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from helpers import small_chat
 
-from experiments.evaluation import free_prompts
+from experiments.tasks.text import free_prompts
 from models import tokenizer
 
 

@@ -7,7 +7,7 @@ import types as python
 import jax
 import pytest
 
-from experiments.training import method_files
+from experiments.training_run import method_files
 
 ROLLOUT = python.SimpleNamespace(sample_mask=jax.ShapeDtypeStruct((8, 4), bool))
 
