@@ -100,37 +100,6 @@ def test_imports_of_experiments_point_down():
   assert not wrong, "\n".join(wrong)
 
 
-# Participles and adjectives, which do not say what a value is.
-UNCLEAR_NAMES = {
-  *("found", "given", "own", "kept", "told", "said", "asked", "there"),
-  *("known", "held", "passed", "plain", "fitting", "whole"),
-}
-
-
-@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
-def test_names_say_what_a_value_is(package):
-  unclear = [
-    f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
-    for path in sources(package)
-    for node, name in bound_names(ast.parse(path.read_text()))
-    if name.strip("_") in UNCLEAR_NAMES
-  ]
-  assert not unclear, "\n".join(unclear)
-
-
-def bound_names(tree):
-  """Pairs of a node and the variable, parameter or function that it names."""
-  for node in ast.walk(tree):
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-      yield node, node.id
-    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-      yield node, node.attr
-    elif isinstance(node, ast.arg):
-      yield node, node.arg
-    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-      yield node, node.name
-
-
 def test_modules_import_each_other_in_no_circle():
   modules = {}
   for package in PACKAGES:
