@@ -31,7 +31,8 @@ __all__ = [
 
 # Packages, and modules that define no task.
 _NOT_TASKS = {
-  *("free_prompts", "held_out", "prompting", "task", "text", "text_task"),
+  *("free_prompts", "held_out", "line_scores", "prompting", "reference_views"),
+  *("scoring", "selection", "task", "text", "text_options", "text_task"),
 }
 
 

@@ -51,7 +51,7 @@ MODULES = {
   ),
   "build": ("experiments.training.build", "experiments.build"),
   "train": (
-    *("experiments.training.dispatch", "experiments.training_run.loop"),
+    *("experiments.training.dispatch", "experiments.training.loop"),
     "experiments.train",
   ),
   "common config": (

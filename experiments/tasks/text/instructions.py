@@ -41,15 +41,15 @@ from typing import Any
 
 from experiments.data import json_lines
 from experiments.tasks.task import Problems, Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import constraints
 from rewards.verifiers.pool import Pool
 
 PARTS = ("strict", "loose", "all_loose")
 
 
-@text_task.with_text_options(completion_length=1024)
+@text_options.with_text_options(completion_length=1024)
 def instructions(
   options: TextOptions,
   folder: str | None = None,

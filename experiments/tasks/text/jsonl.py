@@ -59,8 +59,8 @@ from etils import epath
 
 from experiments.data import json_lines, overlap
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
 from rl import registry
@@ -74,7 +74,7 @@ _NUM_PROBES = 4
 _Located = list[tuple[str, Example]]
 
 
-@text_task.with_text_options()
+@text_options.with_text_options()
 def jsonl(
   options: TextOptions,
   file: str = "",

@@ -31,8 +31,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import constraints, text_units
 from rl import registry
 
@@ -260,7 +260,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-@text_task.with_text_options(
+@text_options.with_text_options(
   prompt_length=96, completion_length=64, vocab_size=512
 )
 def short_texts(

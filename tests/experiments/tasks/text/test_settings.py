@@ -29,6 +29,7 @@ from experiments.tasks.text import (
   open_questions,
   prompting,
   short_texts,
+  text_options,
   text_task,
 )
 from rewards.verifiers import sandbox
@@ -304,8 +305,8 @@ def test_rules_rewrite_a_text():
 @pytest.mark.parametrize(
   "value",
   [
-    text_task.Example("?", "", ""),
-    text_task.TextOptions(),
+    text_options.Example("?", "", ""),
+    text_options.TextOptions(),
     next(iter(short_texts.RULES.values())),
     next(iter(numbered_lists.RULES.values())),
     prompting.Template(SimpleNamespace(added_tokens_decoder={}), False),
@@ -320,7 +321,7 @@ def test_values_of_text_tasks_cannot_be_changed(value):
 
 def test_lengths_are_at_least_1():
   one = {"prompt_length": 1, "completion_length": 1, "max_steps": 1}
-  text_task.TextOptions(**one)
+  text_options.TextOptions(**one)
   for name in one:
     with pytest.raises(ValueError, match=f"{name}=0 must be at least 1"):
-      text_task.TextOptions(**{name: 0})
+      text_options.TextOptions(**{name: 0})
