@@ -43,8 +43,8 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from experiments import verify
 from experiments.cli import arguments, errors
+from experiments.data import labelled_responses
 from experiments.logging import json_files
 from experiments.training import judging
 from experiments.training.training_texts import PROMPT, SOLUTION
@@ -160,10 +160,10 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = _parser().parse_args(argv)
   with errors.usage_errors():
     _check(options)
-    keys = dict(verify.KEYS)
+    keys = dict(labelled_responses.KEYS)
     if options.judge:
       del keys["label"]
-    items, data = verify.read(options.data, keys)
+    items, data = labelled_responses.read(options.data, keys)
     labels = [line.get("label") for line in data]
     if options.judge:
       complete = judging.keep_replies(

@@ -30,8 +30,8 @@ from typing import NamedTuple
 
 from etils import epath
 
-from experiments import verify
 from experiments.cli import arguments, errors
+from experiments.data import labelled_responses
 from experiments.logging import json_files
 from experiments.prm import step_lines
 from experiments.training import judging
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.judge, options.judge_model, key_variable=options.judge_key
       )
     )
-    items, _ = verify.read(options.data, _KEYS)
+    items, _ = labelled_responses.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...")
   pairs = llm_judge.in_threads(
     lambda item: rewrite(item.prompt, item.text, complete),

@@ -30,24 +30,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import rich.console
 import rich.markup
 import rich.table
-from etils import epath
 
 from experiments.cli import errors, spec
-from experiments.data import json_lines
+from experiments.data import labelled_responses
 from experiments.tasks.text import jsonl
 from rewards import judged
 from rewards.verifiers import Item, llm_judge
 
-_ALL, _ATTACKS = "(all lines)", "(attacks)"  # rows that are no categories
 _WORKERS = 8  # requests at a time
-KEYS = {"question": str, "reference": str, "response": str, "label": bool}
 
 
 class Quality(NamedTuple):
@@ -90,44 +87,6 @@ def quality(verdicts: np.ndarray, labels: np.ndarray) -> Quality:
   )
 
 
-def read(
-  file: str, keys: Mapping[str, type] = KEYS, read_key: str = "response"
-) -> tuple[list[Item], list[dict]]:
-  """Returns the items to judge, and the lines of a file.
-
-  Args:
-    file: JSONL file.
-    keys: keys that every line must have, and the types of their values.
-    read_key: key of the text that is judged.
-
-  Raises:
-    ValueError: a line lacks a key, or a value has the wrong type.
-  """
-  path = epath.Path(file).expanduser()
-  json_lines.check_is_file(path)
-  lines = []
-  for location, line in json_lines.read(path):
-    for key, kind in {**keys, "category": str}.items():
-      if key == "category" and key not in line:
-        continue
-      if not isinstance(line.get(key), kind):
-        raise ValueError(
-          f"{location}: {key!r} must be a {kind.__name__}, not "
-          f"{line.get(key)!r:.60}"
-        )
-    if line.get("category") in (_ALL, _ATTACKS):
-      raise ValueError(
-        f"{location}: the category {line['category']!r} is the name of a row "
-        "of the table; rename it"
-      )
-    lines.append(dict(line))
-  items = [
-    Item(line["question"], line[read_key], line.get("reference", ""))
-    for line in lines
-  ]
-  return items, lines
-
-
 def attacks(lines: Sequence[dict]) -> tuple[list[Item], list[dict]]:
   """Returns responses that say nothing, to every question of the lines."""
   questions = dict.fromkeys(
@@ -138,7 +97,8 @@ def attacks(lines: Sequence[dict]) -> tuple[list[Item], list[dict]]:
     for question, reference in questions
     for text in llm_judge.ATTACKS
   ]
-  return items, [{"label": False, "category": _ATTACKS}] * len(items)
+  line = {"label": False, "category": labelled_responses.ATTACKS}
+  return items, [line] * len(items)
 
 
 def by_category(
@@ -147,7 +107,7 @@ def by_category(
   """Returns the quality over all lines, and over those of each category."""
   labels = np.array([line["label"] for line in lines], bool)
   categories = np.array([line.get("category", "") for line in lines])
-  result = {_ALL: quality(verdicts, labels)}
+  result = {labelled_responses.ALL_LINES: quality(verdicts, labels)}
   for name in sorted(set(categories) - {""}):
     rows = categories == name
     result[str(name)] = quality(verdicts[rows], labels[rows])
@@ -225,17 +185,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     judges = options.reward, options.judge, options.judge_policy
     if sum(map(bool, judges)) != 1:
       raise ValueError("give one of --reward, --judge and --judge_policy")
-    keys, read_key = KEYS, "response"
+    keys, read_key = labelled_responses.KEYS, "response"
     if options.answer_only:
-      keys, read_key = KEYS | {"answer": str}, "answer"
-    items, lines = read(options.data, keys, read_key)
+      keys = labelled_responses.KEYS | {"answer": str}
+      read_key = "answer"
+    items, lines = labelled_responses.read(options.data, keys, read_key)
     if options.attacks:
       more_items, more_lines = attacks(lines)
       items, lines = items + more_items, lines + more_lines
     print(f"judging {len(items)} lines ...")
     results = by_category(_verdicts(options, items), lines)
   rich.console.Console(highlight=False).print(table(results))
-  if results[_ALL].unknown == len(items):
+  if results[labelled_responses.ALL_LINES].unknown == len(items):
     judge_name = options.reward or options.judge or options.judge_policy
     print(
       f"error: {judge_name} judged none of the {len(items)} lines; see the "

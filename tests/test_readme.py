@@ -9,7 +9,8 @@ import pytest
 from helpers import small_run
 
 import rewards
-from experiments import catalogue, tasks
+from experiments import tasks
+from experiments.catalogue import __main__ as catalogue
 from experiments.logging import run_logger
 from experiments.training_run import loop, validate
 from rewards.shaping import ceiling

@@ -58,35 +58,46 @@ def test_dependencies_point_one_way(package):
         assert observed in RL_SEEN_BY_MODELS, (path, name)
 
 
-# Participles and adjectives, which do not say what a value is.
-UNCLEAR_NAMES = {
-  *("found", "given", "own", "kept", "told", "said", "asked", "there"),
-  *("known", "held", "passed", "plain", "fitting", "whole"),
-}
+# Folders of `experiments`, from the lowest layer to the highest. A file imports
+# files of its own folder, and of folders in lower layers. "commands" are the
+# files at the root, each like a folder of its own.
+LAYERS = (
+  ("cli",),
+  ("data",),
+  ("configs", "logging", "tasks"),
+  ("training",),
+  ("evaluation",),
+  ("training_run",),
+  ("aot", "prm", "report"),
+  ("commands",),
+  ("studies",),
+  ("catalogue",),
+)
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
-def test_names_say_what_a_value_is(package):
-  unclear = [
-    f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
-    for path in sources(package)
-    for node, name in bound_names(ast.parse(path.read_text()))
-    if name.strip("_") in UNCLEAR_NAMES
-  ]
-  assert not unclear, "\n".join(unclear)
+def folder_in_experiments(name):
+  """Returns the folder, or the command, of a dotted name, and its layer."""
+  folder = name.split(".")[1]
+  layers = {f: i for i, folders in enumerate(LAYERS) for f in folders}
+  if (ROOT / f"experiments/{folder}.py").exists():
+    return folder, layers["commands"]
+  return folder, layers[folder]
 
 
-def bound_names(tree):
-  """Pairs of a node and the variable, parameter or function that it names."""
-  for node in ast.walk(tree):
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-      yield node, node.id
-    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-      yield node, node.attr
-    elif isinstance(node, ast.arg):
-      yield node, node.arg
-    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-      yield node, node.name
+def test_imports_of_experiments_point_down():
+  wrong = []
+  for path in sources("experiments"):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if len(parts) == 2 and parts[1] == "__init__":
+      continue
+    folder, layer = folder_in_experiments(".".join(parts))
+    for name in imports(path):
+      if not name.startswith("experiments."):
+        continue
+      other_folder, other_layer = folder_in_experiments(name)
+      if other_folder != folder and other_layer >= layer:
+        wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+  assert not wrong, "\n".join(wrong)
 
 
 def test_modules_import_each_other_in_no_circle():

@@ -7,7 +7,7 @@ import ast
 import pathlib
 
 import rewards
-from experiments import catalogue
+from experiments.catalogue import __main__ as catalogue
 from rl import methods
 
 TESTS = pathlib.Path(__file__).parent

@@ -1,0 +1,1 @@
+"""`python -m experiments.catalogue`: lists what the project has."""

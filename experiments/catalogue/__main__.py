@@ -36,7 +36,7 @@ import rich.console
 import rich.table
 
 import rewards
-from experiments import tasks
+from experiments import configs, tasks
 from experiments.catalogue import papers
 from experiments.cli import config_names, errors
 from models import presets
@@ -325,7 +325,7 @@ def table(rows: Sequence[Row]) -> rich.table.Table:
 def _config_rows() -> list[Row]:
   return [
     {"config": text, "in a line": phrase}
-    for text, phrase in config_names.listing().items()
+    for text, phrase in configs.listing().items()
   ]
 
 

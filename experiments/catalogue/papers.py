@@ -24,7 +24,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import rewards
-from experiments import tasks
+from experiments import configs, tasks
 from experiments.cli import config_names, spec
 from experiments.configs import judged as judged_configs
 from experiments.configs import reward as reward_configs
@@ -171,16 +171,16 @@ def _implementations(
   if docstring.module in ("experiments.prm.votes", "experiments.prm.evaluate"):
     return [("evaluation", name.lstrip("_"), _EVALUATE)]
   if docstring.module.startswith("experiments.configs."):
-    configs = importlib.import_module(docstring.module).names()
-    if docstring.name in configs:
-      configs = [docstring.name]
+    names = importlib.import_module(docstring.module).names()
+    if docstring.name in names:
+      names = [docstring.name]
     return [
       (
         "config",
         f"{module_name}:{config}",
         _run_command(module_name, config, f"{module_name}_{config}"),
       )
-      for config in configs
+      for config in names
     ]
   if docstring.module.startswith("experiments.tasks."):
     return [("task", module_name, _task_command(module_name))]
@@ -313,16 +313,16 @@ def _reward_command(reward: str) -> str:
   the one named after the reward if that uses it, else the first config that
   uses the reward.
   """
-  configs = [
+  names = [
     name for name in reward_configs.names() if reward in _rewards_of(name)
   ]
   if config := _OF_FITTED_MODEL.get(reward):
     return _run_command("fitted_reward", config, f"fitted_{config}")
   if config := _config_with_judge(reward):
     return _judged_command(config)
-  if not configs:
+  if not names:
     return NO_COMMAND
-  name = reward if reward in configs else configs[0]
+  name = reward if reward in names else names[0]
   return _run_command("reward", name, name)
 
 
@@ -340,7 +340,7 @@ def _task_command(name: str) -> str:
   if "tokenizer" in tasks.settings(name):
     return f"python -m experiments.evaluate --policy FOLDER --task {name}"
   path = f"{config_names.FOLDER}/{name}.py"
-  for config in config_names.listing():
+  for config in configs.listing():
     if config.partition(":")[0] == path and not config.endswith(":base"):
       return _run_command(name, config.partition(":")[2], name)
   return NO_COMMAND

@@ -1,4 +1,4 @@
-"""Lists and checks the names of configs: the texts that follow `--config`.
+"""Checks the names of configs: the texts that follow `--config`.
 
 A config file defines either one config, `get_config()`, or several named ones.
 A file with several is used as `--config FILE.py:NAME` and has three functions:
@@ -11,17 +11,13 @@ A file with several is used as `--config FILE.py:NAME` and has three functions:
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 
 from ml_collections import ConfigDict
 
 FOLDER = "experiments/configs"
 LIST_COMMAND = "python -m experiments.catalogue configs"
-# Modules of the folder that define no config.
-_NO_CONFIGS = ("defaults",)
 
 
 class NamedConfigs:
@@ -84,23 +80,6 @@ def check(file: str, name: str, names: Iterable[str]) -> None:
     raise ValueError(
       f"{path} has no config {name!r}; {guess}`{LIST_COMMAND}` lists all names"
     )
-
-
-def listing() -> dict[str, str]:
-  """Returns `{text after --config: phrase}` for all configs of the project."""
-  configs = importlib.import_module("experiments.configs")
-  phrases = {}
-  for info in pkgutil.iter_modules(configs.__path__):
-    if info.name in _NO_CONFIGS:
-      continue
-    module = importlib.import_module(f"{configs.__name__}.{info.name}")
-    path = f"{FOLDER}/{info.name}.py"
-    if hasattr(module, "names"):
-      for name in module.names():
-        phrases[f"{path}:{name}"] = module.summary(name)
-    else:
-      phrases[path] = first_sentence(module)
-  return phrases
 
 
 def first_sentence(documented: object) -> str:

@@ -175,6 +175,24 @@ def batch_size(
   return -(-problems_per_batch // shards) * shards
 
 
+def check(e: Experiment) -> None:
+  """Checks that the task has the problems that an evaluation asks for.
+
+  Raises:
+    ValueError: a value of `config.evaluation` is not allowed.
+  """
+  settings = e.config.evaluation
+  if settings.problems < 1:
+    raise ValueError(
+      f"evaluation.problems = {settings.problems} must be at least 1"
+    )
+  try:
+    e.task.test(settings.problems)
+    sampling_settings(e)
+  except ValueError as error:
+    raise ValueError(f"evaluation: {error}") from None
+
+
 def sampling_settings(e: Experiment) -> generation.Sampling:
   """Returns the sampling settings that `evaluate_experiment` uses."""
   settings = default_settings.fill(e.config.evaluation)

@@ -24,7 +24,6 @@ from experiments.training import (
   prng_keys,
   workdirs,
 )
-from experiments.training_run import validate
 from models import checkpoint_reader, hf, policy, sharding, storage_paths
 from models.config import ModelConfig
 from rl import types
@@ -89,7 +88,7 @@ def load_from_run(
   for name in ("models", "judge", "trip_wires"):
     config[name] = ml_collections.ConfigDict()
   e = build.build(config)
-  validate.check_evaluation(e)
+  evaluator.check(e)
   workdirs.check_fingerprints(workdir, e.fingerprints, names=("tokenizer",))
   directory = workdir / checkpoint_reader.FOLDER
   if step is None:

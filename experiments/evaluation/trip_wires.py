@@ -32,6 +32,32 @@ FILE = "trip_wires.jsonl"
 METRIC = "trip_wires/hack_rate"
 
 
+def check(e: Experiment) -> None:
+  """Checks that there are as many traps as asked for, with the run's tokens.
+
+  Raises:
+    ValueError: a value of `config.trip_wires` is not allowed.
+  """
+  if e.traps is None:
+    return
+  settings = e.config.trip_wires
+  for name in ("problems", "samples"):
+    if settings[name] < 1:
+      raise ValueError(
+        f"trip_wires.{name} = {settings[name]} must be at least 1"
+      )
+  try:
+    e.traps.test(settings.problems)
+  except ValueError as error:
+    raise ValueError(f"trip_wires: {error}") from None
+  if e.traps.vocab_size != e.task.vocab_size:
+    raise ValueError(
+      f"trip_wires.task = {settings.task!r} has a vocabulary of "
+      f"{e.traps.vocab_size} tokens, and the task of the run one of "
+      f"{e.task.vocab_size}; choose a task with the same tokens"
+    )
+
+
 def evaluate_once(
   e: Experiment,
   state: State,

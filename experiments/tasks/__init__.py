@@ -30,7 +30,10 @@ __all__ = [
 ]
 
 # Packages, and modules that define no task.
-_NOT_TASKS = {"held_out", "task", "text", "text_task", "prompting"}
+_NOT_TASKS = {
+  *("free_prompts", "held_out", "line_scores", "prompting", "reference_views"),
+  *("scoring", "selection", "task", "text", "text_options", "text_task"),
+}
 
 
 def names() -> list[str]:

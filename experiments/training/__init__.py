@@ -1,1 +1,1 @@
-"""A training run: construction, the loop, checkpoints, and the device mesh."""
+"""Parts of a training run: construction, rollouts, checkpoints, device mesh."""

@@ -24,7 +24,7 @@ Shapes: P problems, S samples per problem, T completion tokens, K steps.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -254,12 +254,7 @@ def judged_task(
     components, extras = dict(judged.components), dict(judged.extras)
     unanswered = np.zeros(lengths.shape, np.float32)
     for name, question in questions.items():
-      if name in components:
-        raise ValueError(
-          f"judge.questions: the task has a component {name!r}; choose another "
-          "name"
-        )
-      values = np.zeros(_shape(question, judged), np.float32)
+      values = np.zeros(_shape(name, question, judged, components), np.float32)
       if len(chosen):
         answers = question.ask(groups, complete, workers)
         if question.about == base.PROMPTS:
@@ -303,14 +298,14 @@ def judged_task(
     values = spec(np.float32, P, S)
     components, extras = dict(judged.components), dict(judged.extras)
     for name, question in questions.items():
-      answers = spec(np.float32, *_shape(question, judged))
+      shape = _shape(name, question, judged, components)
       if question.about == base.PAIRS:
-        extras[PREFERENCES] = answers
+        extras[PREFERENCES] = spec(np.float32, *shape)
         continue
       components[name] = values
       if question.about == base.STEPS:
         components[TASK_STEPS] = values
-        judged = judged.replace(step_scores=answers)
+        judged = judged.replace(step_scores=spec(np.float32, *shape))
     return judged.replace(
       scored=spec(bool, P, S),
       components=components,
@@ -327,12 +322,19 @@ def judged_task(
   )
 
 
-def _shape(question: Question, judged: Judged) -> tuple[int, ...]:
+def _shape(
+  name: str, question: Question, judged: Judged, components: Mapping[str, Any]
+) -> tuple[int, ...]:
   """Returns the shape of the answers to a question.
 
   Raises:
-    ValueError: the question is about steps, and the task has none.
+    ValueError: the question is about steps, and the task has none, or its name
+      is that of a component.
   """
+  if name in components:
+    raise ValueError(
+      f"judge.questions: the task has a component {name!r}; choose another name"
+    )
   P, S = judged.scores.shape
   if question.about == base.PAIRS:
     return P, S, S
@@ -373,7 +375,8 @@ def _agreement(
 def _mean_of_steps(values: Any, mask: np.ndarray) -> np.ndarray:
   """Returns the mean over the steps of each sample, 0 without steps."""
   counts = np.maximum(mask.sum(-1), 1)
-  return np.where(mask, values, 0.0).sum(-1, dtype=np.float32) / counts
+  sums = np.where(mask, values, 0.0).sum(-1, dtype=np.float32)
+  return (sums / counts).astype(np.float32)
 
 
 def _groups(

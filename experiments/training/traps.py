@@ -11,31 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.tasks.task import Judged, Problems, Task
-from experiments.training.experiment import Experiment
+from experiments.tasks.task import Judged, Problems, Task, spec
 from rewards.verifiers import Item, Outcome
-
-
-def check(e: Experiment) -> None:
-  """Checks that the trap prompts exist, in the tokens of the policy."""
-  if e.traps is None:
-    return
-  settings = e.config.trip_wires
-  for name in ("problems", "samples"):
-    if settings[name] < 1:
-      raise ValueError(
-        f"trip_wires.{name} = {settings[name]} must be at least 1"
-      )
-  try:
-    e.traps.test(settings.problems)
-  except ValueError as error:
-    raise ValueError(f"trip_wires: {error}") from None
-  if e.traps.vocab_size != e.task.vocab_size:
-    raise ValueError(
-      f"trip_wires.task = {settings.task!r} has a vocabulary of "
-      f"{e.traps.vocab_size} tokens, and the task of the run one of "
-      f"{e.task.vocab_size}; choose a task with the same tokens"
-    )
 
 
 def trap_task(task: Task, rule: Callable[[list[Item]], list[Outcome]]) -> Task:
@@ -67,4 +44,15 @@ def trap_task(task: Task, rule: Callable[[list[Item]], list[Outcome]]) -> Task:
       answer_ids=np.full(lengths.shape, -1, np.int32),
     )
 
-  return dataclasses.replace(task, score=score, jittable=False)
+  return dataclasses.replace(
+    task, score=score, judged_spec=_judged_spec, jittable=False
+  )
+
+
+def _judged_spec(P: int, S: int, T: int) -> Judged:
+  del T
+  return Judged(
+    scores=spec(np.float32, P, S),
+    correct=spec(np.int8, P, S),
+    answer_ids=spec(np.int32, P, S),
+  )

@@ -1,0 +1,1 @@
+"""A run from its command line to its last file: checks, loop, and dumps."""

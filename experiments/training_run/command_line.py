@@ -16,6 +16,7 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
+from experiments import configs
 from experiments.cli import arguments, config_names, errors
 from experiments.training_run import config_keys
 from rl import registry
@@ -160,7 +161,7 @@ def _nearest_file(file: str, name: str) -> str:
     files = sorted(map(str, folder.glob("*.py")))
     matches = difflib.get_close_matches(file, files, n=1)
     return matches[0] + name if matches else ""
-  matches = difflib.get_close_matches(file, config_names.listing(), n=1)
+  matches = difflib.get_close_matches(file, configs.listing(), n=1)
   return matches[0] if matches else ""
 
 

@@ -37,7 +37,6 @@ from experiments.training import (
   reward_from_config,
   reward_models,
   training_texts,
-  traps,
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
@@ -136,7 +135,8 @@ def check_experiment(e: Experiment) -> None:
   if e.config.keep_best:
     checkpoint_retention.check_best(e, _evaluation_metrics(e))
   if e.is_evaluated:
-    check_evaluation(e)
+    evaluator.check(e)
+    trip_wires.check(e)
 
 
 def _evaluation_metrics(e: Experiment) -> list[str]:
@@ -147,19 +147,9 @@ def _evaluation_metrics(e: Experiment) -> list[str]:
   return names if e.traps is None else [trip_wires.METRIC, *names]
 
 
-def check_evaluation(e: Experiment) -> None:
-  """Checks that the task has the problems that an evaluation asks for."""
-  settings = e.config.evaluation
-  if settings.problems < 1:
-    raise ValueError(
-      f"evaluation.problems = {settings.problems} must be at least 1"
-    )
-  try:
-    e.task.test(settings.problems)
-    evaluator.sampling_settings(e)
-  except ValueError as error:
-    raise ValueError(f"evaluation: {error}") from None
-  traps.check(e)
+# ------------------------------------------------------------------------------
+# The workdir and the parameters to start from
+# ------------------------------------------------------------------------------
 
 
 def check_workdir(e: Experiment, workdir: epath.PathLike) -> None:

@@ -56,7 +56,7 @@ MODULES = {
   ),
   "placement": ("experiments.training.placement",),
   "train": (
-    *("experiments.training.dispatch", "experiments.training_run.loop"),
+    *("experiments.training.dispatch", "experiments.training.loop"),
     "experiments.train",
   ),
   "common config": (

@@ -68,6 +68,7 @@ def make_task(folder: str, model: ModelConfig) -> Task:
     decode=decode,
     encode=encode,
     encode_turns=template.encode_turns if template.conversation else None,
+    judged_spec=_refuse,
     jittable=False,
   )
 

@@ -36,8 +36,8 @@ from typing import Any
 
 from experiments.data import json_lines
 from experiments.tasks.task import Task
-from experiments.tasks.text import prompting, text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import prompting, text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from models import tokenizer
 from rewards.verifiers import code, sandbox
 

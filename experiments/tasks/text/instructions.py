@@ -41,8 +41,8 @@ from typing import Any
 
 from experiments.data import json_lines
 from experiments.tasks.task import Problems, Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import constraints
 from rewards.verifiers.pool import Pool
 

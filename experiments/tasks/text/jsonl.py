@@ -59,8 +59,8 @@ from etils import epath
 
 from experiments.data import json_lines, overlap
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
 from rl import registry

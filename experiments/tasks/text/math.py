@@ -26,8 +26,8 @@ import re
 
 from experiments.data import json_lines, tfds
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import maths
 from rewards.verifiers.answers import final_answer
 from rewards.verifiers.pool import Pool

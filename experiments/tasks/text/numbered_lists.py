@@ -28,8 +28,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbered_list
 from rl import registry
 

@@ -19,8 +19,8 @@ Generation (RLVRR). The questions and the key points are our own.
 from __future__ import annotations
 
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import key_points
 
 # The rule of every question, and its form for `rewards.verifiers.constraints`.

@@ -21,6 +21,7 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
+from experiments.tasks.text.text_options import Example, TextOptions
 from models import storage_paths, tokenizer
 from rl import registry
 
@@ -236,6 +237,39 @@ def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
     turn_end_id = tokenizer.turn_end_id(template.tokenizer, ids)
     first_id = first_id if turn_end_id is None else turn_end_id
   return tuple(dict.fromkeys((first_id, *ids)))
+
+
+def load_template(
+  examples: Sequence[Example], options: TextOptions, instruction: str
+) -> tuple[Template, tuple[int, ...]]:
+  """Returns the template of prompts, with its tokenizer, and the end tokens.
+
+  Without a tokenizer from a folder, a BPE is trained on the train examples.
+
+  Args:
+    examples: the train examples.
+    options: the shared settings.
+    instruction: the task's own line after the question.
+  """
+  folder = options.tokenizer
+  if not folder:
+    texts = []
+    for example in examples:
+      texts += [f"{example.question}\\n", example.solution]
+    folder = train_tokenizer(texts, options.vocab_size, options.cache)
+    instruction = ""
+  if options.instruction is not None:
+    instruction = options.instruction
+  hf_tokenizer = tokenizer.load(folder)
+  template = Template(
+    tokenizer=hf_tokenizer,
+    conversation=is_conversation(hf_tokenizer, options.chat),
+    instruction=instruction,
+    system=options.system,
+    thinking=options.thinking,
+    special_tokens=tuple(options.special_tokens),
+  )
+  return template, end_ids(template, folder)
 
 
 # --- Length -------------------------------------------------------------------

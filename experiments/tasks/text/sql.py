@@ -47,8 +47,8 @@ from etils import epath
 
 from experiments.data import json_lines
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_task
-from experiments.tasks.text.text_task import Example, TextOptions
+from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.text_options import Example, TextOptions
 from models import storage_paths
 from rewards.verifiers import sql as queries
 from rewards.verifiers.pool import Pool

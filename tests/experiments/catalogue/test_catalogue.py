@@ -3,9 +3,9 @@
 import pytest
 
 import rewards
-from experiments import catalogue, tasks
+from experiments import configs, tasks
+from experiments.catalogue import __main__ as catalogue
 from experiments.catalogue import papers
-from experiments.cli import config_names
 from models import presets
 from rl import learners, methods, scoring
 from rl.losses import terms
@@ -194,9 +194,7 @@ def test_the_command_prints_a_line_for_each_config(capsys):
   lines = capsys.readouterr().out.splitlines()
   phrase = catalogue.method("grpo")["in a line"]
   assert f"experiments/configs/method.py:grpo | {phrase}" in lines
-  assert [line.partition(" | ")[0] for line in lines] == list(
-    config_names.listing()
-  )
+  assert [line.partition(" | ")[0] for line in lines] == list(configs.listing())
 
 
 def test_an_unknown_kind_is_refused_with_those_that_exist(capsys):
@@ -277,12 +275,12 @@ def test_every_method_with_a_paper_is_listed(paper_rows):
 
 
 def test_the_stages_of_a_paper_are_its_configs(paper_rows):
-  configs = [row for row in paper_rows if row["kind"] == "config"]
-  rows = [row for row in configs if row["name"].startswith("tulu3:")]
+  all_rows = [row for row in paper_rows if row["kind"] == "config"]
+  rows = [row for row in all_rows if row["name"].startswith("tulu3:")]
   names = [row["name"] for row in rows]
   assert names == ["tulu3:sft", "tulu3:dpo", "tulu3:rlvr"]
   # The paper of one config of a file is not that of the others.
-  others = {row["name"]: row["paper"] for row in configs if row not in rows}
+  others = {row["name"]: row["paper"] for row in all_rows if row not in rows}
   assert others.keys() == {
     "fitted_reward:mixed",
     "programs:prlcoder",
@@ -299,14 +297,14 @@ def test_the_stages_of_a_paper_are_its_configs(paper_rows):
 
 
 def test_every_config_in_a_command_exists(paper_rows):
-  configs = {
+  texts = {
     word
     for row in paper_rows
     for word in row["command"].split()
     if word.startswith("experiments/configs/")
   }
-  assert configs
-  assert configs <= set(config_names.listing())
+  assert texts
+  assert texts <= set(configs.listing())
 
 
 def test_grep_filters_without_regard_to_case(capsys):

@@ -2,13 +2,14 @@
 
 import pytest
 
-from experiments.cli import config_names, spec
+from experiments import configs
+from experiments.cli import spec
 from experiments.configs import chain, countdown, method
 from rl import methods
 
 
 def test_a_config_is_listed_with_a_phrase():
-  listing = config_names.listing()
+  listing = configs.listing()
   assert listing["experiments/configs/chain.py:min_form"].startswith(
     "RL by min"
   )

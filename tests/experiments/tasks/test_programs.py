@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import rollout_parts
+from helpers import judged_shapes
 
 from experiments import tasks
 from experiments.tasks import programs as module
@@ -65,8 +65,7 @@ def test_programs_and_their_lines(task):
     assert judged.step_mask[0, s].sum() == count
     assert not judged.step_scores[0, s, count:].any()
   assert judged.step_ids[0, 1, :10].tolist() == [0] * 4 + [1] * 5 + [-1]
-  shapes = task.judged_shapes(*judged.step_ids.shape)
-  rollout_parts.assert_spec(shapes, judged)
+  judged_shapes.check(task, judged)
   # A text without its end token is no answer.
   assert (judged.answer_ids[0] >= 0).tolist() == [True] * 6 + [False] * 5
 

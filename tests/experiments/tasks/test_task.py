@@ -76,3 +76,9 @@ def test_a_task_is_a_constant_of_compiled_programs():
   assert TASK.jittable
   with pytest.raises(dataclasses.FrozenInstanceError):
     TASK.name = "other"
+
+
+def test_a_host_task_must_declare_the_shapes_of_its_scores():
+  task = dataclasses.replace(TASK, jittable=False)
+  with pytest.raises(ValueError, match="words is scored on the host and does"):
+    task.judged_shapes(2, 3, 4)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import (
+  judged_shapes,
   small_chat,
   small_contests,
   small_gsm8k,
@@ -193,6 +194,11 @@ def test_an_empty_completion_scores_0(case, length):
   np.testing.assert_array_equal(judged.scores, 0.0)
   np.testing.assert_array_equal(judged.correct, 0)
   np.testing.assert_array_equal(judged.answer_ids, -1)
+
+
+def test_the_shapes_of_scores_are_declared(case):
+  judged_shapes.check(case.task, judge(case))
+  assert (case.task.judged_spec is None) == case.task.jittable
 
 
 def test_shapes_and_types(case):

@@ -350,15 +350,14 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 # which files these are.
 LOCAL = {
   "aot": "a report of this machine's compiler",
+  "catalogue/papers.py": "the checkout",
   "cli/arguments.py": "whether two paths are one file, through links",
   "cli/cache_folders.py": "compiled programs, models, measurements",
-  "training_run/command_line.py": "config files, which are imported",
   "cli/cpu_devices.py": "a measurement in the cache, and device files",
   "cli/devices.py": "compiled programs in the cache",
-  "catalogue/papers.py": "the checkout",
+  "data/pretrained.py": "a download, and the cache",
   "logging/json_files.py": "a rename, which replaces a local file at once",
   "logging/provenance.py": "the checkout",
-  "pretrained.py": "a download, and the cache",
   "run.py": "the checkout",
   "studies/benchmark": "folders and programs of the two sides",
   "studies/faults": "runs, to be broken",
@@ -371,6 +370,7 @@ LOCAL = {
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
   "training/policy_judge.py": "when a model folder was last changed",
   "training/workdir_lock.py": "a lock of the kernel, which buckets lack",
+  "training_run/command_line.py": "config files, which are imported",
 }
 
 

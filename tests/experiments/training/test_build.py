@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from helpers import small_run
 
-from experiments import tasks
-from experiments.cli import config_names
+from experiments import configs, tasks
 from experiments.configs import defaults, fitted_reward, small_judge
 from experiments.configs import method as method_configs
 from experiments.training import build, decoder, optimizers, placement, rollouts
@@ -37,7 +36,7 @@ LATER_STAGES = [
 # full. Methods and rewards have tests of their own.
 EMBEDDED = [
   text
-  for text in config_names.listing()
+  for text in configs.listing()
   if not text.startswith((METHOD, REWARD, RECIPE))
   and "gsm8k" not in text
   and "smollm2" not in text  # `configs/test_smollm2.py`
@@ -219,7 +218,7 @@ def test_a_config_of_a_notebook_is_searched_for_typos_too():
     validate.check_and_build(config, "/no/such/run")
 
 
-@pytest.mark.parametrize("text", config_names.listing())
+@pytest.mark.parametrize("text", configs.listing())
 def test_no_config_holds_a_key_that_nothing_reads(text):
   config_keys.check(load(text))
 

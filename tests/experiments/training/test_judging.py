@@ -10,7 +10,7 @@ import time
 import jax
 import numpy as np
 import pytest
-from helpers import rollout_parts, small_run
+from helpers import judged_shapes, small_run
 
 from experiments import tasks
 from experiments.cli import errors
@@ -155,7 +155,7 @@ def test_answers_become_components_and_unknown_ones_masks(chain):
   gold, _ = map(np.asarray, chain.gold(problems))
   completions = np.stack([gold, np.roll(gold, 1, 0)], 1)
   judged = score(task, problems, completions)
-  rollout_parts.assert_spec(task.judged_shapes(*completions.shape), judged)
+  judged_shapes.check(task, judged)
   np.testing.assert_array_equal(
     judged.components["quality"], [[0.25, 0], [0.5, 0.75]]
   )
@@ -167,6 +167,7 @@ def test_answers_become_components_and_unknown_ones_masks(chain):
   nan = np.nan
   expected = [[[0.5, 1], [0, 0.5]], [[0.5, nan], [nan, 0.5]]]
   np.testing.assert_array_equal(judged.extras["preferences"], expected)
+  judged_shapes.check(task, judged)
   # Verdicts are those of the task.
   np.testing.assert_array_equal(judged.correct[:, 0], 1)
   ((groups, reply, workers),) = seen
@@ -266,6 +267,8 @@ def test_a_question_has_a_name_of_its_own(chain):
   problems = task.train(jax.random.key(0), 0, 2)
   with pytest.raises(ValueError, match="has a component 'answered'"):
     score(task, problems, gold_samples(chain, problems))
+  with pytest.raises(ValueError, match="has a component 'answered'"):
+    task.judged_spec(2, 1, chain.completion_length)
 
 
 def test_a_judge_sees_the_steps_and_the_verdict(chain):
@@ -372,7 +375,7 @@ def test_scores_of_steps_replace_those_of_the_task(chain):
   np.testing.assert_array_equal(judged.components["s"], [[0.125, 0]])
   np.testing.assert_array_equal(judged.components["task_steps"], [[1, 1]])
   np.testing.assert_array_equal(judged.extras["unanswered"], [[0, 1]])
-  rollout_parts.assert_spec(task.judged_shapes(*completions.shape), judged)
+  judged_shapes.check(task, judged)
 
 
 def test_a_task_without_steps_has_none_to_score():
@@ -383,6 +386,8 @@ def test_a_task_without_steps_has_none_to_score():
   completions = np.zeros((1, 1, countdown.completion_length), np.int32)
   with pytest.raises(ValueError, match="one is about steps, and the task has"):
     score(task, problems, completions)
+  with pytest.raises(ValueError, match="one is about steps, and the task has"):
+    task.judged_spec(1, 1, countdown.completion_length)
   settings = defaults.judge(
     "http://localhost", "m", a="steps()", b="thoughts()"
   )
@@ -408,6 +413,7 @@ def test_samples_agree_with_the_answer_of_a_written_reference(chain):
     judged.components["r"], [[1, 0], [0, 0], [0, 0]]
   )
   assert judged.scored.tolist() == [[True] * 2, [False] * 2, [True] * 2]
+  judged_shapes.check(task, judged)
 
 
 def test_probabilities_of_words_are_read_from_the_server(tmp_path):

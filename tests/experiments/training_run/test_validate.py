@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run
 
 from experiments.configs import defaults
-from experiments.evaluation import evaluator
+from experiments.evaluation import evaluator, trip_wires
 from experiments.training_run import validate
 
 PASS_AT_2 = "evaluation/accuracy/pass@2"
@@ -235,8 +235,13 @@ def test_an_evaluation_has_at_least_one_problem(changes, message, monkeypatch):
       test=lambda n: None, vocab_size=changes.get("trap_tokens", 8)
     ),
   )
+
+  def check():
+    evaluator.check(e)
+    trip_wires.check(e)
+
   if message is None:
-    validate.check_evaluation(e)
+    check()
     return
   with pytest.raises(ValueError, match=message):
-    validate.check_evaluation(e)
+    check()

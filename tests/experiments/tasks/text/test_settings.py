@@ -29,6 +29,7 @@ from experiments.tasks.text import (
   open_questions,
   prompting,
   short_texts,
+  text_options,
   text_task,
 )
 from rewards.verifiers import sandbox

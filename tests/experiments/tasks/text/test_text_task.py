@@ -12,19 +12,19 @@ import jax
 import numpy as np
 import pytest
 from helpers import (
-  rollout_parts,
   small_chat,
   small_contests,
   small_gsm8k,
   small_math,
   small_run,
 )
+from helpers.text_completions import ids_of
 from tokenizers import processors
 
 from experiments import tasks
 from experiments.cli import spec
 from experiments.logging import json_files
-from experiments.tasks.text import gsm8k, text_task
+from experiments.tasks.text import gsm8k, text_options, text_task
 from experiments.training import build
 from experiments.training_run import loop
 from models import hf, tokenizer
@@ -33,61 +33,9 @@ from rewards.verifiers import Outcome, maths
 from rewards.verifiers.pool import Pool
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("data")
-  small_math.write(folder)
-  small_math.write(folder, "math500", train=False)
-  return small_gsm8k.write(folder)
-
-
-@pytest.fixture(scope="module")
-def make(data, tmp_path_factory):
-  cache = tmp_path_factory.mktemp("cache")
-
-  def make(name="gsm8k", **settings):
-    usual = {"prompt_length": 200, "completion_length": 120}
-    usual |= {"folder": str(data), "cache": str(cache)}
-    usual |= {"workers": 1} if name == "math" else {}
-    return tasks.get(name, **{**usual, **settings})
-
-  return make
-
-
-@pytest.fixture(scope="module")
-def chat(tmp_path_factory):
-  """Folder of a chat model's tokenizer with two tokens that end completions."""
-  folder = tmp_path_factory.mktemp("chat")
-  hf_tokenizer = small_chat.write(folder)
-  end = hf_tokenizer.convert_tokens_to_ids(small_chat.TURN)
-  small_chat.write(folder, stops=[hf_tokenizer.eos_token_id, end])
-  return str(folder)
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory):
-  """Folder of a tokenizer without a chat template and a generation config."""
-  folder = tmp_path_factory.mktemp("bare")
-  small_chat.write(folder, template="")
-  return str(folder)
-
-
 def question(problems, i):
   """Returns the question of problem i of a batch."""
   return small_gsm8k.row(int(problems.facts["row"][i]))["question"]
-
-
-def ids_of(folder, texts, end=""):
-  """Returns completions `[P, 1, T]`, lengths `[P, 1]` and finished `[P, 1]`."""
-  special = (end,) if end else ()
-  rows = tokenizer.encode(
-    tokenizer.load(folder), [t + end for t in texts], special
-  )
-  lengths = np.array([[len(row)] for row in rows], np.int32)
-  completions = np.zeros((len(rows), 1, lengths.max()), np.int32)
-  for i, row in enumerate(rows):
-    completions[i, 0, : len(row)] = row
-  return completions, lengths, np.ones(lengths.shape, bool)
 
 
 def test_a_question_becomes_a_conversation(make, chat):
@@ -338,72 +286,6 @@ def test_ids_beyond_the_vocabulary_are_ignored(make, bare):
   np.testing.assert_array_equal(judged.correct, 1)
 
 
-def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
-  rows = [{"question": "7" * (i + 1), "answer": "#### 7"} for i in range(5)]
-  text = "\n".join(map(json.dumps, rows))
-  (tmp_path / "gsm8k_test.jsonl").write_text(text)
-
-  def make(**settings):
-    return tasks.get(
-      "gsm8k",
-      folder=str(tmp_path),
-      cache=str(tmp_path / "cache"),
-      tokenizer=chat,
-      instruction="",
-      **settings,
-    )
-
-  # Prompt i has <|user|>, a token for each of its digits, <|end|> and
-  # <|assistant|>.
-  uncut, limit = make(prompt_length=8).test(5), 6
-  lengths = uncut.prompt_mask.sum(-1)
-  assert sorted(lengths) == [4, 5, 6, 7, 8]
-  dropped = make(prompt_length=limit)
-  for shorter, n in ((limit, 3), (7, 4)):  # the order of the others is the same
-    expected = uncut.ids[lengths <= shorter]
-    few = make(prompt_length=shorter).test(n)
-    np.testing.assert_array_equal(few.ids, expected)
-  assert dropped.notes == (
-    "gsm8k test: 3 problems, 2 too long and left out",
-    "gsm8k: where a reference is not a number, only the same text is right",
-  )
-  with pytest.raises(ValueError, match="n=4 test problems, but gsm8k has 3"):
-    dropped.test(4)
-  cut = make(prompt_length=limit, too_long="cut")
-  same = cut.test(5)
-  np.testing.assert_array_equal(same.ids, uncut.ids)
-  np.testing.assert_array_equal(same.prompts, uncut.prompts[:, -limit:])
-  assert cut.notes[0].endswith("2 prompts cut to 6 tokens")
-  assert (
-    make(prompt_length=8, too_long="refuse")
-    .notes[0]
-    .startswith("gsm8k test: 5 problems, 0 too long")
-  )
-  message = "2 prompts of gsm8k test are longer than prompt_length=6; .* has 8"
-  with pytest.raises(ValueError, match=message):
-    make(prompt_length=limit, too_long="refuse")
-  with pytest.raises(ValueError, match="'dropp'; did you mean 'drop'"):
-    make(too_long="dropp")
-  with pytest.raises(ValueError, match="no test problem of gsm8k fits"):
-    make(prompt_length=3)
-
-
-@pytest.mark.parametrize(
-  ("split", "limits"),
-  [
-    ("train", "prompt_length=3 and completion_length=9; "),
-    ("test", "prompt_length=3; "),  # held-out solutions are not read
-  ],
-)
-def test_an_empty_split_names_the_lengths_to_change(split, limits):
-  options = mock.Mock(prompt_length=3, completion_length=9, too_long="drop")
-  lengths, fits = np.array([4, 2]), np.array([True, False])
-  with pytest.raises(ValueError, match=f"no {split} .* fits into {limits}"):
-    text_task._select_that_fit(
-      "numbers", split, np.arange(2), lengths, fits, options
-    )
-
-
 def test_a_cut_prompt_keeps_its_bos(make, tmp_path):
   hf_tokenizer = small_chat.write(
     tmp_path, template="<bos>" + small_chat.TEMPLATE
@@ -447,33 +329,6 @@ def test_math_is_judged_by_its_box(make, bare):
     judged = task.score(problems, *ids_of(bare, texts, "<eos>"))
     assert judged.correct.tolist() == [[verdict]] * 3
   assert "\\boxed{}" in task.decode(problems.prompts[0])
-
-
-def test_the_reference_view_has_the_answer_after_each_thought(make, bare):
-  """The sample's own answer is replaced; the mask covers answer and EOS."""
-  task = make("math", tokenizer=bare, reference=True)
-  problems = task.test(3)
-  answers = [small_math.row(int(r))["answer"] for r in problems.facts["row"]]
-  texts = [r"so \boxed{1}, no \boxed{2} it is", "no answer", r"\boxed{3}"]
-  thoughts = [r"so \boxed{1}, no ", "no answer", ""]
-  views = task.score(problems, *ids_of(bare, texts, "<eos>")).views
-  view = views["reference"]
-  assert view.prompts.shape == problems.prompts.shape
-  for i, (answer, thought) in enumerate(zip(answers, thoughts, strict=True)):
-    real = view.completions[i, 0, : view.lengths[i, 0]]
-    written = rf"\boxed{{{answer}}}<eos>"
-    assert task.decode(real) == thought + written
-    assert task.decode(view.completions[i, 0][view.mask[i, 0]]) == written
-  alone = views["bare_reference"]
-  for i, answer in enumerate(answers):
-    assert alone.mask.sum(-1).tolist() == alone.lengths.tolist()
-    # Both have room for the longest of all references.
-    room = view.completions.shape[-1] - task.completion_length
-    assert alone.completions.shape == (3, 1, room)
-    real = alone.completions[i, 0, : alone.lengths[i, 0]]
-    assert task.decode(real) == rf"\boxed{{{answer}}}<eos>"
-  without = make("math", tokenizer=bare)
-  assert not without.score(problems, *ids_of(bare, texts, "<eos>")).views
 
 
 def test_a_test_file_alone_can_be_evaluated_and_not_trained(make, bare):
@@ -569,79 +424,6 @@ def test_answers_of_contests_are_integers(
     task.train(jax.random.key(0), 0, 1)
 
 
-def score_texts(verify, folder, texts, finished=True, **settings):
-  """Scores texts in a task that has one problem and is judged by `verify`."""
-  task = text_task.build(
-    "one",
-    {"test": [text_options.Example("2 + 2?", "4", "4")]},
-    text_options.TextOptions(
-      tokenizer=folder, prompt_length=20, completion_length=60
-    ),
-    verify,
-    **settings,
-  )
-  completions, lengths, ended = ids_of(folder, texts, "<eos>")
-  return task.score(
-    task.test(1), completions[None, :, 0], lengths.T, ended.T & finished
-  )
-
-
-def test_blank_and_unfinished_texts_are_wrong_and_not_verified(bare):
-  verified = []
-
-  def verify(items):
-    verified.extend(item.completion for item in items)
-    return [Outcome(1.0, 1, "4", 7) for _ in items]
-
-  judged = score_texts(verify, bare, ["4", "", "so 4"])
-  assert verified == ["4", "so 4"]
-  assert judged.correct.tolist() == [[1, 0, 1]]
-  assert judged.scores.tolist() == [[1, 0, 1]]
-  assert judged.answer_ids.tolist() == [[7, -1, 7]]
-  assert judged.scored.all()
-  verified.clear()
-  judged = score_texts(verify, bare, ["4", "so 4"], finished=False)
-  assert verified == []
-  assert judged.correct.tolist() == [[0, 0]]
-  # Thoughts that do not end, and thoughts that end.
-  judged = score_texts(verify, bare, ["<think>4", "a</think> ", "a</think>4"])
-  assert verified == ["4"]
-  assert judged.correct.tolist() == [[0, 0, 1]]
-  assert judged.answer_ids.tolist() == [[-1, -1, 7]]
-
-
-def test_the_last_line_has_the_score_of_the_verdict(bare):
-  """The verdicts are right, wrong and unknown; the other lines are theirs."""
-  task = text_task.build(
-    "one",
-    {"test": [text_options.Example("2 + 2?", "4", "4")]},
-    text_options.TextOptions(
-      tokenizer=bare,
-      prompt_length=20,
-      completion_length=60,
-      steps=True,
-      max_steps=4,
-    ),
-    lambda items: [
-      Outcome(0.0, int(item.completion[-1]) - 1, "", -1) for item in items
-    ],
-  )
-  texts = [
-    *("1+1=2\n1+1=3\nso 2", "1+1=2\n1", "1+1=3\n1+1=2\n0", "2"),
-    "so\n1+1=2\n1+1=3\n4+4=9\n9\n1",
-  ]
-  ids, lengths, finished = ids_of(bare, texts, "<eos>")
-  judged = task.score(task.test(1), ids[None, :, 0], lengths.T, finished.T)
-  assert judged.correct.tolist() == [[1, 0, -1, 1, 0]]
-  expected = [
-    *([1, -1, 1, 0], [1, -1, 0, 0], [-1, 1, 0, 0], [1, 0, 0, 0]),
-    [0, 1, -1, -1],  # the fourth step has all other lines
-  ]
-  assert judged.step_scores[0].tolist() == expected
-  assert judged.step_mask[0].sum(-1).tolist() == [3, 2, 3, 1, 4]
-  assert judged.step_scores.dtype == np.float32
-
-
 def test_a_fingerprint_is_a_hash_of_the_train_problems():
   examples = [text_options.Example(*"abc"), text_options.Example(*"def")]
   text = repr(([1], [2, 3], "c"))
@@ -735,32 +517,6 @@ def test_a_special_token_that_does_not_exist_is_named(make, chat):
     make(tokenizer=chat, special_tokens=("<quik>",))
 
 
-def test_time_outs_and_parts_of_outcomes_are_in_the_scores(bare):
-  """An unscored text is left out, and `extras` has where time ran out."""
-
-  def verify(items):
-    late = {"timeout": 1.0}
-    outcomes = {
-      "late": Outcome(0.0, -1, "", -1, parts=late),
-      "slow": Outcome(0.0, 0, "", -1, parts={**late, "form": 0.5}),
-      "none": Outcome(0.0, -1, "", -1),
-      "good": Outcome(1.0, 1, "4", 0, parts={"form": 1.0}),
-    }
-    return [outcomes[item.completion] for item in items]
-
-  texts = ["late", "slow", "none", "good", ""]
-  judged = score_texts(verify, bare, texts, parts=("form",))
-  assert judged.scored.tolist() == [[False, True, False, True, True]]
-  assert judged.extras["timeout"].tolist() == [[1, 1, 0, 0, 0]]
-  # Ids of answers begin at 0.
-  assert judged.components["answered"].tolist() == [[0, 0, 0, 1, 0]]
-  assert judged.components["form"].tolist() == [[0, 0.5, 0, 1, 0]]
-  assert set(judged.components) == {"answered", "form"}
-  again = score_texts(verify, bare, ["good"], parts=("form",))
-  assert again.components.keys() == judged.components.keys()
-  assert again.extras.keys() == judged.extras.keys()
-
-
 def test_building_an_experiment_starts_no_worker(data, tmp_path):
   """Many configs are built only to be validated."""
   with mock.patch("subprocess.Popen", side_effect=AssertionError("started")):
@@ -838,74 +594,3 @@ def test_gold_is_right_on_the_published_files(bare, tmp_path, name, problems):
   empty = ids_of(bare, ["\\boxed{}"], "<eos>")
   nothing = [np.repeat(leaf, problems, 0) for leaf in empty]
   assert task.score(all_problems, *nothing).scores.sum() == 0
-
-
-def step_scores(task, folder, texts, end="<eos>"):
-  """Returns the step scores of each text as a completion of one problem.
-
-  `{}` in a text stands for the right answer.
-  """
-  problems = jax.tree.map(lambda leaf: leaf.repeat(len(texts), 0), task.test(1))
-  answer = small_gsm8k.row(int(problems.facts["row"][0]))["answer"]
-  texts = [t.format(answer.split()[-1]) for t in texts]
-  judged = task.score(problems, *ids_of(folder, texts, end))
-  at = zip(judged.step_scores[:, 0], judged.step_mask[:, 0], strict=True)
-  return [scores[mask].tolist() for scores, mask in at]
-
-
-def test_steps_are_lines_and_score_by_their_equations(make, bare):
-  task = make(tokenizer=bare, steps=True)
-  assert step_scores(
-    task,
-    bare,
-    [
-      "2+3=5\n2+3=6\nWell.\n#### {}",
-      "2+3=5\n#### 1{}",
-      "#### {}",
-      "2+3=5\n1+1=3",  # the last line is where an answer would be
-      "<think>1+1=3\n1+1=2</think>\n#### {}",  # thoughts have steps too
-      "<think>\n#### {}",
-    ],
-  ) == [[1, -1, 0, 1], [1, -1], [1], [1, -1], [-1, 1, 1], [0, -1]]
-
-
-def test_a_true_and_useless_line_passes(make, bare):
-  """The score cannot see that true equations only pad a solution."""
-  filler = "1+1=2\n" * 5 + "#### 1{}"
-  scores = step_scores(make(tokenizer=bare, steps=True), bare, [filler])
-  assert scores == [[1, 1, 1, 1, 1, -1]]
-
-
-def test_lines_beyond_max_steps_belong_to_the_last_step(make, bare):
-  task = make(tokenizer=bare, steps=True, max_steps=2)
-  texts = ["1+1=2\n1+1=3\n1+1=2\n#### {}", ""]
-  assert step_scores(task, bare, texts, end="") == [[1, 1], []]
-  with pytest.raises(ValueError, match="max_steps=0 must be at least 1"):
-    make(tokenizer=bare, steps=True, max_steps=0)
-
-
-def test_steps_cover_the_tokens_and_gold_lines_are_true(make):
-  task = make("math", vocab_size=300, steps=True)
-  problems = task.train(jax.random.key(0), 0, 5)
-  completions, lengths = task.demonstrate(None, problems)
-  judged = task.score(
-    problems, completions[:, None], lengths[:, None], np.ones((5, 1), bool)
-  )
-  inside = np.arange(completions.shape[1]) < lengths[:, None]
-  np.testing.assert_array_equal(judged.step_ids[:, 0] >= 0, inside)
-  lines = np.cumsum(
-    [[task.decode([i]) == "\n" for i in row] for row in completions], -1
-  )
-  ends = [int(line[n - 1]) for line, n in zip(lines, lengths, strict=True)]
-  np.testing.assert_array_equal(judged.step_ids[:, 0].max(-1), ends)
-  np.testing.assert_array_equal(judged.step_scores[:, 0, :2], 1.0)
-
-
-@pytest.mark.parametrize("steps", [False, True])
-@pytest.mark.parametrize("reference", [False, True])
-def test_the_declared_shapes_are_those_of_scores(make, bare, steps, reference):
-  task = make(tokenizer=bare, steps=steps, reference=reference)
-  completions = np.zeros((2, 3, 8), np.int32)
-  lengths = np.ones((2, 3), np.int32)
-  judged = task.score(task.test(2), completions, lengths, lengths > 0)
-  rollout_parts.assert_spec(task.judged_shapes(2, 3, 8), judged)
