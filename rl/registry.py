@@ -14,7 +14,6 @@ import inspect
 import numbers
 import os
 import pathlib
-import pkgutil
 import traceback
 import types
 import typing
@@ -159,57 +158,6 @@ def _has_type(value: Any, hint: Any) -> bool:
   return not can_be_checked or isinstance(value, hint)
 
 
-class FunctionFiles:
-  """A package with a function of its own name in each file, `NAME.py`.
-
-  A file is registered by being there. The files in `others` have no such
-  function.
-  """
-
-  def __init__(
-    self, kind: str, package: str, path: Iterable[str], others: Iterable[str]
-  ) -> None:
-    """Reads a package.
-
-    Args:
-      kind: what a function makes, for messages.
-      package: `__name__` of the package.
-      path: `__path__` of the package.
-      others: names of files without such a function.
-    """
-    self._kind, self._package, self._path = kind, package, list(path)
-    self._others = frozenset(others)
-
-  def names(self) -> list[str]:
-    """Returns the names of all functions, sorted."""
-    modules = {module.name for module in pkgutil.iter_modules(self._path)}
-    return sorted(modules - self._others)
-
-  def get(self, name: str, /, **settings: Any) -> Any:
-    """Returns what the function of a name makes.
-
-    Args:
-      name: one of `names()`.
-      **settings: arguments of the function; the others have their defaults.
-
-    Raises:
-      ValueError: the name or a setting is unknown, or the function refuses a
-        value.
-    """
-    if name not in self.names():
-      raise ValueError(describe_unknown(self._kind, name, self.names()))
-    make = getattr(self._module(name), name)
-    check_settings(f"setting of {self._kind}", name, make, settings)
-    return make(**settings)
-
-  def summary(self, name: str) -> str:
-    """Returns the first sentence of a file."""
-    return inspect.getdoc(self._module(name)).partition("\n")[0]
-
-  def _module(self, name: str) -> types.ModuleType:
-    return import_module(f"{self._package}.{name}")
-
-
 def add(
   functions: dict[str, Callable], kind: str, name: str, function: Callable
 ) -> None:
@@ -225,13 +173,13 @@ def add(
     ImportError: another function has the name. The message has both files.
   """
   other = functions.setdefault(name, function)
-  if other is not function:  # the same one may be imported by several modules
-    first, second = (
+  if other is not function:  # several modules may import the same function
+    files = [
       _relative(inspect.getfile(inspect.unwrap(f))) for f in (other, function)
-    )
+    ]
     raise ImportError(
-      f"two {kind}s have the name {name!r}, one in {first} and one in "
-      f"{second}; rename one of them, or move its file away"
+      f"two {kind}s have the name {name!r}, one in {files[0]} and one in "
+      f"{files[1]}; rename one of them, or move its file away"
     )
 
 

@@ -9,12 +9,10 @@ no registration. `config.judge` asks questions about the samples of any task.
 
 from __future__ import annotations
 
+from rewards.function_files import FunctionFiles
 from rewards.judged.base import Question
-from rl import registry
 
 __all__ = ["Question", "get", "names", "summary"]
 
-_FILES = registry.FunctionFiles(
-  "question to a judge", __name__, __path__, ["base"]
-)
+_FILES = FunctionFiles("question to a judge", __name__, __path__, ["base"])
 names, get, summary = _FILES.names, _FILES.get, _FILES.summary

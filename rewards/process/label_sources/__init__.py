@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rewards.function_files import FunctionFiles
 from rewards.process.forest import Forest
 from rewards.process.label_sources.base import StepLabels
-from rl import registry
 
 Source = Callable[[Forest], StepLabels]
 
-_FILES = registry.FunctionFiles("label source", __name__, __path__, ["base"])
+_FILES = FunctionFiles("label source", __name__, __path__, ["base"])
 names, get, summary = _FILES.names, _FILES.get, _FILES.summary
 
 

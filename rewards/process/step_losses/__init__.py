@@ -8,10 +8,10 @@ and needs no registration.
 
 from __future__ import annotations
 
+from rewards.function_files import FunctionFiles
 from rewards.process.step_losses.base import StepLoss
-from rl import registry
 
 __all__ = ["StepLoss", "get", "names", "summary"]
 
-_FILES = registry.FunctionFiles("step loss", __name__, __path__, ["base"])
+_FILES = FunctionFiles("step loss", __name__, __path__, ["base"])
 names, get, summary = _FILES.names, _FILES.get, _FILES.summary

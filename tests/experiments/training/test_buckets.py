@@ -365,6 +365,7 @@ LOCAL = {
   "studies/objectives.py": "a picture in the checkout",
   "studies/process_rewards": "results in the checkout",
   "studies/real_model": "results in the checkout",
+  "studies/seed_results.py": "results of studies, which lie in the checkout",
   "studies/unit_processes.py": "results of studies, which lie in the checkout",
   "sweep.py": "logs of the processes that it starts",
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
