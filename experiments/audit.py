@@ -45,7 +45,7 @@ from experiments.data import json_lines, pretrained
 from experiments.evaluation import training_lines
 from experiments.tasks.task import Task
 from experiments.tasks.text import jsonl
-from experiments.training import build, reward_from_config, rollouts
+from experiments.training import build, drawing, reward_from_config
 from experiments.training_run import command_line
 from rewards import attacks
 from rewards.attacks import Example
@@ -223,7 +223,7 @@ def of_task(
       chosen, samples.completions, samples.lengths, samples.finished
     )
     keys = jax.random.split(jax.random.key(0), len(rows))
-    rollout = rollouts.assemble(chosen, samples, judged, keys, np.int32(0))
+    rollout = drawing.assemble(chosen, samples, judged, keys, np.int32(0))
     if reward:
       states = {name: t.init() for name, t in reward.transforms.items()}
       rollout, _ = reward.apply(rollout, states)

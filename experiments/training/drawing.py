@@ -1,4 +1,4 @@
-"""Draws completions of problems and scores them.
+"""Draws completions of problems, scores them, and assembles them to a rollout.
 
 Every part of the project that samples does it with this file: training and
 evaluation, the commands `sample` and `prm`, and a judge that is a policy.
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import multihost, step_timer
 from rl import bit_sets, types
-from rl.sampling import generation
+from rl.sampling import generation, random_keys
 
 Array = jax.Array
 # A program of its own; part of the program of a function that is compiled.
@@ -190,3 +190,58 @@ class AbstractBatch(Batch):
   ) -> Judged:
     spec = self.task.judged_shapes(*completions.shape)
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), spec)
+
+
+# Inlined in the program of `rollouts.make_rollout_fn`; a program of its own in
+# `rollouts.make_host_rollout_fn`.
+@functools.partial(jax.jit, inline=True)
+def assemble(
+  problems: Problems,
+  samples: generation.Samples,
+  judged: Judged,
+  keys: Array,
+  step: Array,
+) -> types.Rollout:
+  """Assembles problems, samples and their scores to one rollout.
+
+  Args:
+    problems: P problems.
+    samples: S completions of each problem.
+    judged: the task's scores and verdicts of the completions.
+    keys: `[P]`, the PRNG keys that the samples were drawn with.
+    step: `[]` training step.
+  """
+  positions = jnp.arange(samples.completions.shape[-1])  # [T]
+  extras = {"answer_ids": judged.answer_ids, **judged.extras}
+  return types.Rollout(
+    tokens=types.Tokens(
+      prompts=problems.prompts,
+      prompt_mask=problems.prompt_mask,
+      completions=samples.completions,
+      lengths=samples.lengths,
+      mask=positions < samples.lengths[..., None],
+      support=samples.support,
+    ),
+    sample_mask=(
+      jnp.ones(samples.lengths.shape, bool)
+      if judged.scored is None
+      else jnp.asarray(judged.scored)
+    ),
+    behavior_log_probs=samples.log_probs,
+    finished=samples.finished,
+    scores=jnp.asarray(judged.scores, jnp.float32),
+    correct=jnp.asarray(judged.correct, jnp.int8),
+    prompt_ids=jnp.asarray(problems.ids),
+    keys=jax.vmap(jax.random.fold_in, (0, None))(
+      keys, random_keys.NOT_A_SAMPLE
+    ),
+    step=step,
+    components={k: jnp.asarray(v) for k, v in judged.components.items()},
+    step_ids=judged.step_ids,
+    step_scores=judged.step_scores,
+    step_mask=judged.step_mask,
+    views=judged.views,
+    extras=types.Named(
+      {f"task/{name}": jnp.asarray(value) for name, value in extras.items()}
+    ),
+  )

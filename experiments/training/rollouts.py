@@ -4,7 +4,7 @@
 
   sample     draws completions of the prompts           rl.sampling.generation
   score      scores every completion by the task        experiments.tasks
-  assemble   puts prompts, completions and scores into  `assemble`
+  assemble   puts prompts, completions and scores into  `drawing.assemble`
              one `rl.types.Rollout`
 
 `make_rollout_fn` runs the phases inside one compiled program;
@@ -29,12 +29,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from experiments.tasks.task import Judged, Problems, Task
+from experiments.tasks.task import Judged, Task
 from experiments.training import drawing, extensions
 from experiments.training.step_timer import StepTimer
 from rl import learners, types
 from rl.method import Method
-from rl.sampling import generation, random_keys, samplers
+from rl.sampling import generation, samplers
 from rl.step import Rollouts, State
 
 Array = jax.Array
@@ -69,7 +69,7 @@ def sample_rollout(
   """
 
   def assemble_batch(samples: generation.Samples, judged: Judged):
-    return assemble(batch.problems, samples, judged, keys, step)
+    return drawing.assemble(batch.problems, samples, judged, keys, step)
 
   # The functions `sample`, `extend` and `branch` of `samplers.PromptBatch`.
   def sample(params, count, first=0, active=None, temperature=None):
@@ -239,59 +239,4 @@ def _with_samples(
     top_k=0,
     top_p=1.0,
     min_p=0,
-  )
-
-
-# Inlined in the program of `make_rollout_fn`; a program of its own in
-# `make_host_rollout_fn`.
-@functools.partial(jax.jit, inline=True)
-def assemble(
-  problems: Problems,
-  samples: generation.Samples,
-  judged: Judged,
-  keys: Array,
-  step: Array,
-) -> types.Rollout:
-  """Assembles problems, samples and their scores to one rollout.
-
-  Args:
-    problems: P problems.
-    samples: S completions of each problem.
-    judged: the task's scores and verdicts of the completions.
-    keys: `[P]`, the PRNG keys that the samples were drawn with.
-    step: `[]` training step.
-  """
-  positions = jnp.arange(samples.completions.shape[-1])  # [T]
-  extras = {"answer_ids": judged.answer_ids, **judged.extras}
-  return types.Rollout(
-    tokens=types.Tokens(
-      prompts=problems.prompts,
-      prompt_mask=problems.prompt_mask,
-      completions=samples.completions,
-      lengths=samples.lengths,
-      mask=positions < samples.lengths[..., None],
-      support=samples.support,
-    ),
-    sample_mask=(
-      jnp.ones(samples.lengths.shape, bool)
-      if judged.scored is None
-      else jnp.asarray(judged.scored)
-    ),
-    behavior_log_probs=samples.log_probs,
-    finished=samples.finished,
-    scores=jnp.asarray(judged.scores, jnp.float32),
-    correct=jnp.asarray(judged.correct, jnp.int8),
-    prompt_ids=jnp.asarray(problems.ids),
-    keys=jax.vmap(jax.random.fold_in, (0, None))(
-      keys, random_keys.NOT_A_SAMPLE
-    ),
-    step=step,
-    components={k: jnp.asarray(v) for k, v in judged.components.items()},
-    step_ids=judged.step_ids,
-    step_scores=judged.step_scores,
-    step_mask=judged.step_mask,
-    views=judged.views,
-    extras=types.Named(
-      {f"task/{name}": jnp.asarray(value) for name, value in extras.items()}
-    ),
   )

@@ -24,7 +24,13 @@ from helpers.judged_rollout import (
 
 import rewards
 from experiments.configs import defaults
-from experiments.training import build, placement, reward_from_config, rollouts
+from experiments.training import (
+  build,
+  drawing,
+  placement,
+  reward_from_config,
+  rollouts,
+)
 from experiments.training_run import sample_dump, validate
 from rewards import base, combine
 from rewards.process import prefix_values
@@ -45,7 +51,7 @@ def judged():
   completions = completions.at[0, 0, lengths[0, 0] - 2].add(1)
   lengths = lengths.at[1, 1].add(-2)
   finished = jnp.ones((P, S), bool).at[1, 1].set(False)
-  result = rollouts.assemble(
+  result = drawing.assemble(
     problems,
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished

@@ -23,7 +23,7 @@ from helpers.judged_rollout import (
 )
 
 import rewards
-from experiments.training import placement, rollouts
+from experiments.training import drawing, placement
 from rewards import base
 from rewards.tasks import chain
 from rl import scoring
@@ -82,7 +82,7 @@ def paid():
   completions = jnp.asarray([[pad(ids) for ids, _ in group] for group in rows])
   lengths = jnp.asarray([[len(ids) for ids, _ in group] for group in rows])
   finished = jnp.asarray([[ended for _, ended in group] for group in rows])
-  result = rollouts.assemble(
+  result = drawing.assemble(
     problems,
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished

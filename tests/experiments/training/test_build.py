@@ -12,7 +12,13 @@ from helpers import small_run
 from experiments import configs, tasks
 from experiments.configs import defaults, fitted_reward, small_judge
 from experiments.configs import method as method_configs
-from experiments.training import build, decoder, optimizers, placement, rollouts
+from experiments.training import (
+  build,
+  decoder,
+  drawing,
+  optimizers,
+  placement,
+)
 from experiments.training.experiment import KINDS
 from experiments.training_run import config_keys, validate
 from rl import methods
@@ -205,7 +211,7 @@ def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
     scored=scores > 0,
   )
   keys = generation.prompt_keys(jax.random.key(0), 0, problems.ids)
-  rollout = rollouts.assemble(problems, samples, judged, keys, 0)
+  rollout = drawing.assemble(problems, samples, judged, keys, 0)
   grpo = methods.get("grpo")
   advantages, _ = grpo.advantage.apply(None, rollout, grpo.advantage.init())
   assert not np.asarray(advantages).any()

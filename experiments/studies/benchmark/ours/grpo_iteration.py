@@ -21,7 +21,7 @@ import optax
 from experiments.studies.benchmark.ours import common
 from experiments.studies.benchmark.peers import protocol
 from experiments.tasks.task import Judged, Problems
-from experiments.training import packed_texts, rollouts
+from experiments.training import drawing, packed_texts
 from models import policy
 from rl import fused_loop, masked, methods, step, types
 from rl.minibatches import Plan
@@ -54,7 +54,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     unknown = jnp.full(samples.lengths.shape, -1, jnp.int32)
     scores = share_of_even(samples.completions, samples.lengths)
     judged = Judged(scores=scores, correct=unknown, answer_ids=unknown)
-    return rollouts.assemble(problems, samples, judged, keys, state.step)
+    return drawing.assemble(problems, samples, judged, keys, state.step)
 
   method = methods.get("grpo", beta=0.0)
   tx = optax.adamw(job["learning_rate"])
