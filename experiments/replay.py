@@ -33,7 +33,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from models import storage_paths
-from rl import learners, prepare, scoring, step, types
+from rl import learners, method_loss, scoring, step, training_state, types
 
 
 @errors.command
@@ -85,7 +85,7 @@ def _latest_failed_step(workdir: epath.Path) -> int:
 
 def describe(
   e: Experiment,
-  state: step.State,
+  state: training_state.State,
   rollout_by_learner: Mapping[str, types.Rollout],
 ) -> Iterator[str]:
   """Yields the lines of the report: the rollout first, the operation last.
@@ -145,14 +145,14 @@ def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
 
 
 def _score_tokens(
-  e: Experiment, state: step.State, rollout: types.Rollout
+  e: Experiment, state: training_state.State, rollout: types.Rollout
 ) -> dict[str, jax.Array]:
   """Returns the results of the scoring passes that are `[P, S, T]`, by name.
 
   They are the arrays that the method needs, and the log-probabilities under the
   parameters before the step ("old"). Values at unscored tokens are set to 0.
   """
-  needs = prepare.required(e.method, e.plan.updates)
+  needs = method_loss.required(e.method, e.plan.updates)
   needs |= {scoring.Need("old", scoring.log_probs)}
   extras = _with_missing_scores(e, state, rollout, needs).extras.arrays
   return {
@@ -164,7 +164,7 @@ def _score_tokens(
 
 def _with_missing_scores(
   e: Experiment,
-  state: step.State,
+  state: training_state.State,
   rollout: types.Rollout,
   needs: Collection[scoring.Need],
 ) -> types.Rollout:
@@ -195,7 +195,7 @@ def _describe_arrays(
 
 
 def _non_finite_gradients(
-  e: Experiment, state: step.State, rollout: types.Rollout
+  e: Experiment, state: training_state.State, rollout: types.Rollout
 ) -> tuple[list[str], int]:
   """Returns the parameters whose gradient is not finite, and a count.
 
@@ -205,12 +205,12 @@ def _non_finite_gradients(
 
   @jax.jit
   def compute_gradients(state, rollout):
-    needs = prepare.required(e.method, 1)
+    needs = method_loss.required(e.method, 1)
     scored = _with_missing_scores(e, state, rollout, needs)
-    batch, scales, _ = prepare.prepare(
+    batch, scales, _ = method_loss.prepare(
       e.method, scored, state.policy.method_state
     )
-    gradients, _ = prepare.gradient(
+    gradients, _ = method_loss.gradient(
       e.method,
       e.policy.with_frozen(state.carried.frozen),
       state.params,
@@ -235,7 +235,7 @@ def non_finite_arrays(tree: types.PyTree) -> list[str]:
 
 def _find_operation(
   train_step: Callable,
-  state: step.State,
+  state: training_state.State,
   rollout_by_learner: Mapping[str, types.Rollout],
 ) -> Iterator[str]:
   """Yields a line about the first operation of the step that makes a NaN.

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import gradients, prepare, types
+from rl import gradients, method_loss, types
 from rl.method import FurtherUpdates
 from rl.minibatches import Plan, split
 
@@ -34,21 +34,21 @@ def run(
     policy: the model.
     tx: the optimizer; every update advances its schedule.
     plan: the plan, of which the number of minibatches and the fields that
-      `rl.prepare.gradient` reads are used.
+      `rl.method_loss.gradient` reads are used.
     trained: the parameters and the state of the optimizer before the first
       update.
-    rollout: the prepared rollout (`rl.prepare.Batch.rollout`).
+    rollout: the prepared rollout (`rl.method_loss.Batch.rollout`).
     usable: `[]` bool; if it is False, no update is made.
 
   Returns:
     The parameters with the optimizer state, and the number of passes.
   """
   method = further.as_method()
-  batch, term_weights, _ = prepare.prepare(method, rollout, method.init())
+  batch, term_weights, _ = method_loss.prepare(method, rollout, method.init())
   minibatches = split(batch, plan.minibatches)
 
   def update(trained, minibatch):
-    grads, tally = prepare.gradient(
+    grads, tally = method_loss.gradient(
       method, policy, trained[0], minibatch, term_weights, plan
     )
     is_due = usable & (tally.merge()[further.metric] > further.limit)

@@ -14,7 +14,8 @@ import jax
 from jax.sharding import Mesh, PartitionSpec
 
 from rl import types
-from rl.step import Metrics, State
+from rl.step import Metrics
+from rl.training_state import State
 
 Iteration = Callable[[State], tuple[State, Metrics]]
 

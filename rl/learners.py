@@ -25,7 +25,7 @@ from typing import TypeVar
 
 import optax
 
-from rl import prepare, types
+from rl import method_loss, types
 from rl.method import Method
 from rl.parameter_sets import ParameterSet
 from rl.transforms import LevelError
@@ -119,7 +119,7 @@ def check(
   parameters: Mapping[str, types.PyTree],
   rollout: types.Rollout | Mapping[str, types.Rollout],
 ) -> None:
-  """Calls `rl.prepare.check` for every learner.
+  """Calls `rl.method_loss.check` for every learner.
 
   Args:
     method: method of the policy, or `{learner: method}`.
@@ -130,7 +130,7 @@ def check(
       `jax.ShapeDtypeStruct`s.
 
   Raises:
-    KeyError, ValueError, LevelError: same as in `rl.prepare.check` and
+    KeyError, ValueError, LevelError: same as in `rl.method_loss.check` and
       `parameter_sets`, with the name of the method in the message.
     TypeError: if a transform cannot be traced; raised by JAX.
   """
@@ -148,6 +148,6 @@ def check(
     sources = {**parameters, POLICY: parameters[name]}
     learner_rollout = rollouts.get(name, rollouts[POLICY])
     try:
-      prepare.check(learner_method, policy, sources, learner_rollout)
+      method_loss.check(learner_method, policy, sources, learner_rollout)
     except (KeyError, ValueError, LevelError) as error:
       raise type(error)(f"{learner_method.name}: {error.args[0]}") from error

@@ -1,8 +1,8 @@
 """A method as a value: its rewards, filters, advantage and loss.
 
 A `Method` has a field for each part of a training step (*passes* has none: they
-follow from the needs of the others). `rl.prepare` and `rl.step` apply the parts
-in this order:
+follow from the needs of the others). `rl.method_loss` and `rl.step` apply the
+parts in this order:
 
   sampler          draws the rollout                          rl.sampling
   (passes)         compute what the other parts need from

@@ -305,3 +305,25 @@ class Tally:
       largest = value.max()
       merged[name] = jnp.where(jnp.isneginf(largest), 0.0, largest)
     return merged
+
+
+def policy_tally(
+  entropy: Array, old_log_probs: Array, rollout: types.Rollout
+) -> Tally:
+  """Starts a tally with the metrics of the policy that every method has.
+
+  They are the entropy, and the difference in log-probs between the trainer at
+  the start of the step and the sampler, over all scored tokens.
+
+  Args:
+    entropy: `[P, S, T]`, entropy of the policy's next token, in nats.
+    old_log_probs: `[P, S, T]`, of the policy at the start of the step.
+    rollout: the rollout.
+  """
+  difference = jnp.abs(old_log_probs - rollout.behavior_log_probs)
+  values = {
+    "policy/entropy": entropy,
+    "policy/sampler_log_prob_diff_mean": difference,
+    "policy/sampler_log_prob_diff_max": difference,
+  }
+  return Tally().add(values, rollout.valid("token"))

@@ -9,7 +9,7 @@ provides, into one score per sample:
   total({"right": ..., "short": ...}, rollout)
     -> (scores [P, S], {"right": ..., "short": ...})
 
-`rl.prepare.prepare` applies `Method.reward` first, to the whole batch.
+`rl.method_loss.prepare` applies `Method.reward` first, to the whole batch.
 Afterwards `Rollout.scores` and `Rollout.components` are the results of `total`,
 which the filters, the advantage and the metrics read. The verdict
 `Rollout.correct` stays that of the task, so that metrics of accuracy do not

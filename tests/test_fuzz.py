@@ -23,7 +23,7 @@ from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.training_run import loop, validate
 from models import checkpoint_reader
-from rl import advantages, credit, methods, objectives, step
+from rl import advantages, credit, methods, objectives, step, training_state
 from rl.minibatches import Plan
 
 REFUSALS = errors.REFUSALS
@@ -290,7 +290,7 @@ def test_a_function_of_scores_is_finite_and_blind_to_what_is_masked(name):
 def learner():
   m = methods.get("max_at_k", k=2)
   tx = optax.adam(0.1)
-  state = step.init(m, tabular_policy.params(), tx, jax.random.key(0))
+  state = training_state.init(m, tabular_policy.params(), tx, jax.random.key(0))
   return state, jax.jit(step.make(m, tabular_policy.policy, tx, Plan(epochs=2)))
 
 

@@ -235,7 +235,7 @@ PUBLIC = {
     "leave_one_out": ["scores", "valid"],
     "group_normalize": ["scores", "valid", "ddof", "eps"],
   },
-  "rl.prepare": {"prepare": ["method", "rollout", "state"]},
+  "rl.method_loss": {"prepare": ["method", "rollout", "state"]},
   "rl.methods": {"get": ["name", "hyper"], "names": []},
   "rl.metrics": {"pass_at_k_curve": ["correct", "ks", "valid"]},
   "models.transformer": {"logits": ["config", "params", "tokens", "mask"]},

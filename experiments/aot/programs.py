@@ -19,14 +19,14 @@ from jax.sharding import NamedSharding
 
 from experiments.evaluation import evaluator
 from experiments.training import (
-  dispatch,
   drawing,
+  iteration,
   placement,
   rollout_extras,
   rollouts,
 )
 from experiments.training.experiment import Experiment
-from rl import learners, scoring, step, types
+from rl import learners, scoring, step, training_state, types
 
 Lower = Callable[[], jax.stages.Lowered]  # traces and lowers a program
 
@@ -105,7 +105,7 @@ def lower_train_step(e: Experiment, room: int) -> jax.stages.Lowered:
 def _train_step(e: Experiment) -> Any:
   """Returns the jitted function `(state, rollout) -> (state, metrics)`."""
   return jax.jit(
-    dispatch.make_update(e),
+    iteration.make_update(e),
     donate_argnums=0,
     out_shardings=(placement.state_shardings(e), e.replicated),
   )
@@ -118,7 +118,9 @@ def _scorer(e: Experiment) -> Callable:
   parameters, which are called "old".
   """
 
-  def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
+  def score(
+    state: training_state.State, rollout: types.Rollout
+  ) -> dict[str, jax.Array]:
     needs = [
       scoring.Need(source, scoring.log_probs)
       for source in ("old", *state.parameters)

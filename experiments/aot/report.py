@@ -51,7 +51,7 @@ from experiments.training import placement
 from experiments.training.experiment import Experiment
 from models import flop_counts, sharding
 from models.config import ModelConfig
-from rl import prepare, types
+from rl import method_loss, types
 from rl.sampling import generation
 
 Log = Callable[[str], None]  # prints a line of progress
@@ -448,7 +448,7 @@ def _passes(e: Experiment) -> set[tuple[str, str]]:
     Pairs of the parameters that compute the pass ("old" or a parameter set) and
     the view, that is the text that the pass reads.
   """
-  needs = prepare.required(e.method, e.plan.updates)
+  needs = method_loss.required(e.method, e.plan.updates)
   sources = {"old", *placement.abstract_state(e).parameter_sets}
   return {(n.source, n.view) for n in needs if n.source in sources}
 

@@ -1,7 +1,7 @@
 """Computes a method's advantages by the number of correct samples in a group.
 
-A group is the S samples of one prompt. `rl.prepare` computes the advantages of
-an artificial rollout of P = S + 1 groups, in which group c has c correct
+A group is the S samples of one prompt. `rl.method_loss` computes the advantages
+of an artificial rollout of P = S + 1 groups, in which group c has c correct
 samples, c = 0 to S. The score of a sample is 1 if it is correct, else 0. All
 samples have the same T tokens and log-probabilities.
 """
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import prepare, types
+from rl import method_loss, types
 from rl.method import Method
 
 # T, tokens of every sample. Its value hardly matters, because advantages of
@@ -107,8 +107,8 @@ def _sample_signal(method: Method, rollout: types.Rollout) -> jax.Array:
 
   A signal of tokens is averaged over the tokens of each sample.
   """
-  batch, _, _ = prepare.prepare(method, rollout, method.init())
-  signal, mask = prepare.first_signal(method, batch)
+  batch, _, _ = method_loss.prepare(method, rollout, method.init())
+  signal, mask = method_loss.first_signal(method, batch)
   signal = jnp.where(mask, signal, 0.0)
   return signal.mean(-1) if signal.ndim == 3 else signal  # [P, S, T] -> [P, S]
 

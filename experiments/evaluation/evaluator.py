@@ -23,7 +23,7 @@ from experiments.training import drawing, multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
 from rl.sampling import generation
-from rl.step import State
+from rl.training_state import State
 
 PyTree = Any
 

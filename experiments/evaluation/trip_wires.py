@@ -26,7 +26,7 @@ from experiments.logging import json_files
 from experiments.training import multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
-from rl.step import State
+from rl.training_state import State
 
 FILE = "trip_wires.jsonl"
 METRIC = "trip_wires/hack_rate"

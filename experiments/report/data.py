@@ -12,23 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.traverse_util
-import numpy as np
 
 from experiments.evaluation import statistics
-from experiments.evaluation.statistics import Estimate
-from experiments.report import curves, tables
+from experiments.report import evaluation_curves, tables, training_curves
 from experiments.report.runs import Run, names
 from experiments.report.samples import Packed
 from experiments.training import workdirs
 
 # Prefixes of the metrics in the section of reward terms.
 _TERM_METRICS = ("score/", "reward/weight/")
-# `{quantity of a chart: its statistics without k}`.
-_QUANTITIES = {
-  "pass": "accuracy/pass@",
-  "maj": "accuracy/maj@",
-  "max": "reward/max@",
-}
 
 
 def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
@@ -69,7 +61,9 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
     shown_tables = [tables.evaluation_table(runs[0])]
   else:
     shown_tables = tables.comparison_tables(runs)
-  steps_per_point = max(curves.steps_per_point(run, len(runs)) for run in runs)
+  steps_per_point = max(
+    training_curves.steps_per_point(run, len(runs)) for run in runs
+  )
   note = f"Each point is the mean of up to {steps_per_point} logged steps."
   return {
     "title": _title(run_names),
@@ -138,7 +132,7 @@ def _headline(run: Run) -> list[dict[str, Any]]:
   differences = statistics.compare(base, trained)
   ks = statistics.budgets(min(base.samples, trained.samples))
   has_verdicts = not math.isnan(differences["accuracy/pass@1"].mean)
-  quantity = _QUANTITIES["pass" if has_verdicts else "max"]
+  quantity = evaluation_curves.QUANTITIES["pass" if has_verdicts else "max"]
   headline = []
   for k in dict.fromkeys((ks[0], ks[len(ks) // 2], ks[-1])):
     name = f"{quantity}{k}"
@@ -197,80 +191,13 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _run(run: Run, name: str, num_runs: int) -> dict[str, Any]:
   """Returns the data of one run that the scripts of the page read."""
-  counts = curves.counts(run, num_runs)
+  counts = training_curves.counts(run, num_runs)
   return {
     "name": name,
-    "evaluations": _evaluations(run),
-    "series": curves.series(run, num_runs),
+    "evaluations": evaluation_curves.collect(run),
+    "series": training_curves.series(run, num_runs),
     "counts": counts,
     "advantage": _advantages(run, counts) if counts else None,
-  }
-
-
-def _evaluations(run: Run) -> list[dict[str, Any]]:
-  """Returns the evaluations of a run that have curves, by step.
-
-  The evaluation of the trained policy ("final") comes after one during training
-  at the same step.
-  """
-  evaluations = [
-    {
-      "name": f"step {record['step']}",
-      "step": record["step"],
-      "final": False,
-      "samples": record["samples"],
-      "curves": _curves(_to_estimates(record["estimates"]), record["samples"]),
-    }
-    for record in run.intermediate
-  ]
-  for name, evaluation in run.evaluations.items():
-    evaluations.append(
-      {
-        "name": name,
-        "step": evaluation.step,
-        "final": name == "trained",
-        "samples": evaluation.samples,
-        "curves": _curves(evaluation.estimates, evaluation.samples),
-      }
-    )
-  with_curves = [e for e in evaluations if e["curves"]]
-  return sorted(with_curves, key=lambda e: (e["step"], e["final"]))
-
-
-def _to_estimates(
-  record: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Estimate]:
-  """Converts estimates from a JSON file, in which NaN is the string "NaN"."""
-  return {
-    name: Estimate(**{field: float(value) for field, value in values.items()})
-    for name, values in record.items()
-  }
-
-
-def _curves(
-  estimates: Mapping[str, Estimate], samples: int
-) -> dict[str, dict[str, list[float | None]]]:
-  """Returns `{quantity: {"mean", "low", "high"}}` with lists over k = 1 to S.
-
-  pass@k and maj@k are left out if no verdict is known. max@k is left out if it
-  equals pass@k, because the scores are the verdicts.
-  """
-  ks = range(1, samples + 1)
-  by_quantity = {
-    quantity: np.array([estimates[f"{name}{k}"] for k in ks])  # [S, 3]
-    for quantity, name in _QUANTITIES.items()
-  }
-  pass_at_k, max_at_k = by_quantity["pass"], by_quantity["max"]
-  if np.isnan(pass_at_k).all():
-    del by_quantity["pass"], by_quantity["maj"]
-  elif np.allclose(pass_at_k, max_at_k, atol=1e-5, equal_nan=True):
-    del by_quantity["max"]
-  return {
-    quantity: {
-      field: curves.to_json_numbers(curve[:, i])
-      for i, field in enumerate(Estimate._fields)
-    }
-    for quantity, curve in by_quantity.items()
   }
 
 
@@ -296,7 +223,7 @@ def _advantages(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:
       f"{num_counts - 1} samples."
     }
   return {
-    "right": curves.to_json_numbers(map(float, advantages["right"])),
-    "wrong": curves.to_json_numbers(map(float, advantages["wrong"])),
+    "right": training_curves.to_json_numbers(map(float, advantages["right"])),
+    "wrong": training_curves.to_json_numbers(map(float, advantages["wrong"])),
     "note": advantages["note"],
   }

@@ -23,14 +23,22 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.training import (
-  dispatch,
   host_needs,
+  iteration,
   placement,
   rollouts,
   text_rollouts,
 )
 from experiments.training.experiment import Experiment
-from rl import fused_loop, learners, masked, metrics, step, types
+from rl import (
+  fused_loop,
+  learners,
+  masked,
+  metrics,
+  step,
+  training_state,
+  types,
+)
 
 Array = jax.Array
 # `config.steps` is divided into this many parts. `SideBySide` runs a part as
@@ -77,7 +85,7 @@ class Progress:
       trainer that is one step ahead samples; `()` in any other trainer.
   """
 
-  state: step.State
+  state: training_state.State
   tokens: Array
   previous_params: types.PyTree = ()
 
@@ -172,6 +180,11 @@ class _Trainer:
   """
 
   def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
+    if e.reward_models:
+      raise ValueError(
+        f"models: {', '.join(e.reward_models)} cannot pay runs of several "
+        "seeds at a time; use experiments.sweep"
+      )
     self._e, self._tokens, self._print_line = e, tokens, report
     steps = e.config.steps
     self._limit = steps if tokens is None else PATIENCE * steps
@@ -410,12 +423,7 @@ class OneByOne(_Trainer):
 
   def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
     super().__init__(e, tokens, report)
-    if e.reward_models:
-      raise ValueError(
-        f"models: {', '.join(e.reward_models)} cannot pay runs of several "
-        "seeds at a time; use experiments.sweep"
-      )
-    self._rollout_fn = dispatch.compile_rollout_fn(e)
+    self._rollout_fn = iteration.compile_rollout_fn(e)
     self._train_step = jax.jit(
       step.make(e.methods, e.policy, e.txs, e.plan),
       donate_argnums=0,

@@ -1,4 +1,4 @@
-"""Checks how often a run saves, evaluates and logs, and what ends it."""
+"""How often a run saves, evaluates, logs and writes samples."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ import ml_collections
 
 def check(config: ml_collections.ConfigDict) -> None:
   """Checks that checkpoints and evaluations are due at ends of dispatches."""
-  limit = config.get("stop_after_skips", 0)  # new in 2026-11
-  if limit < 0:
-    raise ValueError(
-      f"stop_after_skips = {limit} must be at least 0; 0 means that skipped "
-      "updates never end a run"
-    )
   dispatch_steps = config.steps_per_dispatch
   if dispatch_steps < 1:
     raise ValueError(
@@ -31,3 +25,8 @@ def check(config: ml_collections.ConfigDict) -> None:
         f"{name} = {config[name]} must be a multiple of steps_per_dispatch = "
         f"{dispatch_steps}; nearest: {nearest}"
       )
+
+
+def is_due(done: int, every: int) -> bool:
+  """Returns whether `done` is a multiple of `every`; False if `every` is 0."""
+  return bool(every) and done % every == 0

@@ -27,7 +27,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
 from experiments.logging import run_logger
-from experiments.training import dispatch, host_needs, placement
+from experiments.training import host_needs, iteration, placement
 from experiments.training.experiment import Experiment
 from rl import registry
 
@@ -117,7 +117,9 @@ def _step_metrics(e: Experiment) -> list[str]:
   if host_needs.host_needs(e.methods):
     return []
   _, metrics = jax.eval_shape(
-    dispatch.make_train_step(e), placement.abstract_state(e), e.abstract_rollout
+    iteration.make_train_step(e),
+    placement.abstract_state(e),
+    e.abstract_rollout,
   )
   return sorted(name for name, value in metrics.items() if value.ndim == 0)
 

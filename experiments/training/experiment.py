@@ -21,7 +21,7 @@ from experiments.training import (
 )
 from models import lora, policy, repeated_heads, sharding, transformer
 from models.config import ModelConfig
-from rl import learners, scoring, step, types
+from rl import learners, scoring, step, training_state, types
 from rl.method import Method
 from rl.minibatches import Plan
 from rl.sampling import generation
@@ -142,13 +142,13 @@ class Experiment:
     return dataclasses.replace(self, mesh=mesh, sampling_mesh=mesh)
 
   @functools.cached_property
-  def state_shapes(self) -> step.State:
+  def state_shapes(self) -> training_state.State:
     """Shapes of the training state, without shardings."""
 
-    def init(key: jax.Array) -> step.State:
+    def init(key: jax.Array) -> training_state.State:
       params = transformer.init(self.model, key)
       trained, frozen = lora.split(self.model, params)
-      state = step.init(self.methods, trained, self.txs, key, frozen)
+      state = training_state.init(self.methods, trained, self.txs, key, frozen)
       zeros = {
         name: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), m.shapes)
         for name, m in self.reward_models.items()

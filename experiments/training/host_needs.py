@@ -16,7 +16,8 @@ from experiments.training.experiment import Experiment
 from experiments.training.step_timer import StepTimer
 from rl import learners, scoring
 from rl.method import Method
-from rl.step import Rollouts, State
+from rl.step import Rollouts
+from rl.training_state import State
 
 
 def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:

@@ -29,7 +29,7 @@ from experiments.training import (
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, sharding, storage_paths, transformer
 from models.config import ModelConfig
-from rl import step, types
+from rl import training_state, types
 
 BASE_FOLDER = "base"  # in the workdir: the supervised run that it starts from
 # Key in the metadata of a checkpoint: the commit of the code that saved it.
@@ -99,7 +99,7 @@ def check_source(e: Experiment) -> None:
 
 def restore_or_initialise(
   e: Experiment, workdir: epath.Path, checkpoints: checkpointing.Checkpoints
-) -> step.State:
+) -> training_state.State:
   """Returns the state of the latest readable checkpoint, or that at step 0.
 
   Checkpoints do not contain the frozen parameters, of the policy and of reward
@@ -113,7 +113,7 @@ def restore_or_initialise(
   Raises:
     RunError: there are checkpoints and none of them can be read.
   """
-  target = placement.saved_part(placement.abstract_state(e))
+  target = placement.abstract_state(e).saved_part()
   try:
     restored = checkpoints.restore_newest(target, print)
   except ValueError as error:
@@ -133,7 +133,9 @@ def restore_or_initialise(
   return _add_models(e, state)
 
 
-def _add_models(e: Experiment, state: step.State) -> step.State:
+def _add_models(
+  e: Experiment, state: training_state.State
+) -> training_state.State:
   """Adds the reward models that a state lacks, on the training mesh."""
   params = {
     name: reward_models.restore_params(model, e.mesh)

@@ -51,7 +51,7 @@ from experiments.logging import run_logger
 from experiments.training import nan_guard
 from experiments.training.experiment import Experiment
 from experiments.training.step_timer import StepTimer
-from rl import learners, step
+from rl import learners, step, training_state
 
 # Prefixes of the metrics that a run logs which does not learn from samples. The
 # texts of a file or a task have no reward and no sampler.
@@ -97,7 +97,7 @@ class MetricBuffer:
     e: Experiment,
     logger: run_logger.Logger,
     guard: nan_guard.Guard,
-    state: step.State,
+    state: training_state.State,
     started: float | None = None,
   ) -> None:
     self._started = started
@@ -134,7 +134,11 @@ class MetricBuffer:
     self._between[name] = self._between.get(name, 0.0) + seconds
 
   def add(
-    self, done: int, metrics: step.Metrics, timer: StepTimer, state: step.State
+    self,
+    done: int,
+    metrics: step.Metrics,
+    timer: StepTimer,
+    state: training_state.State,
   ) -> None:
     """Adds the results of a dispatch, which stay here until `flush`.
 
@@ -264,7 +268,9 @@ class MetricBuffer:
       "perf/tokens_per_s": sampled_tokens / times["time/step_s"],
     }
 
-  def _copy_update_counts(self, state: step.State) -> dict[str, jax.Array]:
+  def _copy_update_counts(
+    self, state: training_state.State
+  ) -> dict[str, jax.Array]:
     """Copies the number of updates of each learner from its optimizer's state.
 
     Skipped updates do not count. The counts are copied because the state may be

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import ml_collections
 import numpy as np
 import safetensors.numpy
 from etils import epath
@@ -40,7 +41,7 @@ from experiments.training import (
   rollouts,
 )
 from experiments.training.experiment import Experiment
-from rl import learners, step, types
+from rl import learners, step, training_state, types
 from rl.minibatches import Plan
 
 FOLDER = "stopped"  # in the workdir
@@ -57,6 +58,16 @@ class Stopped(errors.RunError):
   def __init__(self, step: int, reason: str) -> None:
     super().__init__(f"step {step}: {reason}")
     self.step = step
+
+
+def check(config: ml_collections.ConfigDict) -> None:
+  """Checks the number of skipped steps that ends a run."""
+  limit = config.get("stop_after_skips", 0)  # new in 2026-11
+  if limit < 0:
+    raise ValueError(
+      f"stop_after_skips = {limit} must be at least 0; 0 means that skipped "
+      "updates never end a run"
+    )
 
 
 class Guard:
@@ -150,7 +161,7 @@ def save_failed_rollout(
   workdir: epath.Path,
   failed_step: int,
   done: int,
-  state: step.State,
+  state: training_state.State,
   recent_rollouts: Sequence[step.Rollouts],
   sample_rollout: rollouts.HostRolloutFn,
 ) -> str:
@@ -181,7 +192,7 @@ def save_failed_rollout(
       "dispatch makes several steps; resume with "
       "--config.steps_per_dispatch=1 to save it"
     )
-  save_rollout(workdir, failed_step, placement.saved_part(state), rollout)
+  save_rollout(workdir, failed_step, state.saved_part(), rollout)
   return (
     f"{rollout_folder(workdir, failed_step)}: the rollout of the step that "
     "failed. To examine it: python -m experiments.replay --workdir "
@@ -197,7 +208,7 @@ def rollout_folder(workdir: epath.PathLike, failed_step: int) -> epath.Path:
 def save_rollout(
   workdir: epath.PathLike,
   failed_step: int,
-  state: step.State,
+  state: training_state.State,
   rollout: step.Rollouts,
 ) -> None:
   """Saves the state and the rollout of a step; called by every process.
@@ -205,7 +216,7 @@ def save_rollout(
   Args:
     workdir: folder of the run.
     failed_step: the step, counted from 1.
-    state: a state without frozen parameters (`Experiment.saved_part`). Its
+    state: a state without frozen parameters (`State.saved_part`). Its
       parameters are those before that step, which the step did not change. Its
       step count is replaced. If a later step was made before the fault was
       seen, the parameters include its update.
@@ -228,7 +239,7 @@ def save_rollout(
 
 def load_rollout(
   e: Experiment, workdir: epath.PathLike, failed_step: int
-) -> tuple[step.State, dict[str, types.Rollout]]:
+) -> tuple[training_state.State, dict[str, types.Rollout]]:
   """Reads what `save_rollout` wrote.
 
   Args:
@@ -253,9 +264,7 @@ def load_rollout(
     )
   try:
     with checkpointing.Checkpoints(folder / "state") as checkpoints:
-      state, _ = checkpoints.restore(
-        placement.saved_part(placement.abstract_state(e))
-      )
+      state, _ = checkpoints.restore(placement.abstract_state(e).saved_part())
     arrays = safetensors.numpy.load(
       (folder / "rollout.safetensors").read_bytes()
     )

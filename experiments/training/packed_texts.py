@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from experiments.training.experiment import Experiment
 from models import forward_pass, sharding
 from models.config import ModelConfig
-from rl import learners, prepare, scoring, step, types
+from rl import learners, method_loss, scoring, step, types
 from rl.minibatches import Plan
 
 Array = jax.Array
@@ -174,7 +174,7 @@ def padding_metrics(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
   passes = {
     "scoring": {
       (need.source, need.view)
-      for need in prepare.required(e.method, e.plan.updates)
+      for need in method_loss.required(e.method, e.plan.updates)
       if need.source not in scoring.EXTERNAL_SOURCES
       and need not in rollout.extras
     },

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiments.training import prng_keys
 from experiments.training.experiment import KINDS, Experiment
 from models import decoding, lora, repeated_heads, sharding, transformer
-from rl import learners, step, types
+from rl import learners, training_state, types
 
 
 def check(e: Experiment) -> None:
@@ -77,7 +77,9 @@ def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:
 # ------------------------------------------------------------------------------
 
 
-def init_state(e: Experiment, params: types.PyTree | None = None) -> step.State:
+def init_state(
+  e: Experiment, params: types.PyTree | None = None
+) -> training_state.State:
   """Returns the training state at step 0, on the training mesh.
 
   The state has no reward models; `initial_state` reads them.
@@ -105,8 +107,10 @@ def init_state(e: Experiment, params: types.PyTree | None = None) -> step.State:
     params = types.join(params, missing)
   trained, frozen = lora.split(e.model, params)
 
-  def init_state(params: types.PyTree, seed_key: jax.Array) -> step.State:
-    return step.init(e.methods, params, e.txs, _keys(e, seed_key)[1])
+  def init_state(
+    params: types.PyTree, seed_key: jax.Array
+  ) -> training_state.State:
+    return training_state.init(e.methods, params, e.txs, _keys(e, seed_key)[1])
 
   shapes = jax.eval_shape(init_state, trained, seed_key)
   shardings = _shardings_on(shapes, e.mesh)
@@ -131,25 +135,19 @@ def _init_missing(e: Experiment, key: jax.Array) -> types.PyTree:
   return transformer.init_heads(e.model, key)
 
 
-def state_shardings(e: Experiment) -> step.State:
+def state_shardings(e: Experiment) -> training_state.State:
   """Returns the shardings of the training state."""
   return _shardings_on(e.state_shapes, e.mesh)
 
 
-def abstract_state(e: Experiment) -> step.State:
+def abstract_state(e: Experiment) -> training_state.State:
   """Returns the shapes and shardings of the training state."""
   return sharding.with_shardings(e.state_shapes, state_shardings(e))
 
 
-def saved_part(state: step.State) -> step.State:
-  """Returns the part of a training state that checkpoints have.
-
-  Parameters that the run does not train are read again from their source.
-  """
-  return state.with_carried(frozen={}, models={})
-
-
-def _shardings_on(state: step.State, mesh: Mesh) -> step.State:
+def _shardings_on(
+  state: training_state.State, mesh: Mesh
+) -> training_state.State:
   """Returns the shardings of a state, or of a part of one, on a mesh.
 
   Parameters and optimizers follow the rules of the mesh. The states of methods
@@ -163,10 +161,10 @@ def _shardings_on(state: step.State, mesh: Mesh) -> step.State:
   def split(tree: types.PyTree) -> types.PyTree:
     return sharding.shardings(tree, mesh)
 
-  return step.State(
+  return training_state.State(
     step=replicated,
     learners={
-      name: step.Learner(
+      name: training_state.Learner(
         split(learner.params),
         split(learner.opt_state),
         replicate(learner.method_state),
@@ -174,7 +172,7 @@ def _shardings_on(state: step.State, mesh: Mesh) -> step.State:
       for name, learner in state.learners.items()
     },
     parameter_sets=split(state.parameter_sets),
-    carried=step.Carried(
+    carried=training_state.Carried(
       key=replicated,
       memory=replicate(state.carried.memory),
       frozen=split(state.carried.frozen),
@@ -188,7 +186,9 @@ def _shardings_on(state: step.State, mesh: Mesh) -> step.State:
 # ------------------------------------------------------------------------------
 
 
-def sampler_state(e: Experiment, state: step.State) -> step.State:
+def sampler_state(
+  e: Experiment, state: training_state.State
+) -> training_state.State:
   """Returns the part of a state that the sampler reads.
 
   On another mesh than that of training, the parameters are those of
@@ -203,7 +203,7 @@ def sampler_state(e: Experiment, state: step.State) -> step.State:
 
   return state.replace(
     learners={
-      name: step.Learner(prepare(learner.params), opt_state=())
+      name: training_state.Learner(prepare(learner.params), opt_state=())
       for name, learner in state.learners.items()
       if name in names
     },
@@ -229,16 +229,16 @@ def sampling_params(e: Experiment, params: types.PyTree) -> types.PyTree:
   return repeated_heads.repeat_params(e.model, params, e.head_repeats)
 
 
-def _sampler_shapes(e: Experiment) -> step.State:
+def _sampler_shapes(e: Experiment) -> training_state.State:
   return jax.eval_shape(lambda state: sampler_state(e, state), e.state_shapes)
 
 
-def sampler_shardings(e: Experiment) -> step.State:
+def sampler_shardings(e: Experiment) -> training_state.State:
   """Returns the shardings of `sampler_state` on the sampling mesh."""
   return _shardings_on(_sampler_shapes(e), e.sampling_mesh)
 
 
-def abstract_sampler_state(e: Experiment) -> step.State:
+def abstract_sampler_state(e: Experiment) -> training_state.State:
   """Returns shapes and shardings of `sampler_state` on the sampling mesh."""
   return sharding.with_shardings(_sampler_shapes(e), sampler_shardings(e))
 

@@ -22,7 +22,7 @@ from experiments.logging import json_files, progress
 from experiments.training import multihost, rollout_extras, text_rollouts
 from experiments.training.experiment import Experiment
 from rl import scoring
-from rl.step import State
+from rl.training_state import State
 
 FILE = "reference_log_probs.npz"  # in the workdir
 # At step 0 the parameters at the start of the step are those of the reference.

@@ -39,6 +39,7 @@ from rl import (
   minibatches,
   registry,
   step,
+  training_state,
   types,
 )
 from rl.method import Method
@@ -249,7 +250,7 @@ def check_fit(
   models: Mapping[str, RewardModel],
   task: tasks.Task,
   vocab_size: int,
-  state: step.State,
+  state: training_state.State,
   rollouts: step.Rollouts,
 ) -> None:
   """Checks the models against the task and the tokens of the policy.
@@ -350,9 +351,9 @@ def optimizer(
 
 def add_to_state(
   models: Mapping[str, RewardModel],
-  state: step.State,
+  state: training_state.State,
   params: Mapping[str, types.PyTree],
-) -> step.State:
+) -> training_state.State:
   """Returns the state with some models: those that are trained are learners.
 
   Args:
@@ -361,7 +362,7 @@ def add_to_state(
     params: parameters by the names of the models to add.
   """
   trained = {
-    name: step.Learner(value, models[name].tx.init(value))
+    name: training_state.Learner(value, models[name].tx.init(value))
     for name, value in params.items()
     if models[name].tx is not None
   }
@@ -372,7 +373,7 @@ def add_to_state(
   )
 
 
-def _params(state: step.State, name: str) -> types.PyTree:
+def _params(state: training_state.State, name: str) -> types.PyTree:
   """Returns the parameters of a model, which may be trained."""
   if name in state.learners:
     return state.learners[name].params
@@ -381,7 +382,7 @@ def _params(state: step.State, name: str) -> types.PyTree:
 
 def add_scores(
   models: Mapping[str, RewardModel],
-  state: step.State,
+  state: training_state.State,
   rollouts: step.Rollouts,
   parts: int,
 ) -> step.Rollouts:
@@ -448,10 +449,10 @@ def _with_scores(
 
 def update(
   models: Mapping[str, RewardModel],
-  state: step.State,
+  state: training_state.State,
   rollout: types.Rollout,
   parts: int,
-) -> tuple[dict[str, step.Learner], step.Metrics]:
+) -> tuple[dict[str, training_state.Learner], step.Metrics]:
   """Trains those models that are not frozen on the samples of a rollout.
 
   Args:
@@ -481,8 +482,11 @@ def update(
 
 
 def _update_one(
-  model: RewardModel, learner: step.Learner, rollout: types.Rollout, parts: int
-) -> tuple[step.Learner, Array]:
+  model: RewardModel,
+  learner: training_state.Learner,
+  rollout: types.Rollout,
+  parts: int,
+) -> tuple[training_state.Learner, Array]:
   """Makes one update of a model; returns its state and the loss before it.
 
   The loss is that of the fit without the likelihood of the tokens. An update
@@ -511,7 +515,7 @@ def _update_one(
   trained, _, _ = gradients.apply(
     model.tx, (learner.params, learner.opt_state), grads, total > 0
   )
-  return step.Learner(*trained), values.sum()
+  return training_state.Learner(*trained), values.sum()
 
 
 def metrics(

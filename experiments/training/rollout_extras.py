@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.training.experiment import Experiment
-from rl import scoring, step, types
+from rl import scoring, training_state, types
 
 
 def with_passes(
   e: Experiment,
-  state: step.State,
+  state: training_state.State,
   rollout: types.Rollout,
   needs: Iterable[scoring.Need],
 ) -> types.Rollout:

@@ -21,7 +21,7 @@ from experiments.training import placement
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import HostRolloutFn
 from experiments.training.step_timer import StepTimer
-from rl import learners, step, types
+from rl import learners, step, training_state, types
 
 
 def on_sampling_mesh(
@@ -44,14 +44,18 @@ def on_sampling_mesh(
     return sample_rollout
   send = _make_send(e)
 
-  def rollout_fn(state: step.State, timer: StepTimer) -> step.Rollouts:
+  def rollout_fn(
+    state: training_state.State, timer: StepTimer
+  ) -> step.Rollouts:
     rollout = sample_rollout(send(state), timer)
     return jax.device_put(rollout, e.rollout_shardings(rollout))
 
   return rollout_fn
 
 
-def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
+def _make_send(
+  e: Experiment,
+) -> Callable[[training_state.State], training_state.State]:
   """Returns a function that copies the sampler's state to the sampling mesh.
 
   Frozen parameters are copied only once.
@@ -60,10 +64,10 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
   shardings = placement.sampler_shardings(e)
 
   @jax.jit
-  def sampler_state(state: step.State) -> step.State:
+  def sampler_state(state: training_state.State) -> training_state.State:
     return placement.sampler_state(e, state)
 
-  def send(state: step.State) -> step.State:
+  def send(state: training_state.State) -> training_state.State:
     if not frozen:
       sent = placement.sampling_params(e, state.carried.frozen)
       frozen.append(jax.device_put(sent, shardings.carried.frozen))
@@ -74,7 +78,9 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
   return send
 
 
-def _with_frozen(state: step.State, frozen: types.PyTree) -> step.State:
+def _with_frozen(
+  state: training_state.State, frozen: types.PyTree
+) -> training_state.State:
   return state.with_carried(frozen=frozen)
 
 
@@ -100,7 +106,9 @@ class AsynchronousSampler:
     # key is the number of steps that are finished before the rollout's step.
     self._futures: dict[int, tuple[concurrent.futures.Future, StepTimer]] = {}
 
-  def __call__(self, state: step.State, timer: StepTimer) -> step.Rollouts:
+  def __call__(
+    self, state: training_state.State, timer: StepTimer
+  ) -> step.Rollouts:
     """Returns the rollout of this state's step, and starts the next one."""
     timer.wait_for(state)
     done = int(state.step)

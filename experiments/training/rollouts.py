@@ -35,7 +35,8 @@ from experiments.training.step_timer import StepTimer
 from rl import learners, types
 from rl.method import Method
 from rl.sampling import generation, samplers
-from rl.step import Rollouts, State
+from rl.step import Rollouts
+from rl.training_state import State
 
 Array = jax.Array
 RolloutFn = Callable[[State], Rollouts]  # pure and jittable

@@ -24,7 +24,7 @@ from experiments.training.step_timer import StepTimer
 from experiments.training.training_texts import TrainingTexts
 from rl import types
 from rl.sampling import generation
-from rl.step import State
+from rl.training_state import State
 
 Array = jax.Array
 

@@ -17,13 +17,13 @@ from experiments.logging import profiler, progress, run_logger
 from experiments.training import (
   allocator,
   build,
+  cadence,
   checkpoint_retention,
   checkpointing,
-  dispatch,
   initial_state,
+  iteration,
   metric_buffer,
   nan_guard,
-  placement,
   preemption,
   reference_policy,
   workdir_lock,
@@ -110,8 +110,8 @@ def run(
     text_extras = reference_policy.log_probs(
       e, workdir, state, preemption_watch.check
     )
-    sample_rollout = dispatch.compile_rollout_fn(e, text_extras)
-    run_dispatch = dispatch.make_dispatch(e, sample_rollout)
+    sample_rollout = iteration.compile_rollout_fn(e, text_extras)
+    run_dispatch = iteration.make_dispatch(e, sample_rollout)
     record_samples = sample_dump.make_recorder(e)
     # Metrics are checked one dispatch late, so that the step that failed is one
     # of the latest two.
@@ -143,13 +143,13 @@ def run(
         logger.flush()
         # Returns memory that evaluations and the previous save have freed.
         allocator.trim()
-        saved = placement.saved_part(state)
+        saved = state.saved_part()
         checkpoints.save(done, saved, checkpoint_metadata)
 
     try:
       while done < config.steps:
         # 1. Work that is due before this step.
-        if done and _is_due(done, config.evaluate_every):
+        if done and cadence.is_due(done, config.evaluate_every):
           with metrics_buffer.between_steps("time/evaluation_s"):
             path = workdir / f"evaluation_{done:06d}.json"
             evaluation = evaluator.evaluate_once(
@@ -166,7 +166,7 @@ def run(
           trace.start_dispatch()
         metrics_buffer.note_end()
         record = None
-        if _is_due(done, config.rollouts_every):
+        if cadence.is_due(done, config.rollouts_every):
 
           def record(state, rollout, done=done):
             logger.write_samples(done, record_samples(state, rollout))
@@ -187,7 +187,9 @@ def run(
             raise nan_guard.Stopped(done, guard.stop_reason)
 
         # 4. Checkpoint and SIGTERM.
-        if done >= config.steps or _is_due(done, config.checkpoint_every):
+        if done >= config.steps or cadence.is_due(
+          done, config.checkpoint_every
+        ):
           save()
         preemption_watch.check()
     except preemption.Preempted:
@@ -242,8 +244,3 @@ def _describe_work(
   if done == initial_step + e.config.steps_per_dispatch:
     return label, progress.FIRST_SECONDS
   return label, progress.MAX_SECONDS
-
-
-def _is_due(done: int, every: int) -> bool:
-  """Returns whether `done` is a multiple of `every`; False if `every` is 0."""
-  return bool(every) and done % every == 0

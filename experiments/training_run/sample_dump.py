@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.training import rollout_extras
 from experiments.training.experiment import Experiment
-from rl import learners, prepare, scoring, step, types
+from rl import learners, method_loss, scoring, step, training_state, types
 
 Record = dict[str, Any]  # one sample; `make_recorder` lists the keys
 # [P, S, T], entropy of the policy at the start of the step, which sampled.
@@ -26,7 +26,7 @@ _INCOMPLETE_CHARACTER = "\ufffd"
 
 def make_recorder(
   e: Experiment,
-) -> Callable[[step.State, step.Rollouts], list[Record]]:
+) -> Callable[[training_state.State, step.Rollouts], list[Record]]:
   """Returns a function that records the rollout of a training step.
 
   Args:
@@ -60,7 +60,9 @@ def make_recorder(
   """
   prepare_rollout = _make_prepare(e)
 
-  def record(state: step.State, rollouts: step.Rollouts) -> list[Record]:
+  def record(
+    state: training_state.State, rollouts: step.Rollouts
+  ) -> list[Record]:
     rollout = learners.by_learner(rollouts)[learners.POLICY]
     return _to_records(e, *jax.device_get(prepare_rollout(state, rollout)))
 
@@ -181,13 +183,15 @@ def _make_prepare(e: Experiment) -> Callable:
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def prepare_rollout(state, rollout):
-    needs = prepare.required(e.method, e.plan.updates) | {_ENTROPY}
+    needs = method_loss.required(e.method, e.plan.updates) | {_ENTROPY}
     scored = rollout_extras.with_passes(e, state, rollout, needs)
-    batch, _, _ = prepare.prepare(e.method, scored, state.policy.method_state)
+    batch, _, _ = method_loss.prepare(
+      e.method, scored, state.policy.method_state
+    )
     # Only arrays that the records need are returned.
     prepared = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]
-    first_signal = prepare.first_signal(e.method, batch)
+    first_signal = method_loss.first_signal(e.method, batch)
     if first_signal is None:
       return prepared, None, entropies
     signal, mask = first_signal

@@ -32,6 +32,7 @@ from experiments.training import (
   initial_state,
   judging,
   method_from_config,
+  nan_guard,
   optimizers,
   placement,
   reward_from_config,
@@ -97,6 +98,7 @@ def check_config(
   plan = build.make_plan(config)
   build.check_plan(plan, config.rollout.prompts)
   cadence.check(config)
+  nan_guard.check(config)
   checkpoint_retention.check(config)
   is_rl = config.kind == "rl"
   if is_rl:

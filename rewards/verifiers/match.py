@@ -2,10 +2,11 @@
 
 The answer of a completion is the content of its last `<answer>...</answer>`;
 without these tags, the answer after the last mark such as `Answer:` or `the
-answer is`, or in a later `\\boxed{...}` (`answers` has the rules); without any
-of these, the whole text. A blank answer is wrong. `Item.meta["answers"]` may
-list further references; an answer that matches one of them is right. An answer
-that names the same thing in other words is wrong: `NYC` for `New York City`.
+answer is`, or in a later `\\boxed{...}` (`answer_extraction` has the rules);
+without any of these, the whole text. A blank answer is wrong.
+`Item.meta["answers"]` may list further references; an answer that matches one
+of them is right. An answer that names the same thing in other words is wrong:
+`NYC` for `New York City`.
 
   exact       the strings are equal, without spaces at their ends
   normalized  the strings have the same words, numbers and symbols in the same
@@ -42,7 +43,13 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rewards.verifiers import Item, Outcome, answer_id, answers, unscored
+from rewards.verifiers import (
+  Item,
+  Outcome,
+  answer_extraction,
+  answer_id,
+  unscored,
+)
 from rewards.verifiers.denials import is_denied
 
 LETTERS = "ABCDEFGHIJ"  # MMLU-Pro has ten options
@@ -114,14 +121,14 @@ def final_answer(text: str, prompt: str = "") -> str:
     text: text of the policy after its thoughts.
     prompt: the prompt; boxes and marks copied from it are skipped.
   """
-  tagged = answers.tagged_answer(text)
+  tagged = answer_extraction.tagged_answer(text)
   if tagged is not None:
     return tagged
-  marked = answers.marked_answer(text, prompt)
-  box = answers.boxed_answer(text, prompt)
+  marked = answer_extraction.marked_answer(text, prompt)
+  box = answer_extraction.boxed_answer(text, prompt)
   # A box within the line of the mark belongs to that answer.
   if box and (marked is None or box[0] >= marked[0]):
-    return answers.strip_markup(box[1])
+    return answer_extraction.strip_markup(box[1])
   return marked[1] if marked else text.strip()
 
 

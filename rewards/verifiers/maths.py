@@ -61,8 +61,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
-from rewards.verifiers.answers import final_answer
-from rewards.verifiers.forms import Words, equal, key, letters, readable, tight
+from rewards.verifiers.answer_equality import (
+  Words,
+  equal,
+  key,
+  letters,
+  readable,
+  tight,
+)
+from rewards.verifiers.answer_extraction import final_answer
 from rewards.verifiers.reading import read, read_all
 from rewards.verifiers.typography import normalize_latex
 

@@ -27,8 +27,8 @@ from fractions import Fraction
 from rewards.verifiers import (
   Item,
   Outcome,
+  answer_extraction,
   answer_id,
-  answers,
   units,
 )
 from rewards.verifiers.denials import is_denied
@@ -66,10 +66,10 @@ def final_answer(text: str) -> str:
 
   It is one line, as described at the top of the file.
   """
-  line = answers.hash_line(text)
+  line = answer_extraction.hash_line(text)
   if line is None:
     return ""
-  marked = answers.marked_answer(line)
+  marked = answer_extraction.marked_answer(line)
   return marked[1] if marked else line
 
 

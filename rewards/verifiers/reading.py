@@ -1,9 +1,9 @@
 """Parses the text of a mathematical answer into a form.
 
-A form is one of the classes of `forms`: a number or formula, a set or tuple, an
-interval, an equation, or words. `typography.normalize_latex` must have brought
-the text to one spelling, in which `⟦word⟧` stands for `\\text{word}` and `⦃ ⦄`
-for the braces `\\{ \\}` of a set.
+A form is one of the classes of `answer_equality`: a number or formula, a set or
+tuple, an interval, an equation, or words. `typography.normalize_latex` must
+have brought the text to one spelling, in which `⟦word⟧` stands for
+`\\text{word}` and `⦃ ⦄` for the braces `\\{ \\}` of a set.
 
 A text is split first at the operators that bind least: `or` and `and`, then
 unions, inequalities, lists, equations and brackets. The last pieces are single
@@ -24,7 +24,7 @@ from fractions import Fraction
 import sympy
 
 from rewards.verifiers import numbers, symbolic, thousands, units
-from rewards.verifiers.forms import (
+from rewards.verifiers.answer_equality import (
   Form,
   Group,
   Quantity,

@@ -398,7 +398,7 @@ def nll(
     aggregate: rule for the aggregation weights; None means `token_mean`.
   """
   need = scoring.Need("policy", scoring.log_probs, view)
-  # The probes of a view are under "VIEW/PROBE" (`rl.prepare.loss`).
+  # The probes of a view are under "VIEW/PROBE" (`rl.method_loss.loss`).
   key = f"{view}/{scoring.log_probs}" if view else str(scoring.log_probs)
   return Term(
     name=f"nll({view or 'completions'})",

@@ -15,7 +15,7 @@ gives. This is checked when the chain is built. (A chain that begins with a
 level-agnostic transform is checked when it is bound to a level.) The shape of
 each result is checked when the chain is traced (`check_shape`).
 
-The only level change that `rl.prepare` inserts by itself is to copy the
+The only level change that `rl.method_loss` inserts by itself is to copy the
 advantage of a sample to the tokens of the sample. Every other change is written
 out, because only the author knows whether a signal is a reward, which is
 *placed* on one token, or an advantage, which is *broadcast* to all tokens: the

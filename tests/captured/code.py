@@ -20,12 +20,13 @@ from typing import Any
 # Modules by what they hold. The first place that exists is used.
 MODULES = {
   "methods": ("rl.methods",),
-  "method": ("rl.prepare", "rl.method"),
+  "method": ("rl.method_loss", "rl.prepare", "rl.method"),
   "learners": ("rl.learners",),
   "plan": ("rl.minibatches", "rl.plan"),
   "probes": ("rl.scoring", "rl.probes"),
   "staleness": ("rl.losses.importance", "rl.methods.staleness"),
   "step": ("rl.step",),
+  "training state": ("rl.training_state", "rl.step"),
   "transform": ("rl.transforms.base", "rl.transform"),
   "transforms": (
     *("rl.transforms", "rl.transforms.library", "rl.transforms.filters"),
@@ -56,7 +57,8 @@ MODULES = {
   ),
   "placement": ("experiments.training.placement",),
   "train": (
-    *("experiments.training.dispatch", "experiments.training.loop"),
+    *("experiments.training.iteration", "experiments.training.dispatch"),
+    "experiments.training.loop",
     "experiments.train",
   ),
   "common config": (

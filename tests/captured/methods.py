@@ -279,7 +279,9 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
     train_step = step.make(methods, rollouts.policy(), txs, plan)
   except ValueError as error:
     return {"refused": type(error).__name__}
-  state = step.init(methods, rollouts.params(), txs, jax.random.key(0))
+  state = code.load("training state").init(
+    methods, rollouts.params(), txs, jax.random.key(0)
+  )
   away = {
     name: rollouts.params(9 + i)
     for i, name in enumerate(sorted(code.parameters_of_state(state)))

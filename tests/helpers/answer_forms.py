@@ -1,10 +1,10 @@
-"""Makes forms of answers (`rewards.verifiers.forms`) of plain numbers."""
+"""Makes forms of answers, as in `rewards.verifiers.answer_equality`."""
 
 from fractions import Fraction
 
 import sympy
 
-from rewards.verifiers.forms import Group, Quantity
+from rewards.verifiers.answer_equality import Group, Quantity
 
 
 def quantity(value, unit=""):

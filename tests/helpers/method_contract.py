@@ -13,9 +13,9 @@ import optax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from helpers import method_rows, tabular_policy
-from rl import learners, methods, scoring, step
+from rl import learners, methods, scoring, step, training_state
+from rl.method_loss import required
 from rl.minibatches import Plan
-from rl.prepare import required
 
 P = 8  # enough for four devices
 # Metrics of the step in microbatches on a mesh.
@@ -91,7 +91,7 @@ class Case:
     """The first state; slots stand away from the policy unless given."""
     params = tabular_policy.params(p=P) if params is None else params
     txs = {name: recorder() for name in self.methods}
-    state = step.init(self.methods, params, txs, jax.random.key(0))
+    state = training_state.init(self.methods, params, txs, jax.random.key(0))
     away = (
       tabular_policy.params(9, p=P)
       if parameter_sets is None

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.tasks.task import Problems
 from experiments.training import step_timer
-from rl import step
+from rl import training_state
 
 
 def problems():
@@ -30,11 +30,11 @@ def assert_keys(keys, expected):
 
 def rollout_state(step_number=5):
   """The state before a step, of which a rollout reads the step and the key."""
-  return step.State(
+  return training_state.State(
     step=np.int32(step_number),
-    learners={"policy": step.Learner({}, ())},
+    learners={"policy": training_state.Learner({}, ())},
     parameter_sets={},
-    carried=step.Carried(jax.random.key(0)),
+    carried=training_state.Carried(jax.random.key(0)),
   )
 
 

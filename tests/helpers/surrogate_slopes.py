@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from helpers import tabular_policy
-from rl import method, prepare, scoring, transforms, types
+from rl import method, method_loss, scoring, transforms, types
 from rl.losses import surrogates, terms
 from rl.minibatches import Plan
 
@@ -27,13 +27,13 @@ def drifted(scale=1.0):
 
 def gradient(m, rollout, params, old=None, state=None):
   """The gradient of the whole method's loss at every position's logits."""
-  policy, needs = tabular_policy.policy, prepare.required(m, updates=2)
+  policy, needs = tabular_policy.policy, method_loss.required(m, updates=2)
 
   @jax.jit
   def compute(params, old, rollout, state):
     scored = scoring.passes(policy, {"old": old}, needs, rollout)
-    batch, scales, _ = prepare.prepare(m, scored, state)
-    return prepare.gradient(m, policy, params, batch, scales, Plan())[0]
+    batch, scales, _ = method_loss.prepare(m, scored, state)
+    return method_loss.gradient(m, policy, params, batch, scales, Plan())[0]
 
   old = params if old is None else old
   state = m.init() if state is None else state

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import rewards
-from rl import method, prepare, scoring, transforms, types
+from rl import method, method_loss, scoring, transforms, types
 from rl.minibatches import Plan
 
 
@@ -192,10 +192,10 @@ def loss(
   def total_and_gradient(policy, sources, first_sources, rollout, state):
     if first_sources is not None:
       first = scoring.passes(POLICY, first_sources, needs, rollout)
-      _, _, state = prepare.prepare(m, first, state)
+      _, _, state = method_loss.prepare(m, first, state)
     scored = scoring.passes(POLICY, sources, needs, rollout)
-    batch, term_weights, _ = prepare.prepare(m, scored, state)
-    gradient, tally = prepare.gradient(
+    batch, term_weights, _ = method_loss.prepare(m, scored, state)
+    gradient, tally = method_loss.gradient(
       m, POLICY, policy, batch, term_weights, Plan()
     )
     return tally.merge()["loss/total"], gradient["log_probs"]
@@ -207,7 +207,7 @@ def loss(
     name: policy if table is None else params_of(table)
     for name, table in sources.items()
   }
-  needs = prepare.required(m, updates=2)
+  needs = method_loss.required(m, updates=2)
   first_sources = None
   if earlier is not None:
     first_sources = sources | {"old": params_of(earlier)}

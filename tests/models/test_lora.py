@@ -13,7 +13,7 @@ from helpers import small_decoders
 from models import lora, sharding, transformer
 from models import policy as policies
 from models.config import ModelConfig
-from rl import fused_loop, methods, step, types
+from rl import fused_loop, methods, step, training_state, types
 from rl.minibatches import Plan
 from rl.sampling import generation
 
@@ -143,7 +143,7 @@ def recorded(policy, params, frozen):
 def begun(params):
   trained, frozen = lora.split(CONFIG, params)
   copied = jax.tree.map(jnp.copy, (trained, frozen))
-  return step.init(
+  return training_state.init(
     METHOD, copied[0], optax.adam(1e-2), jax.random.key(2), copied[1]
   )
 
@@ -191,8 +191,8 @@ def test_the_gradient_is_the_adapters_part_of_the_whole_one(params):
   tx, plan = optax.sgd(1.0), Plan()
   key = jax.random.key(2)
   run = jax.jit(step.make(METHOD, POLICY, tx, plan))
-  parted, _ = run(step.init(METHOD, trained, tx, key, frozen), batch)
-  full, _ = run(step.init(METHOD, params, tx, key), batch)
+  parted, _ = run(training_state.init(METHOD, trained, tx, key, frozen), batch)
+  full, _ = run(training_state.init(METHOD, params, tx, key), batch)
   expected, _ = lora.split(CONFIG, full.params)
   jax.tree.map(
     lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6),

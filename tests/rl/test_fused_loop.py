@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from models import policy as policies
 from models import sharding, transformer
 from models.config import ModelConfig
-from rl import fused_loop, methods, step, types
+from rl import fused_loop, methods, step, training_state, types
 from rl.minibatches import Plan
 from rl.sampling import generation
 
@@ -69,10 +69,12 @@ def keep_gradient() -> optax.GradientTransformation:
   )
 
 
-def start() -> step.State:
+def start() -> training_state.State:
   """A policy, and a reference with other parameters."""
   params, other = (transformer.init(MODEL, jax.random.key(i)) for i in range(2))
-  state = step.init(METHOD, params, keep_gradient(), jax.random.key(2))
+  state = training_state.init(
+    METHOD, params, keep_gradient(), jax.random.key(2)
+  )
   return state.replace(
     parameter_sets=dict.fromkeys(state.parameter_sets, other)
   )
@@ -190,7 +192,7 @@ FUSED = methods.get("max_at_k", k=2)
 TX = optax.adam(1e-3)
 
 
-def collect(state: step.State) -> types.Rollout:
+def collect(state: training_state.State) -> types.Rollout:
   """Random prompts; the reward is the sum of the sampled ids."""
   problem_key, sample_key = jax.random.split(
     jax.random.fold_in(state.carried.key, state.step)
@@ -222,9 +224,9 @@ def fused() -> fused_loop.Iteration:
   return fused_loop.scan(fused_loop.iteration(collect, train_step), STEPS)
 
 
-def begin(key: jax.Array) -> step.State:
+def begin(key: jax.Array) -> training_state.State:
   table = jax.random.normal(key, (MODEL.vocab_size, MODEL.vocab_size))
-  return step.init(FUSED, table, TX, key)
+  return training_state.init(FUSED, table, TX, key)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from rl import (
   parameter_sets,
   scoring,
   step,
+  training_state,
   types,
 )
 from rl.minibatches import Plan
@@ -58,7 +59,7 @@ def table(seed):
 
 def start(trained=AFTER):
   """Policy, reward model and reference differ, and momentum has built up."""
-  state = step.init(trained, table(0), TXS, jax.random.key(9))
+  state = training_state.init(trained, table(0), TXS, jax.random.key(9))
   prm = state.learners["prm"]
   moved = jax.tree.map(lambda x: x + 0.01 if x.ndim == 2 else x, prm.opt_state)
   prm = prm.replace(params=table(1), opt_state=moved)
@@ -82,7 +83,7 @@ def alone(name, state, trained=AFTER, prm=None):
   params = state.parameters
   if prm is not None:
     params["prm"] = prm
-  one = step.init(single, params[name], TXS[name], state.carried.key)
+  one = training_state.init(single, params[name], TXS[name], state.carried.key)
   one = one.with_policy(opt_state=state.learners[name].opt_state).replace(
     parameter_sets={key: params[key] for key, _ in rules}
   )
@@ -317,7 +318,7 @@ def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
   params, prm, ref = (
     transformer.init(real.MODEL, jax.random.key(i)) for i in range(3)
   )
-  state = step.init(BEFORE, params, txs, jax.random.key(2))
+  state = training_state.init(BEFORE, params, txs, jax.random.key(2))
   learner = state.learners["prm"].replace(params=prm)
   state = state.replace(
     learners={**state.learners, "prm": learner}, parameter_sets={"ref": ref}
@@ -394,7 +395,7 @@ def test_seeds_side_by_side_are_separate_runs():
 
   def begin(key):
     policy, prm, ref = jax.random.normal(key, (3, V, V))
-    state = step.init(AFTER, policy, txs, key)
+    state = training_state.init(AFTER, policy, txs, key)
     learner = state.learners["prm"].replace(params=prm)
     return state.replace(
       learners={**state.learners, "prm": learner}, parameter_sets={"ref": ref}

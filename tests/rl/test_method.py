@@ -11,12 +11,13 @@ from helpers import tabular_policy
 
 from rl import method as methods_core
 from rl import (
+  method_loss,
   methods,
   parameter_sets,
-  prepare,
   registry,
   scoring,
   step,
+  training_state,
   transforms,
 )
 from rl.losses import ratios, surrogates, terms
@@ -93,8 +94,10 @@ def test_one_update_needs_no_old_pass():
 
   @jax.jit
   def gradient(rollout):
-    batch, term_weights, _ = prepare.prepare(m, rollout, m.init())
-    return prepare.gradient(m, policy, params, batch, term_weights, Plan())[0]
+    batch, term_weights, _ = method_loss.prepare(m, rollout, m.init())
+    return method_loss.gradient(m, policy, params, batch, term_weights, Plan())[
+      0
+    ]
 
   jax.tree.map(
     np.testing.assert_array_equal, gradient(rollout), gradient(scored)
@@ -136,18 +139,18 @@ def test_a_probe_that_reads_a_pass_gets_it_with_one_update_and_with_many():
   """Needs that the probes of a loss read are needs of the method."""
   m = spread_to_top_token()
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
-  prepare.check(m, tabular_policy.policy, {"policy": params}, rollout)
+  method_loss.check(m, tabular_policy.policy, {"policy": params}, rollout)
   logits = params["hidden"][..., : tabular_policy.V]
   best = jax.nn.log_softmax(logits).max(-1)
   want = -jnp.sum(jnp.where(rollout.valid("token"), best, 0.0))
   for updates in (1, 2):
-    needs = prepare.required(m, updates)
+    needs = method_loss.required(m, updates)
     scored = scoring.passes(
       tabular_policy.policy, {"old": params}, needs, rollout
     )
-    batch, term_weights, _ = prepare.prepare(m, scored, m.init())
-    aggregation = prepare.aggregation_weights(m, batch)
-    got, _ = prepare.loss(
+    batch, term_weights, _ = method_loss.prepare(m, scored, m.init())
+    aggregation = method_loss.aggregation_weights(m, batch)
+    got, _ = method_loss.loss(
       m, tabular_policy.policy, params, batch, aggregation, term_weights
     )
     np.testing.assert_allclose(
@@ -205,7 +208,7 @@ def test_a_score_that_is_not_finite_makes_the_step_a_no_op(field, at, value):
   )
   m = methods.get("reinforce")
   tx = optax.adam(0.1)
-  state = step.init(m, tabular_policy.params(), tx, jax.random.key(0))
+  state = training_state.init(m, tabular_policy.params(), tx, jax.random.key(0))
   train_step = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))
   after, metrics = train_step(state, rollout)
   jax.tree.map(np.testing.assert_array_equal, after.learners, state.learners)
@@ -225,7 +228,7 @@ def test_an_update_far_from_its_sampler_is_skipped():
   """PURE skips updates whose mean ratio exceeds 10."""
   m, tx, plan = methods.get("grpo", beta=0.0), optax.sgd(0.1), Plan(2)
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
-  state = step.init(m, params, tx, jax.random.key(0))
+  state = training_state.init(m, params, tx, jax.random.key(0))
   assert (
     jax.jit(step.make(m, tabular_policy.policy, tx, plan))(state, rollout)[1][
       "optim/skipped"
@@ -271,7 +274,7 @@ def test_an_update_without_tokens_lowers_no_mean():
   correct = rollout.correct.at[0, 0].set(1).at[0, 1].set(0).at[1].set(1)
   rollout = rollout.replace(correct=correct)
   m, tx = methods.get("dapo"), optax.sgd(1e-3)
-  state = step.init(m, params, tx, jax.random.key(0))
+  state = training_state.init(m, params, tx, jax.random.key(0))
   plan = Plan(minibatches=2)
   _, metrics = jax.jit(step.make(m, tabular_policy.policy, tx, plan))(
     state, rollout
@@ -289,9 +292,9 @@ def test_microbatches_add_up_in_float32_whatever_the_parameters():
 
   def gradient(microbatches, dtype):
     params = jax.tree.map(lambda p: p.astype(dtype), tabular_policy.params(p=1))
-    batch, term_weights, _ = prepare.prepare(m, rollout, m.init())
+    batch, term_weights, _ = method_loss.prepare(m, rollout, m.init())
     plan = Plan(microbatches=microbatches)
-    grads, _ = prepare.gradient(
+    grads, _ = method_loss.gradient(
       m, tabular_policy.policy, params, batch, term_weights, plan
     )
     assert grads["hidden"].dtype == dtype
@@ -306,21 +309,21 @@ def test_microbatches_add_up_in_float32_whatever_the_parameters():
 def test_later_updates_keep_the_old_policy_and_take_the_minibatches_in_turn():
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
   m, tx = methods.get("grpo", beta=0.0), optax.sgd(2.0)
-  state = step.init(m, params, tx, jax.random.key(0))
+  state = training_state.init(m, params, tx, jax.random.key(0))
   plan = Plan(epochs=2, minibatches=2)
   new, _ = jax.jit(step.make(m, tabular_policy.policy, tx, plan))(
     state, rollout
   )
-  needs = prepare.required(m, updates=4)
+  needs = method_loss.required(m, updates=4)
 
   @jax.jit
   def four_updates(now, rollout):
     sources = {"old": now}
     scored = scoring.passes(tabular_policy.policy, sources, needs, rollout)
-    batch, term_weights, _ = prepare.prepare(m, scored, m.init())
+    batch, term_weights, _ = method_loss.prepare(m, scored, m.init())
     for part in (0, 1, 0, 1):
       cut = jax.tree.map(lambda x, i=part: x[i::2] if x.ndim else x, batch)
-      grads, _ = prepare.gradient(
+      grads, _ = method_loss.gradient(
         m, tabular_policy.policy, now, cut, term_weights, Plan()
       )
       now = jax.tree.map(lambda p, g: p - 2.0 * g, now, grads)
@@ -345,7 +348,7 @@ def test_parameter_sets_follow_the_policy_through_the_train_step():
   )
   tx = optax.sgd(1.0)
   train_step = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))
-  states = [step.init(m, params, tx, jax.random.key(0))]
+  states = [training_state.init(m, params, tx, jax.random.key(0))]
   for _ in range(2):
     states.append(train_step(states[-1], rollout)[0])
   p0, p1, p2 = (state.params["hidden"] for state in states)

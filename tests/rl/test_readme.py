@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl import masked, methods, prepare, scoring, types
+from rl import masked, method_loss, methods, scoring, types
 from rl.losses import surrogates, terms
 from rl.minibatches import Plan
 
@@ -89,12 +89,12 @@ def computed():
     name: jnp.log(inputs(name)) for name in ("pi", "pi_old", "pi_ref")
   }
   parameters = {"old": log_probs["pi_old"], "ref": log_probs["pi_ref"]}
-  needs = prepare.required(method, updates=2)
+  needs = method_loss.required(method, updates=2)
   scored = scoring.passes(POLICY, parameters, needs, rollout())
-  batch, term_weights, _ = prepare.prepare(method, scored, method.init())
+  batch, term_weights, _ = method_loss.prepare(method, scored, method.init())
 
   def gradient(term_weights):
-    grads, tally = prepare.gradient(
+    grads, tally = method_loss.gradient(
       method, POLICY, log_probs["pi"], batch, term_weights, Plan()
     )
     return grads, tally.merge()
@@ -126,7 +126,7 @@ def computed():
     "clipped": at_tokens(jnp.clip(rho, 1 - CLIP, 1 + CLIP)),
     "surrogate": at_tokens(surrogate),
     "k3": at_tokens(k3),
-    "weight": at_tokens(prepare.aggregation_weights(method, batch)[0]),
+    "weight": at_tokens(method_loss.aggregation_weights(method, batch)[0]),
     "loss_pg": metrics["loss/policy_gradient"],
     "loss_kl": metrics["loss/kl"],
     "loss": metrics["loss/total"],
@@ -181,7 +181,9 @@ def test_the_method_of_the_readme_traces_on_the_rollout(tmp_path, monkeypatch):
   monkeypatch.syspath_prepend(tmp_path)
   method = importlib.import_module("centered").centered(beta=0.02)
   params = jnp.log(inputs("pi"))
-  prepare.check(method, POLICY, {"policy": params, "ref": params}, rollout())
+  method_loss.check(
+    method, POLICY, {"policy": params, "ref": params}, rollout()
+  )
 
 
 def test_links_lead_to_files():

@@ -9,7 +9,7 @@ import optax
 import pytest
 from helpers import worked_example
 
-from rl import parameter_sets, step, transforms
+from rl import parameter_sets, step, training_state, transforms
 from rl.losses import surrogates, terms
 from rl.method import Method
 from rl.minibatches import Plan
@@ -34,7 +34,7 @@ PLAIN = Method(ON_POLICY, chain(scores()))
 def _step(method, rollout=ROLLOUT, plan=None, state=None):
   """Returns the state before and after a training step, and the metrics."""
   if state is None:
-    state = step.init(method, PARAMS, TX, jax.random.key(1))
+    state = training_state.init(method, PARAMS, TX, jax.random.key(1))
   plan = plan or Plan()
   train_step = jax.jit(step.make(method, worked_example.POLICY, TX, plan))
   return (state, *train_step(state, rollout))
@@ -92,7 +92,7 @@ def test_a_state_starts_from_the_parameters_and_the_method():
     sampler=samplers.second_pass(1, lambda *_: None, "two", lambda: "memory"),
   )
   key = jax.random.key(1)
-  state = step.init(method, PARAMS, optax.adam(0.1), key)
+  state = training_state.init(method, PARAMS, optax.adam(0.1), key)
   assert state.params is PARAMS
   assert state.carried.memory == "memory"
   assert state.carried.key is key
@@ -102,11 +102,14 @@ def test_a_state_starts_from_the_parameters_and_the_method():
   assert jax.tree.leaves(state.policy.method_state) == [0, 0]
   assert state.policy.opt_state[0].count == 0
   frozen = {"other": 1}
-  assert step.init(method, PARAMS, TX, key, frozen).carried.frozen is frozen
+  assert (
+    training_state.init(method, PARAMS, TX, key, frozen).carried.frozen
+    is frozen
+  )
 
 
 def test_frozen_parameters_are_joined_with_the_trained_ones():
-  state = step.init(
+  state = training_state.init(
     PLAIN,
     {"log_probs": PARAMS["log_probs"]},
     TX,
@@ -171,7 +174,7 @@ def test_a_reward_that_is_not_finite_changes_nothing():
 
 
 def test_a_sampler_remembers_a_rollout_with_finite_scores():
-  state = step.init(PLAIN, PARAMS, TX, jax.random.key(1))
+  state = training_state.init(PLAIN, PARAMS, TX, jax.random.key(1))
   state = state.with_carried(memory=jnp.float32(1.0))
   rollout = ROLLOUT.replace(memory=jnp.float32(2.0))
   assert _step(PLAIN, rollout, state=state)[1].carried.memory == 2

@@ -1,9 +1,9 @@
 """Measures what it saves to compile the whole training loop as one program.
 
 The loop is that of `countdown.py:max_at_k` with random weights. One dispatch
-(`experiments.training.dispatch.make_dispatch`) runs several steps, each of them
-sampling, reward and update. Random weights solve no problem, and a group of
-samples with equal scores has no gradient, so a random number is added to the
+(`experiments.training.iteration.make_dispatch`) runs several steps, each of
+them sampling, reward and update. Random weights solve no problem, and a group
+of samples with equal scores has no gradient, so a random number is added to the
 score of the task.
 
 Three comparisons, each with its own limit:
@@ -51,10 +51,10 @@ from experiments.configs import countdown, defaults
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
 from experiments.studies.benchmark import machine, outcome, timing
-from experiments.training import build, dispatch, placement, rollouts
+from experiments.training import build, iteration, placement, rollouts
 from experiments.training.experiment import Experiment
 from models import sharding
-from rl import fused_loop, step
+from rl import fused_loop, step, training_state
 
 MAX_TIME_VS_STAGED = 1.05
 MAX_HOST_SHARE = 0.02
@@ -62,7 +62,7 @@ MAX_TIME_VS_SEQUENCE = 0.7
 TOLERANCE = 1e-3  # difference of parameters over their change, in norm
 # Maps start states to end states, several steps later. The start states stay
 # valid: a loop copies them before it donates them.
-Loop = Callable[[Sequence[step.State]], list[step.State]]
+Loop = Callable[[Sequence[training_state.State]], list[training_state.State]]
 
 
 class UnequalLoopsError(errors.UsageError):
@@ -190,7 +190,7 @@ def meshes() -> dict[str, Mesh]:
 
 
 def loop_one_by_one(
-  e: Experiment, advance: dispatch.Dispatch, dispatches: int
+  e: Experiment, advance: iteration.Dispatch, dispatches: int
 ) -> Loop:
   """Returns a loop that trains from one state after another.
 
@@ -203,7 +203,7 @@ def loop_one_by_one(
     dispatches: number of dispatches for each state.
   """
 
-  def run(states: Sequence[step.State]) -> list[step.State]:
+  def run(states: Sequence[training_state.State]) -> list[training_state.State]:
     end_states, pending_metrics = [], {}
     for state in states:
       state = _copy(jax.device_put(state, placement.state_shardings(e)))
@@ -232,7 +232,7 @@ def loop_side_by_side(e: Experiment, count: int) -> Loop:
   seed_sharding = NamedSharding(mesh, PartitionSpec("seed"))
   groups = list(multi_seed.SideBySide(e, None, print).groups(range(count)))
 
-  def run(states: Sequence[step.State]) -> list[step.State]:
+  def run(states: Sequence[training_state.State]) -> list[training_state.State]:
     group_ends, pending_metrics = [], {}
     for group in groups:
       members = jax.device_put([states[i] for i in group], mesh.devices.flat[0])
@@ -276,7 +276,7 @@ def side_by_side_program(
 def time_against(
   others: Mapping[str, Loop],
   reference: Loop,
-  states: Sequence[step.State],
+  states: Sequence[training_state.State],
   rounds: int,
 ) -> tuple[str, timing.Timing]:
   """Times loops relative to a reference loop.
@@ -302,8 +302,8 @@ def time_against(
 
 def host_share(
   e: Experiment,
-  advance: dispatch.Dispatch,
-  start: step.State,
+  advance: iteration.Dispatch,
+  start: training_state.State,
   dispatches: int,
   clock: Callable[[], float] = time.perf_counter,
 ) -> float:
@@ -348,7 +348,10 @@ def host_share(
 
 
 def check_same_end(
-  start: step.State, end: step.State, other_end: step.State, label: str
+  start: training_state.State,
+  end: training_state.State,
+  other_end: training_state.State,
+  label: str,
 ) -> None:
   """Raises an error if two loops reached different parameters.
 
@@ -377,17 +380,19 @@ def check_same_end(
     )
 
 
-def make_dispatch(e: Experiment) -> dispatch.Dispatch:
+def make_dispatch(e: Experiment) -> iteration.Dispatch:
   """Compiles the dispatch of an experiment that samples for itself."""
-  return dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
+  return iteration.make_dispatch(e, iteration.compile_rollout_fn(e))
 
 
-def _with_seed(state: step.State, number: int) -> step.State:
+def _with_seed(
+  state: training_state.State, number: int
+) -> training_state.State:
   key = jax.random.fold_in(state.carried.key, number)
   return state.with_carried(key=key)
 
 
-def _copy(state: step.State) -> step.State:
+def _copy(state: training_state.State) -> training_state.State:
   """Copies a state, because loops donate their argument."""
   return jax.tree.map(jnp.copy, state)
 

@@ -28,7 +28,7 @@ from experiments.cli import errors
 from experiments.studies.benchmark import outcome, random_rollout, sizes
 from models import policy, transformer
 from models.config import ModelConfig
-from rl import methods, prepare, step, types
+from rl import method_loss, methods, step, training_state, types
 from rl.minibatches import Plan
 
 Array = jax.Array
@@ -119,7 +119,8 @@ def update_bytes(
   method, tx = methods.get("grpo", beta=0.0), optax.adamw(1e-6)
   make = functools.partial(transformer.init, config)
   state = jax.eval_shape(
-    lambda key: step.init(method, make(key), tx, key), jax.random.key(0)
+    lambda key: training_state.init(method, make(key), tx, key),
+    jax.random.key(0),
   )
   update = step.make(method, policy.bind(config), tx, Plan(chunk=chunk))
   program = jax.jit(update, donate_argnums=0).lower(state, rollout).compile()
@@ -144,8 +145,8 @@ def gradient_difference(
     plan = Plan(chunk=chunk)
 
     def gradient(params: types.PyTree, rollout: types.Rollout) -> types.PyTree:
-      batch, scales, _ = prepare.prepare(method, rollout, method.init())
-      return prepare.gradient(
+      batch, scales, _ = method_loss.prepare(method, rollout, method.init())
+      return method_loss.gradient(
         method, policy.bind(config), params, batch, scales, plan
       )[0]
 

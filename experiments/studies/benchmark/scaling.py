@@ -43,7 +43,7 @@ from experiments.studies.benchmark import (
   timing,
 )
 from models import flop_counts, policy, sharding, transformer
-from rl import methods, objectives, step, types
+from rl import methods, objectives, step, training_state, types
 from rl.minibatches import Plan
 from rl.sampling import generation
 
@@ -203,7 +203,7 @@ def compile_update(shape: sizes.Shape, mesh: Mesh) -> Call:
   """Returns a compiled call that makes one update of a shape."""
   tx = optax.adamw(1e-6)
   key = jax.random.key(0)
-  state = jax.jit(lambda params: step.init(METHOD, params, tx, key))(
+  state = jax.jit(lambda params: training_state.init(METHOD, params, tx, key))(
     _params(shape, mesh)
   )
   inputs = state, _rollout(shape, mesh)

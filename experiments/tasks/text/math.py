@@ -29,7 +29,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import maths
-from rewards.verifiers.answers import final_answer
+from rewards.verifiers.answer_extraction import final_answer
 from rewards.verifiers.pool import Pool
 
 INSTRUCTION = "Reason step by step, and put the final answer in \\boxed{}."

@@ -10,7 +10,7 @@ from helpers import small_run
 from experiments import preferences
 from experiments.configs import defaults, tulu3
 from experiments.evaluation import statistics
-from experiments.training import dispatch, placement, workdirs
+from experiments.training import iteration, placement, workdirs
 from experiments.training_run import loop, validate
 
 
@@ -81,7 +81,7 @@ def test_demonstrations_of_a_file(tmp_path):
       )
     )
   )
-  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
+  advance = iteration.make_dispatch(e, iteration.compile_rollout_fn(e))
   state, losses = placement.init_state(e), []
   for _ in range(20):
     state, metrics, *_ = advance(state)

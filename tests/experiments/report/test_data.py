@@ -8,7 +8,7 @@ from etils import epath
 from helpers import untrained_runs
 
 from experiments.evaluation import statistics
-from experiments.report import data, runs, samples, tables
+from experiments.report import data, evaluation_curves, runs, samples, tables
 
 NOTHING = samples.Packed("", "", False)
 MEAN = ("mean", "low", "high")
@@ -130,7 +130,7 @@ def test_the_evaluation_after_training_comes_last():
     evaluations={"trained": evaluation, "base": evaluation},
     intermediate=[record],
   )
-  shown = [(e["name"], e["final"]) for e in data._evaluations(run)]
+  shown = [(e["name"], e["final"]) for e in evaluation_curves.collect(run)]
   assert shown == [("step 4", False), ("base", False), ("trained", True)]
 
 

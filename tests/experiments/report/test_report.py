@@ -18,7 +18,7 @@ from helpers import untrained_runs
 from experiments import report
 from experiments.evaluation import advantages_by_count, statistics
 from experiments.logging import run_logger
-from experiments.report import curves, data, page, picture, samples
+from experiments.report import data, page, picture, samples, training_curves
 from experiments.training import workdirs
 from rl import learners, methods
 
@@ -157,7 +157,7 @@ def test_curves_are_what_was_logged_and_nothing_stands_for_unknown(
 
 
 def test_long_curves_are_averaged(runs, monkeypatch):
-  monkeypatch.setattr(curves, "MAX_POINTS", 50)
+  monkeypatch.setattr(training_curves, "MAX_POINTS", 50)
   run = report.read(runs / "first")
   result = data.collect([run], samples.Packed("", "", False))
   (shown,) = result["runs"][0]["series"]

@@ -17,7 +17,7 @@ from experiments.studies.benchmark import (
   scaling,
   sizes,
 )
-from experiments.training import dispatch, placement
+from experiments.training import iteration, placement
 from models import sharding
 
 pytestmark = [pytest.mark.long, pytest.mark.several_devices]
@@ -37,7 +37,9 @@ def test_seeds_side_by_side_match_each_seed_alone():
   ]
   loop = fused.loop_one_by_one(
     one_device,
-    dispatch.make_dispatch(one_device, dispatch.compile_rollout_fn(one_device)),
+    iteration.make_dispatch(
+      one_device, iteration.compile_rollout_fn(one_device)
+    ),
     1,
   )
   ends = fused.loop_side_by_side(all_devices, 8)(starts)

@@ -12,6 +12,8 @@ from experiments.training import initial_state
 from models import checkpoint_reader
 from rl import methods
 
+ABSTRACT = python.SimpleNamespace(saved_part=lambda: "saved part")
+
 
 def config(**changes):
   usual = {
@@ -66,8 +68,7 @@ def e(monkeypatch):
     initial_state, "abstract_params_without_lora", lambda e: "shapes"
   )
   for name, function in {
-    "abstract_state": lambda e: "abstract",
-    "saved_part": lambda state: f"saved part of {state}",
+    "abstract_state": lambda e: ABSTRACT,
     "init_state": lambda e, params: State(params),
   }.items():
     monkeypatch.setattr(initial_state.placement, name, function)
@@ -80,7 +81,7 @@ def e(monkeypatch):
 
 def restore(e, workdir, result):
   def restore_newest(target, print_line):
-    assert target == "saved part of abstract"
+    assert target == "saved part"
     assert print_line is print
     return result
 

@@ -16,7 +16,7 @@ from experiments import replay
 from experiments.cli import errors
 from experiments.logging import json_files
 from experiments.training import (
-  dispatch,
+  iteration,
   nan_guard,
   packed_texts,
   placement,
@@ -109,6 +109,9 @@ class Fused:
     other.step = step
     return other
 
+  def saved_part(self):
+    return f"state after {self.step}"
+
 
 @pytest.mark.parametrize(
   ("steps_per_dispatch", "failed", "done", "saved"),
@@ -129,9 +132,6 @@ def test_the_rollout_of_the_step_that_failed_is_saved(
   )
   e = python.SimpleNamespace(
     config=python.SimpleNamespace(steps_per_dispatch=steps_per_dispatch),
-  )
-  monkeypatch.setattr(
-    nan_guard.placement, "saved_part", lambda s: f"state after {s.step}"
   )
   recent = [f"rollout {done - 2}", f"rollout {done - 1}"]
   state = Fused().replace(done)
@@ -216,7 +216,7 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
   arrays = safetensors.numpy.load_file(folder / "rollout.safetensors")
   assert {"policy.scores", "policy.tokens.mask"} <= arrays.keys()
   saved = rollouts[learners.POLICY]
-  again = dispatch.compile_rollout_fn(e)(state)
+  again = iteration.compile_rollout_fn(e)(state)
 
   def data(x):
     is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
@@ -247,7 +247,7 @@ def test_replay_finds_nothing_wrong_with_a_healthy_step(
   e = small_run.experiment(steps=1, rollout__max_tokens=max_tokens)
   assert packed_texts.packs(e) == bool(max_tokens)
   workdirs.write_config(tmp_path, e.config)
-  rollout = dispatch.compile_rollout_fn(e)(state := placement.init_state(e))
+  rollout = iteration.compile_rollout_fn(e)(state := placement.init_state(e))
   nan_guard.save_rollout(tmp_path, 1, state, rollout)
   assert replay.main(["--workdir", str(tmp_path)]) == 0
   output = capsys.readouterr().out.splitlines()

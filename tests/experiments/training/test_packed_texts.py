@@ -14,7 +14,7 @@ from experiments.logging import json_files
 from experiments.training import checkpointing, packed_texts, placement
 from experiments.training_run import loop
 from models import checkpoint_reader, sharding
-from rl import learners, prepare, scoring
+from rl import learners, method_loss, scoring
 
 pytestmark = pytest.mark.several_devices
 
@@ -204,7 +204,7 @@ def test_padding_of_further_texts_of_the_policy_is_counted(monkeypatch):
     scoring.Need("policy", scoring.log_probs, "reference"),
     scoring.Need("ref", scoring.log_probs, "other"),
   }
-  monkeypatch.setattr(prepare, "required", lambda method, updates: set())
+  monkeypatch.setattr(method_loss, "required", lambda method, updates: set())
   metrics = packed_texts.padding_metrics(
     types.SimpleNamespace(
       method=types.SimpleNamespace(term_needs=needs),

@@ -12,7 +12,7 @@ from helpers import small_run
 from experiments.training import initial_state, placement, prng_keys
 from experiments.training.experiment import KINDS, Experiment
 from models import lora, policy, sharding, transformer
-from rl import step
+from rl import training_state
 from rl.minibatches import Plan
 from rl.sampling import samplers
 
@@ -82,10 +82,10 @@ def test_adapters_that_a_folder_lacks_are_initialised(small):
 
 
 def test_checkpoints_have_no_parameters_that_are_not_trained():
-  carried = step.Carried("key", "memory", {"b": 4}, {"m": 5})
-  state = step.State(0, {"prm": 1}, {"ref": 2}, carried)
-  part = placement.saved_part(state)
-  assert part == state.replace(carried=step.Carried("key", "memory"))
+  carried = training_state.Carried("key", "memory", {"b": 4}, {"m": 5})
+  state = training_state.State(0, {"prm": 1}, {"ref": 2}, carried)
+  part = state.saved_part()
+  assert part == state.replace(carried=training_state.Carried("key", "memory"))
 
 
 @pytest.mark.several_devices
@@ -94,22 +94,28 @@ def test_states_of_methods_and_samplers_are_replicated():
   mesh = sharding.make_mesh(fsdp=2, devices=jax.devices()[:2])
   params = {"layers": {"mlp": {"up": {"kernel": np.zeros((1, 4, 4))}}}}
   other = {"any": np.zeros((4, 4))}
-  state = step.State(
+  state = training_state.State(
     step=np.int32(0),
-    learners={"policy": step.Learner(params, {"mu": params}, other)},
+    learners={"policy": training_state.Learner(params, {"mu": params}, other)},
     parameter_sets={"ref": params},
-    carried=step.Carried(np.zeros(2, np.uint32), other, params, {"m": params}),
+    carried=training_state.Carried(
+      np.zeros(2, np.uint32), other, params, {"m": params}
+    ),
   )
   copied, split = (
     jax.NamedSharding(mesh, spec)
     for spec in (jax.P(), jax.P(None, "fsdp", "tensor"))
   )
   params = {"layers": {"mlp": {"up": {"kernel": split}}}}
-  assert placement._shardings_on(state, mesh) == step.State(
+  assert placement._shardings_on(state, mesh) == training_state.State(
     step=copied,
-    learners={"policy": step.Learner(params, {"mu": params}, {"any": copied})},
+    learners={
+      "policy": training_state.Learner(params, {"mu": params}, {"any": copied})
+    },
     parameter_sets={"ref": params},
-    carried=step.Carried(copied, {"any": copied}, params, {"m": params}),
+    carried=training_state.Carried(
+      copied, {"any": copied}, params, {"m": params}
+    ),
   )
 
 
@@ -187,15 +193,15 @@ def test_an_evaluation_reads_what_its_mesh_has(on_sampling_mesh, monkeypatch):
 def test_a_sampler_gets_the_parameters_that_it_reads(
   sampler, names, monkeypatch
 ):
-  state = step.State(
+  state = training_state.State(
     step=0,
     learners={
-      "policy": step.Learner({"a": 1}, "optimizer", "method"),
-      "critic": step.Learner({"a": 6}, "optimizer", "method"),
-      "prm": step.Learner({"a": 7}, "optimizer", "method"),
+      "policy": training_state.Learner({"a": 1}, "optimizer", "method"),
+      "critic": training_state.Learner({"a": 6}, "optimizer", "method"),
+      "prm": training_state.Learner({"a": 7}, "optimizer", "method"),
     },
     parameter_sets={"behavior": {"a": 2}, "ref": {"a": 3}},
-    carried=step.Carried("key", "memory", {"b": 4}, {"m": 5}),
+    carried=training_state.Carried("key", "memory", {"b": 4}, {"m": 5}),
   )
   method = NAMESPACE(sampler=sampler, behavior="behavior")
   e = NAMESPACE(
@@ -205,10 +211,10 @@ def test_a_sampler_gets_the_parameters_that_it_reads(
     sampling_mesh="mesh",
   )
   part = placement.sampler_state(e, state)
-  assert part == step.State(
+  assert part == training_state.State(
     step=0,
     learners={
-      name: step.Learner(state.learners[name].params, ())
+      name: training_state.Learner(state.learners[name].params, ())
       for name in ("policy", "critic")
       if name in names | {"policy"}
     },
@@ -217,7 +223,7 @@ def test_a_sampler_gets_the_parameters_that_it_reads(
       for name, params in state.parameter_sets.items()
       if name in names
     },
-    carried=step.Carried("key", "memory", {"b": 4}, {}),
+    carried=training_state.Carried("key", "memory", {"b": 4}, {}),
   )
   # On a mesh of its own it has parameters in another form.
   e.sampling_mesh = "other mesh"

@@ -13,8 +13,8 @@ from ml_collections import ConfigDict
 from experiments.training import (
   build,
   checkpointing,
-  dispatch,
   initial_state,
+  iteration,
   placement,
   workdirs,
 )
@@ -139,7 +139,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   """EEPO unlearns its first half for a moment: of what is trained."""
   e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
   state = placement.init_state(e, initial_state.starting_params(e, tmp_path))
-  rollout = dispatch.compile_rollout_fn(e)(state)
+  rollout = iteration.compile_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   observed = []
   forget = e.method.sampler.run
@@ -151,7 +151,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   stage = dataclasses.replace(e.method.sampler, run=run)
   method = dataclasses.replace(e.method, sampler=stage)
   watched = dataclasses.replace(e, methods={"policy": method})
-  dispatch.compile_rollout_fn(watched)(state)
+  iteration.compile_rollout_fn(watched)(state)
   assert observed[0] == jax.tree.structure(state.params)
 
 

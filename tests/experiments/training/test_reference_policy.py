@@ -13,7 +13,7 @@ from experiments.cli import errors
 from experiments.logging import json_files
 from experiments.training import (
   build,
-  dispatch,
+  iteration,
   placement,
   reference_policy,
   workdirs,
@@ -68,10 +68,10 @@ def test_it_equals_a_frozen_parameter_set(pairs, tmp_path):
   assert list(frozen_state.parameter_sets) == ["ref"]
   extras = reference_policy.log_probs(e, tmp_path, state)
   assert extras[str(NEED)].shape == (LINES, 2, e.task.completion_length)
-  rollout_fn = dispatch.compile_rollout_fn(e, extras)
-  advance = dispatch.make_dispatch(e, rollout_fn)
-  advance_frozen = dispatch.make_dispatch(
-    frozen, dispatch.compile_rollout_fn(frozen)
+  rollout_fn = iteration.compile_rollout_fn(e, extras)
+  advance = iteration.make_dispatch(e, rollout_fn)
+  advance_frozen = iteration.make_dispatch(
+    frozen, iteration.compile_rollout_fn(frozen)
   )
   losses = []
   for _ in range(4):

@@ -18,15 +18,15 @@ from experiments.logging import json_files
 from experiments.training import (
   build,
   checkpointing,
-  dispatch,
   initial_state,
+  iteration,
   placement,
   reward_models,
 )
 from experiments.training_run import loop, validate
 from rewards import base
 from rewards.process import step_losses, step_model
-from rl import methods, prepare, step
+from rl import method_loss, methods, training_state
 
 TASK = "chain(operations=1)"
 NEED = base.model_scores("prm")
@@ -83,21 +83,23 @@ def test_the_model_pays_the_run(fitted, tmp_path):
     make_config(workdir), tmp_path, devices=jax.devices()[:1]
   )
   state = start(e, tmp_path)
-  rollout = dispatch.compile_rollout_fn(e)(state)
+  rollout = iteration.compile_rollout_fn(e)(state)
   expected = model.scores(params, step_model.of_rollout(rollout))
   scores = rollout.extras[NEED]
   np.testing.assert_allclose(scores, expected, atol=1e-5)
   assert np.unique(np.asarray(scores)[np.asarray(rollout.step_mask)]).size > 8
   in_parts = reward_models.add_scores(e.reward_models, state, rollout, 2)
   np.testing.assert_allclose(in_parts.extras[NEED], expected, atol=1e-5)
-  batch, _, _ = prepare.prepare(e.method, rollout, state.policy.method_state)
+  batch, _, _ = method_loss.prepare(
+    e.method, rollout, state.policy.method_state
+  )
   np.testing.assert_array_equal(batch.rollout.step_scores, scores)
   # The task's own scores remain in the rollout, as the gold score.
   assert set(np.unique(rollout.step_scores)) <= {-1.0, 0.0, 1.0}
   # Another model pays other rewards.
   other = jax.tree.map(lambda x: -x, params["head"])
   models = {"prm": {**params, "head": other}}
-  again = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
+  again = iteration.compile_rollout_fn(e)(state.with_carried(models=models))
   np.testing.assert_array_equal(again.tokens.completions, rollout.completions)
   assert np.abs(again.extras[NEED] - scores).max() > 0.1
 
@@ -220,7 +222,7 @@ def test_an_update_learns_from_the_steps_and_samples_that_exist(
   if not labelled:
     rollout = rollout.replace(step_scores=0 * rollout.step_scores)
   params = {"w": np.float32(2)}
-  state = step.Learner(params, model.tx.init(params))
+  state = training_state.Learner(params, model.tx.init(params))
   update = jax.jit(
     lambda state, rollout: reward_models._update_one(
       model, state, rollout, parts
@@ -343,9 +345,7 @@ def test_a_frozen_model_is_read_again_and_not_saved(fitted, tmp_path):
     for name in ("loss/total", "prm/score", "prm/worst", "prm/accuracy"):
       assert line[name] == expected[name], name
   with checkpointing.Checkpoints(resumed / "checkpoints") as checkpoints:
-    state, _ = checkpoints.restore(
-      placement.saved_part(placement.abstract_state(e))
-    )
+    state, _ = checkpoints.restore(placement.abstract_state(e).saved_part())
     assert state.carried.models == {}
     assert list(state.learners) == ["policy"]
     state = initial_state.restore_or_initialise(e, resumed, checkpoints)
@@ -411,10 +411,10 @@ def test_a_frozen_model_with_a_reference_pays(tmp_path):
   other = jax.tree.map(lambda x: 1.5 * x, params["decoder"])
   e = build.build(make_config(tmp_path), jax.devices()[:1])
   state = start(e, tmp_path)
-  scores = dispatch.compile_rollout_fn(e)(state).extras[NEED]
+  scores = iteration.compile_rollout_fn(e)(state).extras[NEED]
   np.testing.assert_allclose(scores, 0, atol=1e-6)
   models = {"prm": {**params, "decoder": other}}
-  rollout = dispatch.compile_rollout_fn(e)(state.with_carried(models=models))
+  rollout = iteration.compile_rollout_fn(e)(state.with_carried(models=models))
   assert np.abs(rollout.extras[NEED]).max() > 1e-3
 
 

@@ -16,7 +16,7 @@ from experiments.evaluation import evaluator
 from experiments.logging import json_files
 from experiments.training import (
   device_mesh,
-  dispatch,
+  iteration,
   placement,
   rollout_pipeline,
   step_timer,
@@ -42,7 +42,7 @@ def experiment(**changes):
 
 def sampled(e, state):
   return jax.device_get(
-    dispatch.compile_rollout_fn(e)(state).replace(keys=None)
+    iteration.compile_rollout_fn(e)(state).replace(keys=None)
   )
 
 
@@ -76,7 +76,7 @@ def test_another_mesh_gives_the_same_rollout(changes):
     sampled(e, placement.init_state(e)) for e in (other, reference)
   )
   assert_same(result, expected)
-  rollout = dispatch.compile_rollout_fn(other)(placement.init_state(other))
+  rollout = iteration.compile_rollout_fn(other)(placement.init_state(other))
   assert rollout.completions.sharding == other.batch_sharding
   assert rollout.step.sharding == other.replicated
 
@@ -107,8 +107,8 @@ class TestAhead:
   def test_samples_are_of_the_parameters_before(self):
     """Returns a rollout of this step's problems by the previous state."""
     e = experiment(**AHEAD, steps=4, checkpoint_every=2)
-    gather = dispatch.compile_rollout_fn(e)
-    advance = dispatch.make_dispatch(e, gather)
+    gather = iteration.compile_rollout_fn(e)
+    advance = iteration.make_dispatch(e, gather)
     state = placement.init_state(e)
     states, rollouts, stale = [], [], []
     for _ in range(4):
@@ -119,7 +119,7 @@ class TestAhead:
       rollouts.append(jax.device_get(rollout.replace(keys=None)))
       stale.append(timer.metrics["rollout/staleness"])
     assert stale == [0, 1, 0, 1]
-    once = dispatch.compile_rollout_fn(
+    once = iteration.compile_rollout_fn(
       experiment(**HALF, method="grpo(beta=0.0)")
     )
     for step, result in enumerate(rollouts):
@@ -339,9 +339,9 @@ def test_without_a_gap_correction_changes_nothing():
   result = []
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampling__truncation=cap)
-    rollout = dispatch.compile_rollout_fn(e)(state := placement.init_state(e))
+    rollout = iteration.compile_rollout_fn(e)(state := placement.init_state(e))
     separate = learners.by_learner(rollout)[learners.POLICY]
-    moved, *_ = dispatch.make_dispatch(
+    moved, *_ = iteration.make_dispatch(
       e, lambda state, timer, separate=separate: separate
     )(state)
     result.append(jax.device_get(moved.params))

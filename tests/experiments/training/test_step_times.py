@@ -20,7 +20,7 @@ from helpers import small_run
 
 from experiments.evaluation import evaluator
 from experiments.logging import json_files, run_logger
-from experiments.training import build, checkpointing, dispatch, metric_buffer
+from experiments.training import build, checkpointing, iteration, metric_buffer
 from experiments.training_run import loop, sample_dump
 from rl import step
 
@@ -184,8 +184,8 @@ def run_in_the_hosts_thread(advance):
 def test_separate_programs(tmp_path, monkeypatch, asynchronous):
   running = []
   dispatched = [threading.Event() for _ in range(STEPS)]
-  compile_rollout_fn = dispatch.compile_rollout_fn
-  make_dispatch = dispatch.make_dispatch
+  compile_rollout_fn = iteration.compile_rollout_fn
+  make_dispatch = iteration.make_dispatch
 
   def observed(e, gather):
     advance = make_dispatch(e, gather)
@@ -202,13 +202,13 @@ def test_separate_programs(tmp_path, monkeypatch, asynchronous):
 
   if asynchronous:
     monkeypatch.setattr(
-      dispatch,
+      iteration,
       "compile_rollout_fn",
       lambda *arguments: run_behind_a_waiting_program(
         compile_rollout_fn(*arguments), dispatched
       ),
     )
-  monkeypatch.setattr(dispatch, "make_dispatch", observed)
+  monkeypatch.setattr(iteration, "make_dispatch", observed)
   lines, wall = run_loop(small_run.experiment(steps=STEPS), tmp_path)
   # On a busy machine, a dispatch may find its arguments ready.
   assert (sum(running[WARM:]) >= 2) == asynchronous
@@ -308,9 +308,9 @@ def test_the_first_step_does_not_hold_the_time_of_the_second(
   tmp_path, monkeypatch
 ):
   """The first compiles, and is as long whatever the second takes."""
-  make_dispatch = dispatch.make_dispatch
+  make_dispatch = iteration.make_dispatch
   monkeypatch.setattr(
-    dispatch,
+    iteration,
     "make_dispatch",
     lambda *args: run_in_the_hosts_thread(make_dispatch(*args)),
   )

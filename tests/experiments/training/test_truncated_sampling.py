@@ -6,7 +6,7 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files
-from experiments.training import dispatch, placement
+from experiments.training import iteration, placement
 from experiments.training_run import loop
 from rl import scoring
 
@@ -29,7 +29,7 @@ def test_the_ratio_of_a_rollout_is_one():
   """Without the support it is the probability of the support."""
   e = small_run.experiment(rollout__top_p=0.8, rollout__top_k=16)
   state = placement.init_state(e)
-  rollout = dispatch.compile_rollout_fn(e)(state)
+  rollout = iteration.compile_rollout_fn(e)(state)
   assert jax.tree.structure(rollout) == jax.tree.structure(e.abstract_rollout)
   np.testing.assert_allclose(
     ratios_to_sampler(e, state, rollout), 1.0, atol=1e-4

@@ -24,8 +24,8 @@ from experiments.logging import json_files, profiler, progress
 from experiments.training import (
   build,
   checkpointing,
-  dispatch,
   initial_state,
+  iteration,
   nan_guard,
   placement,
 )
@@ -261,7 +261,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two
   e = build.build(small_run.config(method="reinforce", **mesh))
   state = placement.init_state(e)
-  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
+  advance = iteration.make_dispatch(e, iteration.compile_rollout_fn(e))
   observed = Compilations()
   logger = logging.getLogger("jax")
   logger.addHandler(observed)
@@ -422,7 +422,7 @@ def test_every_kind_of_credit_trains(task, method):
     )
   )
   state = placement.init_state(e)
-  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
+  advance = iteration.make_dispatch(e, iteration.compile_rollout_fn(e))
   for _ in range(2):
     state, result, *_ = advance(state)
   result = jax.device_get(result)

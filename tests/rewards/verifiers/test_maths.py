@@ -8,7 +8,7 @@ import pytest
 from helpers import maths_cases
 
 from rewards.verifiers import Item, answer_id, maths
-from rewards.verifiers.answers import final_answer
+from rewards.verifiers.answer_extraction import final_answer
 from rewards.verifiers.pool import Pool
 
 NEEDED = (

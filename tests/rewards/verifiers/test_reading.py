@@ -7,7 +7,7 @@ import sympy
 from helpers.answer_forms import group, quantity
 
 from rewards.verifiers import reading
-from rewards.verifiers.forms import (
+from rewards.verifiers.answer_equality import (
   Region,
   Relation,
   Unread,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy, worked_example
 
-from rl import methods, prepare, scoring, types
+from rl import method_loss, methods, scoring, types
 from rl.minibatches import Plan
 from rl.transforms import chain
 
@@ -154,10 +154,10 @@ def gradient(name, hyper, at_step=0):
   @jax.jit
   def go(params):
     scored = scoring.passes(
-      tabular_policy.policy, {"old": params}, prepare.required(m), rollout
+      tabular_policy.policy, {"old": params}, method_loss.required(m), rollout
     )
-    batch, scales, _ = prepare.prepare(m, scored, m.init())
-    return prepare.gradient(
+    batch, scales, _ = method_loss.prepare(m, scored, m.init())
+    return method_loss.gradient(
       m, tabular_policy.policy, params, batch, scales, Plan()
     )[0]
 

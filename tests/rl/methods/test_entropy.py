@@ -8,7 +8,7 @@ import numpy as np
 from helpers import tabular_policy
 from helpers.surrogate_slopes import OLD, close, drifted, gradient
 
-from rl import masked, methods, prepare, scoring, types
+from rl import masked, method_loss, methods, scoring, types
 from rl.losses import surrogates, terms
 from rl.methods.surrogates import lp_reg, selection, simko, siren
 
@@ -201,7 +201,7 @@ def test_the_entropy_is_held_by_the_gradient_of_the_squared_gap():
 
   @jax.jit
   def scored(p):
-    needs = prepare.required(m)
+    needs = method_loss.required(m)
     return scoring.passes(tabular_policy.policy, {"old": p}, needs, rollout)
 
   entropy = scored(later).extras[scoring.Need("old", scoring.entropy)]
@@ -219,7 +219,7 @@ def test_the_entropy_is_held_by_the_gradient_of_the_squared_gap():
   edge = np.quantile(np.asarray(first)[np.asarray(mask)], 0.3)
   anchor = h(params, mask & (first >= edge))
   want = jax.grad(lambda p: 0.7 * (h(p, selected) - anchor) ** 2)(later)
-  _, _, state = prepare.prepare(m, scored(params), m.init())
+  _, _, state = method_loss.prepare(m, scored(params), m.init())
   got = gradient(m, rollout, later, state=state)
   assert np.abs(got).max() > 1e-4
   close(got, want["hidden"][..., : tabular_policy.V], atol=1e-6)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy, worked_example
 
-from rl import methods, objectives, prepare, types
+from rl import method_loss, methods, objectives, types
 from rl.minibatches import Plan
 
 LOGITS = np.array([0.3, -0.4, 0.1])
@@ -42,8 +42,8 @@ def expected_gradient(name, n, sampler=LOGITS, **hyper):
       ],
     )
     params = {"logits": jnp.asarray(LOGITS, jnp.float32)}
-    batch, scales, _ = prepare.prepare(m, rollout, m.init())
-    actual, _ = prepare.gradient(m, policy, params, batch, scales, Plan())
+    batch, scales, _ = method_loss.prepare(m, rollout, m.init())
+    actual, _ = method_loss.gradient(m, policy, params, batch, scales, Plan())
     return -actual["logits"]
 
   return p[tuples].prod(-1) @ np.asarray(one(jnp.asarray(tuples)))
@@ -225,8 +225,8 @@ def test_the_process_advantage_of_pure_worked_by_hand():
 def test_dapo_drops_groups_by_verdict_and_truncated_samples():
   rollout = tabular_policy.rollout()
   m, params = methods.get("dapo"), tabular_policy.params()
-  batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  actual, _ = prepare.gradient(
+  batch, scales, _ = method_loss.prepare(m, rollout, m.init())
+  actual, _ = method_loss.gradient(
     m, tabular_policy.policy, params, batch, scales, Plan()
   )
   g = np.asarray(actual["hidden"])

@@ -7,7 +7,7 @@ import optax
 import pytest
 from helpers import tabular_policy
 
-from rl import methods, step
+from rl import methods, step, training_state
 from rl.methods.surrogates import fixpo
 from rl.minibatches import Plan
 
@@ -21,7 +21,7 @@ def trained(rollout, rate, plan=None, **hyper):
     optax.sgd(rate),
     tabular_policy.params(),
   )
-  state = step.init(m, params, tx, jax.random.key(0))
+  state = training_state.init(m, params, tx, jax.random.key(0))
   make = step.make(m, tabular_policy.policy, tx, plan or Plan())
   new, metrics = jax.jit(make)(state, rollout)
   return params, new.params, metrics

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy, worked_example
 
-from rl import methods, prepare, types
+from rl import method_loss, methods, types
 from rl.losses import aggregates
 from rl.methods.group.riskpo import mixed_risk, track_quantiles
 from rl.methods.group.unlikeliness import discount_likely
@@ -313,7 +313,7 @@ def answers(ids):
 def copo_signals(rollout, **hyper):
   """Advantages of the loss within groups, and of the loss across prompts."""
   m = methods.get("copo", **hyper)
-  batch, _, _ = prepare.prepare(m, rollout, m.init())
+  batch, _, _ = method_loss.prepare(m, rollout, m.init())
   return [np.asarray(signal)[..., 0] for signal in batch.signals]
 
 
@@ -525,8 +525,8 @@ def every_group(clip=None, **method):
 
   @jax.jit
   def gradient(params, rollout):
-    batch, scales, _ = prepare.prepare(m, rollout, m.init())
-    return prepare.gradient(m, policy, params, batch, scales, Plan())[0]
+    batch, scales, _ = method_loss.prepare(m, rollout, m.init())
+    return method_loss.gradient(m, policy, params, batch, scales, Plan())[0]
 
   actual = gradient({"logits": np.asarray(now, np.float32)}, rollout)
   return -np.asarray(actual["logits"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import advantages, masked, methods, prepare, types
+from rl import advantages, masked, method_loss, methods, types
 from rl.methods.process import oprl
 
 OLD, PRM = "old/log_probs", "prm/log_probs"
@@ -89,8 +89,8 @@ def test_a_group_of_one_has_no_advantage():
 
 def loss(rollout, log_probs, beta=0.5):
   m = methods.get("oprl", beta=beta)["prm"]
-  batch, _, _ = prepare.prepare(m, rollout, m.init())
-  coef = prepare.aggregation_weights(m, batch)[0]
+  batch, _, _ = method_loss.prepare(m, rollout, m.init())
+  coef = method_loss.aggregation_weights(m, batch)[0]
   batch_rollout = batch.rollout.replace(
     tokens=batch.rollout.tokens.replace(mask=batch.masks[0])
   )

@@ -10,7 +10,7 @@ from models import heads as head_lib
 from models import policy as policy_lib
 from models import transformer
 from models.config import ModelConfig
-from rl import methods, prepare, scoring, types
+from rl import method_loss, methods, scoring, types
 from rl.methods.pairs import mah_dpo
 from rl.methods.pairs.brpo_writing import against_random_member
 from rl.methods.pairs.duration_aware import weighted_by_duration
@@ -41,13 +41,13 @@ def loss(m, rollout, log_probs):
   """The loss at log-probs `[S]` or `[P, S, T]`; the rollout is fixed."""
   if log_probs.ndim == 1:
     log_probs = log_probs[None, :, None]
-  batch, scales, _ = prepare.prepare(m, rollout, m.init())
+  batch, scales, _ = method_loss.prepare(m, rollout, m.init())
   total = 0.0
   for term, signal, mask, coef, scale in zip(
     m.loss.terms,
     batch.signals,
     batch.masks,
-    prepare.aggregation_weights(m, batch),
+    method_loss.aggregation_weights(m, batch),
     scales,
     strict=True,
   ):
@@ -717,13 +717,13 @@ def gradients(m, policy, params, rollout, reference=None, temperature=1.0):
   def value_and_gradient(params, reference, rollout):
     sources = {"old": params, "ref": reference}
     rollout = scoring.passes(
-      policy, sources, prepare.required(m), rollout, temperature
+      policy, sources, method_loss.required(m), rollout, temperature
     )
-    batch, scales, _ = prepare.prepare(m, rollout, m.init())
-    weights = prepare.aggregation_weights(m, batch)
+    batch, scales, _ = method_loss.prepare(m, rollout, m.init())
+    weights = method_loss.aggregation_weights(m, batch)
 
     def value(params):
-      return prepare.loss(
+      return method_loss.loss(
         m, policy, params, batch, weights, scales, temperature=temperature
       )[0]
 

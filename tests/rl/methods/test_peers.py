@@ -69,8 +69,8 @@ from rl import (
   advantages,
   credit,
   method,
+  method_loss,
   methods,
-  prepare,
   scoring,
   transforms,
   types,
@@ -145,14 +145,16 @@ def ours(m, at=NOW, batch_rollout=None, microbatches=1):
   """Loss and slopes of the whole method, as the train step computes them."""
   batch_rollout = rollout() if batch_rollout is None else batch_rollout
   ref = OLD._replace(log_probs=BATCH.ref_log_probs)
-  needs = prepare.required(m, updates=2)
+  needs = method_loss.required(m, updates=2)
   cut = Plan(microbatches=microbatches)
 
   @jax.jit
   def loss_and_gradient(params, sources, batch_rollout):
     scored = scoring.passes(POLICY, sources, needs, batch_rollout)
-    batch, scales, _ = prepare.prepare(m, scored, m.init())
-    gradient, tally = prepare.gradient(m, POLICY, params, batch, scales, cut)
+    batch, scales, _ = method_loss.prepare(m, scored, m.init())
+    gradient, tally = method_loss.gradient(
+      m, POLICY, params, batch, scales, cut
+    )
     return tally.merge()["loss/total"], gradient
 
   sources = {"old": single(OLD), "ref": single(ref)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy, worked_example
 
-from rl import methods, prepare, scoring
+from rl import method_loss, methods, scoring
 from rl.methods.process import implicit
 from rl.minibatches import Plan
 from rl.transforms import accuracy_between, all_finished
@@ -31,7 +31,9 @@ def policy_program(**hyper):
 
   @jax.jit
   def program(rollout, prm, ref):
-    batch, _, _ = prepare.prepare(m, scored(rollout, ref, prm, ref), m.init())
+    batch, _, _ = method_loss.prepare(
+      m, scored(rollout, ref, prm, ref), m.init()
+    )
     return batch.signals[0], batch.masks[0]
 
   return program
@@ -43,10 +45,10 @@ def prm_program(**hyper):
 
   @jax.jit
   def program(rollout, prm, ref):
-    batch, scales, _ = prepare.prepare(
+    batch, scales, _ = method_loss.prepare(
       m, scored(rollout, prm, prm, ref), m.init()
     )
-    return prepare.gradient(
+    return method_loss.gradient(
       m, tabular_policy.policy, prm, batch, scales, Plan()
     )
 

@@ -13,10 +13,11 @@ from helpers.surrogate_slopes import OLD, bare, close, drifted, gradient
 from rl import (
   masked,
   method,
+  method_loss,
   methods,
-  prepare,
   scoring,
   step,
+  training_state,
   transforms,
   types,
 )
@@ -123,7 +124,7 @@ def test_the_ratio_that_is_logged_is_of_tokens_whatever_the_objective_makes():
   behind = scored.extras[OLD] - 1.5  # e^1.5 a token, e^(1.5 T) a sample
   rollout = rollout.replace(behavior_log_probs=behind)
   m, tx = methods.get("topr"), optax.sgd(0.1)
-  state = step.init(m, params, tx, jax.random.key(0))
+  state = training_state.init(m, params, tx, jax.random.key(0))
   _, actual = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))(
     state, rollout
   )
@@ -205,7 +206,7 @@ def stale_rollout():
 
 def losses_of_terms(m, rollout):
   """The value of each term at the old policy, before its weight."""
-  batch, _, _ = prepare.prepare(m, rollout, m.init())
+  batch, _, _ = method_loss.prepare(m, rollout, m.init())
   named = types.Named({"log_probs": rollout.extras[OLD]})
   return [
     term.fn(signal, named, batch.rollout)[0]
@@ -258,9 +259,9 @@ def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():
   def slope(factor):
     old = now - factor * share * (a / tau)[..., None]
     batch_rollout = rollout.replace(extras=types.Named({str(OLD): old}))
-    batch, scales, _ = prepare.prepare(m, batch_rollout, m.init())
+    batch, scales, _ = method_loss.prepare(m, batch_rollout, m.init())
     plan = Plan()
-    actual, _ = prepare.gradient(
+    actual, _ = method_loss.gradient(
       m, tabular_policy.policy, params, batch, scales, plan
     )
     return np.abs(actual["hidden"]).max()

@@ -30,10 +30,10 @@ from helpers.step_groups import (
 
 from rl import (
   credit,
+  method_loss,
   methods,
   metrics,
   objectives,
-  prepare,
   scoring,
   transforms,
   types,
@@ -314,7 +314,7 @@ def test_a_truncated_sample_loses_only_its_tail():
     )
   )
   m = methods.get("dapo")
-  batch, _, _ = prepare.prepare(m, rollout, m.init())
+  batch, _, _ = method_loss.prepare(m, rollout, m.init())
   trained = batch.masks[0]
   want = rollout.mask & rollout.finished[..., None]
   np.testing.assert_array_equal(trained, want)
@@ -428,11 +428,11 @@ def test_a_loss_of_the_right_value_has_a_wrong_gradient():
   """
   m = methods.get("pass_at_k", k=2)
   rollout = tabular_policy.rollout()
-  batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  coefficient = prepare.aggregation_weights(m, batch)
+  batch, scales, _ = method_loss.prepare(m, rollout, m.init())
+  coefficient = method_loss.aggregation_weights(m, batch)
 
   def loss(params):
-    return prepare.loss(
+    return method_loss.loss(
       m, tabular_policy.policy, params, batch, coefficient, scales
     )[0]
 

@@ -10,7 +10,7 @@ import pytest
 from helpers import compiled, tabular_policy, worked_example
 from scipy import stats
 
-from rl import methods, prepare, step
+from rl import method_loss, methods, step, training_state
 from rl.methods.sampling import (
   aryabhata,
   brpo_anytime,
@@ -178,7 +178,7 @@ def test_the_gradient_is_grpos_at_a_fixed_group():
   for name, hyper in (("aryabhata", {}), ("grpo", {"beta": 0.0})):
     m = methods.get(name, **hyper)
     tx = optax.sgd(1.0)
-    state = step.init(m, params, tx, jax.random.key(0))
+    state = training_state.init(m, params, tx, jax.random.key(0))
     new, _ = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))(
       state, rollout
     )
@@ -454,7 +454,7 @@ def test_the_whole_ticket_is_grpo_bit_for_bit():
   actual = []
   for name, hyper in (("ticket_mask", {"keep": 1.0}), ("grpo", {"beta": 0.0})):
     m, tx = methods.get(name, **hyper), optax.adam(0.1)
-    state = step.init(m, params, tx, jax.random.key(0))
+    state = training_state.init(m, params, tx, jax.random.key(0))
     train_step = step.make(m, tabular_policy.policy, tx, Plan())
     # Compiled, the two programs may round differently.
     with jax.disable_jit():
@@ -540,7 +540,7 @@ def test_right_samples_of_good_and_wrong_ones_of_bad_steps_stay():
   np.testing.assert_array_equal(chosen(rollout), [1, 0, 1, 0, 1, 1, 0, 0])
   # Advantages are those of the kept: two right, two wrong.
   m = methods.get("prof")
-  batch, _, _ = prepare.prepare(m, rollout, m.init())
+  batch, _, _ = method_loss.prepare(m, rollout, m.init())
   z = 1 / np.std([1, 1, 0, 0], ddof=1) / 2
   np.testing.assert_allclose(
     np.asarray(batch.signals[0])[0, :, 0],
@@ -577,7 +577,7 @@ def test_one_step_and_very_many_are_penalised_on_either_side():
 def test_all_of_a_group_is_grpo():
   rollout = tabular_policy.rollout()
   actual = [
-    prepare.prepare(m, rollout, m.init())[0].signals[0]
+    method_loss.prepare(m, rollout, m.init())[0].signals[0]
     for m in (
       methods.get("prof", share=1.0),
       methods.get("grpo", beta=0.0),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy, worked_example
 
-from rl import methods, prepare, types
+from rl import method_loss, methods, types
 from rl.advantages import group_normalize, leave_one_out
 from rl.methods.verdicts import noise
 from rl.minibatches import Plan
@@ -50,8 +50,8 @@ def compiled(name, hyper):
 
   def run(rollout):
     params = {"logits": jnp.log(jnp.asarray(P3, jnp.float32))}
-    batch, scales, _ = prepare.prepare(m, rollout, m.init())
-    actual, _ = prepare.gradient(m, SOFTMAX, params, batch, scales, Plan())
+    batch, scales, _ = method_loss.prepare(m, rollout, m.init())
+    actual, _ = method_loss.gradient(m, SOFTMAX, params, batch, scales, Plan())
     return -actual["logits"]
 
   return jax.jit(run)

@@ -11,7 +11,7 @@ from helpers import small_run, worked_example
 
 from experiments.studies import multi_seed
 from experiments.training import placement, rollouts
-from rl import fused_loop, methods, scoring, step, types
+from rl import fused_loop, methods, scoring, step, training_state, types
 from rl.methods.sampling import eepo
 from rl.minibatches import Plan
 from rl.sampling import samplers
@@ -27,7 +27,7 @@ def experiment():
 def gathered(e, method, fused=True):
   """A rollout of the method's stage, and the state it was made from."""
   policy = method["policy"] if isinstance(method, dict) else method
-  state = step.init(
+  state = training_state.init(
     method,
     placement.init_state(e).params,
     e.txs
@@ -85,7 +85,7 @@ def test_a_run_with_a_sampler_that_is_off_is_grpo_bit_for_bit(experiment):
     body = fused_loop.iteration(
       gather, step.make(method, e.policy, e.txs, Plan())
     )
-    state = step.init(
+    state = training_state.init(
       method, placement.init_state(e).params, e.txs, jax.random.key(0)
     )
     ended.append(jax.jit(fused_loop.scan(body, 3))(state))
@@ -268,7 +268,7 @@ def test_two_learners_learn_from_two_rollouts(experiment):
   method = methods.get("brpo_anytime", budgets=(0.5, 1.0), summaries=2)
   rollout, _ = gathered(e, method)
   txs = {name: e.txs["policy"] for name in method}
-  state = step.init(
+  state = training_state.init(
     method, placement.init_state(e).params, txs, jax.random.key(0)
   )
   train_step = jax.jit(step.make(method, e.policy, txs, Plan()))
@@ -293,7 +293,7 @@ def test_rollouts_are_sampled_by_the_behavior_policy(experiment):
   e = experiment
   method = methods.get("semi_online_grpo")
   assert method.behavior != "policy"
-  state = step.init(
+  state = training_state.init(
     method, placement.init_state(e).params, e.txs, jax.random.key(0)
   )
   other = jax.tree.map(lambda x: x * 1.5, state.params)

@@ -12,7 +12,7 @@ from helpers import tabular_policy
 
 from models import forward_pass, policy, transformer
 from models.config import ModelConfig
-from rl import bit_sets, methods, prepare, scoring, types
+from rl import bit_sets, method_loss, methods, scoring, types
 from rl.minibatches import Plan
 from rl.sampling import generation, token_sampling
 
@@ -200,8 +200,10 @@ def test_the_gradient_is_that_of_the_truncated_policy():
     def gradient(actions):
       rollout = on_tokens(actions, has_support)
       params = {"logits": jnp.asarray(LOGITS, jnp.float32)}
-      batch, weights, _ = prepare.prepare(m, rollout, m.init())
-      actual, _ = prepare.gradient(m, ONE_TOKEN, params, batch, weights, Plan())
+      batch, weights, _ = method_loss.prepare(m, rollout, m.init())
+      actual, _ = method_loss.gradient(
+        m, ONE_TOKEN, params, batch, weights, Plan()
+      )
       return -actual["logits"]
 
     return expected(gradient, 2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import masked, methods, prepare, scoring, transforms
+from rl import masked, method_loss, methods, scoring, transforms
 from rl.losses import surrogates, terms
 from rl.losses.aggregates import prompt_mean, token_mean
 from rl.losses.terms import kl, policy_gradient
@@ -272,7 +272,7 @@ def test_a_filter_of_prompts_is_refused_and_not_read_as_one_of_samples():
 
 def check(m, rollout=ROLLOUT, **parameter_sets):
   parameter_sets = {"policy": tabular_policy.params(), **parameter_sets}
-  prepare.check(m, tabular_policy.policy, parameter_sets, rollout)
+  method_loss.check(m, tabular_policy.policy, parameter_sets, rollout)
 
 
 @transform(takes="sample")
@@ -381,7 +381,7 @@ def test_a_controller_is_a_term_weight_with_a_state():
     (2.0 * one_over_step(), 0.5),
   ):
     m = Method(GRADIENT + controller * kl(), chain(scores(), center()))
-    assert prepare.prepare(m, rollout, m.init())[1][1] == want
+    assert method_loss.prepare(m, rollout, m.init())[1][1] == want
 
 
 def test_verdicts_read_the_verdict_and_not_the_score():

@@ -33,7 +33,7 @@ from experiments.aot import chips, hlo, programs, report, stack
 from experiments.cli import errors
 from experiments.studies.benchmark import fused
 from experiments.studies.benchmark.on_accelerator import pieces, reference
-from experiments.training import dispatch, placement
+from experiments.training import iteration, placement
 from experiments.training.experiment import Experiment
 from models import transformer
 from rl import types
@@ -104,7 +104,7 @@ def all_programs(
   yield Program(
     "fused",
     "fused",
-    lambda: dispatch.fused_steps(e).lower(placement.abstract_state(e)),
+    lambda: iteration.fused_steps(e).lower(placement.abstract_state(e)),
   )
   for count in pieces.seed_counts(setting):
     program, _ = fused.side_by_side_program(e, [device])

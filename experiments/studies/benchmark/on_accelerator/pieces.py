@@ -56,7 +56,7 @@ from experiments.studies.benchmark.on_accelerator import (
   kernel_times,
   reference,
 )
-from experiments.training import build, device_mesh, dispatch, placement
+from experiments.training import build, device_mesh, iteration, placement
 from experiments.training.experiment import Experiment
 from models import flop_counts, transformer
 from rl import objectives, step, types
@@ -351,7 +351,7 @@ def time_update(update: Update, setting: Setting) -> outcome.Row:
     e.model.vocab_size, prompts, SAMPLES, PROMPT_LENGTH, max_tokens, mean
   )
   rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
-  advance = dispatch.make_dispatch(e, lambda state, timer: rollout)
+  advance = iteration.make_dispatch(e, lambda state, timer: rollout)
   state = [placement.init_state(e)]
 
   def call() -> types.PyTree:
@@ -481,7 +481,7 @@ def measure_iteration(setting: Setting) -> list[outcome.Row]:
   """Times whole iterations in two programs: sample, then score and update."""
   e = iteration_experiment(setting)
   prompts, max_tokens = e.config.rollout.prompts, e.sampling.max_tokens
-  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
+  advance = iteration.make_dispatch(e, iteration.compile_rollout_fn(e))
   state, sampled = [placement.init_state(e)], []
 
   def call() -> types.PyTree:

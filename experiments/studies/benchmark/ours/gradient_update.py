@@ -20,7 +20,7 @@ from experiments.studies.benchmark.ours import common
 from experiments.studies.benchmark.peers import protocol
 from experiments.training import packed_texts
 from models import hf, policy, sharding
-from rl import masked, scoring, step, transforms, types
+from rl import masked, scoring, step, training_state, transforms, types
 from rl.losses import surrogates, terms
 from rl.method import Method
 from rl.minibatches import Plan
@@ -45,8 +45,8 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   )
   tx = optax.adamw(job["learning_rate"], weight_decay=job["weight_decay"])
 
-  def init(params: types.PyTree) -> step.State:
-    return step.init(method, params, tx, jax.random.key(0))
+  def init(params: types.PyTree) -> training_state.State:
+    return training_state.init(method, params, tx, jax.random.key(0))
 
   shapes = jax.eval_shape(init, loaded.params)
   state_shardings = sharding.shardings(shapes, loaded.mesh)

@@ -23,7 +23,7 @@ from experiments.studies.benchmark.peers import protocol
 from experiments.tasks.task import Judged, Problems
 from experiments.training import drawing, packed_texts
 from models import policy
-from rl import fused_loop, masked, methods, step, types
+from rl import fused_loop, masked, methods, step, training_state, types
 from rl.minibatches import Plan
 from rl.sampling import generation
 
@@ -47,7 +47,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   problems = Problems(*placed, facts={})
   sampling = common.sampling(job)
 
-  def collect(state: step.State) -> types.Rollout:
+  def collect(state: training_state.State) -> types.Rollout:
     keys = generation.prompt_keys(state.carried.key, state.step, problems.ids)
     inputs = problems.prompts, problems.prompt_mask
     samples = generation.generate(model, state.params, *inputs, keys, sampling)
@@ -62,14 +62,16 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   train_step = step.make(method, model, tx, plan)
 
   def learn(
-    state: step.State, rollout: types.Rollout
-  ) -> tuple[step.State, dict[str, Array]]:
+    state: training_state.State, rollout: types.Rollout
+  ) -> tuple[training_state.State, dict[str, Array]]:
     return train_step(state, rollout)[0], {"lengths": rollout.scored_lengths}
 
   if job["packed"]:
     sample, update = jax.jit(collect), jax.jit(learn, donate_argnums=0)
 
-    def program(state: step.State) -> tuple[step.State, dict[str, Array]]:
+    def program(
+      state: training_state.State,
+    ) -> tuple[training_state.State, dict[str, Array]]:
       rollout = packed_texts.pack(
         sample(state), loaded.config, plan, loaded.mesh
       )
@@ -77,7 +79,9 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   else:
     program = jax.jit(fused_loop.iteration(collect, learn), donate_argnums=0)
-  start = jax.jit(lambda params, key: step.init(method, params, tx, key))
+  start = jax.jit(
+    lambda params, key: training_state.init(method, params, tx, key)
+  )
   state = start(loaded.params, jax.random.key(0))
   last_kernel = _watched_kernel(state)
 
@@ -98,7 +102,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   return protocol.Served(facts, call, {"changed": changed})
 
 
-def _watched_kernel(state: step.State) -> np.ndarray:
+def _watched_kernel(state: training_state.State) -> np.ndarray:
   """Returns the kernel that every update must change: first MLP, output."""
   return np.array(state.params["layers"]["mlp"]["down"]["kernel"][0])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import worked_example
 
-from rl import methods, prepare, scoring, types
+from rl import method_loss, methods, scoring, types
 from rl.methods.pairs import mah_dpo
 from rl.minibatches import Plan
 
@@ -91,12 +91,12 @@ def test_metrics_of_pairs():
   extras = {"ref/log_probs": jnp.float32(log_probs - d)}
   rollout = rollout.replace(extras=types.Named(extras))
   m = methods.get("dpo", beta=0.5)
-  batch, weights, _ = prepare.prepare(m, rollout, m.init())
+  batch, weights, _ = method_loss.prepare(m, rollout, m.init())
   params = {
     "log_probs": jnp.float32(log_probs),
     "values": jnp.zeros((5, 3, 3)),
   }
-  _, tally = prepare.gradient(
+  _, tally = method_loss.gradient(
     m, worked_example.POLICY, params, batch, weights, Plan()
   )
   metrics = tally.merge()
@@ -216,9 +216,11 @@ def test_each_head_learns_from_the_pairs_of_its_objective():
   m = methods.get("mah_dpo", objectives=("a", "b", "c"))
   policy = types.Policy(_score, None, None)
   sources = {"old": params, "ref": params | {"logits": jnp.float32(ref)}}
-  scored = scoring.passes(policy, sources, prepare.required(m), rollout)
-  batch, weights, _ = prepare.prepare(m, scored, m.init())
-  slopes, tally = prepare.gradient(m, policy, params, batch, weights, Plan())
+  scored = scoring.passes(policy, sources, method_loss.required(m), rollout)
+  batch, weights, _ = method_loss.prepare(m, scored, m.init())
+  slopes, tally = method_loss.gradient(
+    m, policy, params, batch, weights, Plan()
+  )
   mask, loss = np.asarray(rollout.mask), 0.0
   for name, number in (("a", 1), ("b", 2)):
     sign = np.array(signs[name])

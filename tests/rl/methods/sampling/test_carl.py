@@ -8,7 +8,7 @@ from helpers import scripted_batch, small_run, worked_example
 from helpers.scripted_batch import ScriptedBatch
 
 from experiments.training import placement, rollouts
-from rl import methods, scoring, step, types
+from rl import methods, scoring, training_state, types
 from rl.methods.sampling import carl, trees
 
 # Sample 1 copies the first action of sample 0, and sample 3 the first two of
@@ -242,7 +242,7 @@ def test_branches_of_the_real_decoder(top_p, decoder):
     **decoder,
   )
   method = methods.get("carl", initial=2)
-  state = step.init(
+  state = training_state.init(
     method, placement.init_state(e).params, e.txs, jax.random.key(0)
   )
   make = rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)

@@ -9,7 +9,7 @@ from helpers import scripted_batch, small_run, worked_example
 from helpers.scripted_batch import ScriptedBatch
 
 from experiments.training import placement, rollouts
-from rl import methods, step
+from rl import methods, training_state
 
 # A tree of width 2 and depth 2: samples 0 and 1 start from the prompt, sample 2
 # copies the first segment of sample 0, and sample 3 that of sample 1.
@@ -185,7 +185,7 @@ def test_trees_of_the_real_decoder():
   """Four leaves; another number of samples is refused."""
   e = small_run.experiment(task="chain(operations=2)", rollout__samples=4)
   method = methods.get("treerpo", width=2, depth=2, segment=3)
-  state = step.init(
+  state = training_state.init(
     method, placement.init_state(e).params, e.txs, jax.random.key(0)
   )
   make = rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)

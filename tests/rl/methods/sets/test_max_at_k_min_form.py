@@ -15,7 +15,7 @@ from helpers import (
   worked_example,
 )
 
-from rl import methods, prepare, types
+from rl import method_loss, methods, types
 from rl.methods.sets import max_at_k_min_form
 from rl.minibatches import Plan
 
@@ -95,8 +95,8 @@ def test_the_expected_gradient_is_that_of_the_objective(k):
       step_scores=step_scores[None],
     )
     params = jax.tree.map(jnp.asarray, LOGITS)
-    batch, weights, _ = prepare.prepare(m, rollout, m.init())
-    actual, _ = prepare.gradient(m, policy, params, batch, weights, Plan())
+    batch, weights, _ = method_loss.prepare(m, rollout, m.init())
+    actual, _ = method_loss.gradient(m, policy, params, batch, weights, Plan())
     return jax.tree.map(jnp.negative, actual)
 
   gradients = gradient(actions, step_scores)

@@ -10,7 +10,7 @@ from helpers import clipped_group, small_run, worked_example
 
 from experiments.logging import run_logger
 from experiments.training_run import loop
-from rl import methods, prepare, types
+from rl import method_loss, methods, types
 from rl.methods.shaping import rlfr
 
 close = np.testing.assert_allclose
@@ -369,7 +369,7 @@ def test_frozen_steps_leave_every_token_out_of_the_loss():
   rollout = with_states(rollout, hidden)
   m = methods.get("rlfr", **(SMALL | {"frozen_steps": 3}))
   for step, is_trained in ((0, False), (2, False), (3, True)):
-    batch, _, state = prepare.prepare(
+    batch, _, state = method_loss.prepare(
       m, rollout.replace(step=jnp.int32(step)), m.init()
     )
     assert batch.masks[0].any() == is_trained

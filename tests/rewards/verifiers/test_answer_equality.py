@@ -7,8 +7,8 @@ import pytest
 import sympy
 from helpers.answer_forms import group, quantity
 
-from rewards.verifiers import forms
-from rewards.verifiers.forms import (
+from rewards.verifiers import answer_equality
+from rewards.verifiers.answer_equality import (
   Region,
   Relation,
   Unread,
@@ -220,10 +220,10 @@ def test_the_keys_of_equal_forms_are_equal_and_others_differ():
 
 
 def test_a_group_is_readable_if_all_its_members_are():
-  assert forms.readable(ONE)
-  assert forms.readable(group("()", 1, 2))
-  assert not forms.readable(group("()", 1, Unread("?")))
-  assert not forms.readable(Unread("?"))
+  assert answer_equality.readable(ONE)
+  assert answer_equality.readable(group("()", 1, 2))
+  assert not answer_equality.readable(group("()", 1, Unread("?")))
+  assert not answer_equality.readable(Unread("?"))
 
 
 def test_forms_are_of_six_classes_and_do_not_change():
@@ -235,7 +235,7 @@ def test_forms_are_of_six_classes_and_do_not_change():
     "sign": Relation("=", x),
   }
   for name, form in (*examples.items(), ("text", Unread("?"))):
-    assert isinstance(form, forms.Form)
+    assert isinstance(form, answer_equality.Form)
     with pytest.raises(dataclasses.FrozenInstanceError):
       setattr(form, name, None)
 
@@ -250,8 +250,8 @@ def test_forms_are_of_six_classes_and_do_not_change():
   ],
 )
 def test_spaces_that_separate_numbers_are_kept(text, result):
-  assert forms.tight(text) == result
+  assert answer_equality.tight(text) == result
 
 
 def test_letters_are_without_brackets_in_lower_case():
-  assert forms.letters("⟦Blue⟧ Moon") == "bluemoon"
+  assert answer_equality.letters("⟦Blue⟧ Moon") == "bluemoon"

@@ -26,7 +26,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from rl import gradients, scoring, types
+from rl import gradients, metrics, scoring, types
 from rl.method import Method, State
 from rl.metrics import Tally
 from rl.minibatches import Plan
@@ -287,7 +287,12 @@ def loss(
 
   total = jnp.zeros(())
   loss_parts: dict[str, Array] = {}  # by the name of the metric
-  tally = _policy_tally(stopped, rollout)
+  old_log_probs = rollout.extras.arrays.get(
+    str(_OLD_LOG_PROBS), stopped[scoring.log_probs.name]
+  )
+  tally = metrics.policy_tally(
+    stopped[scoring.entropy.name], old_log_probs, rollout
+  )
   for term, signal, mask, weight, term_weight in zip(
     *(method.loss.terms, batch.signals, batch.masks, weights, term_weights),
     strict=True,
@@ -297,7 +302,7 @@ def loss(
     if not term.view:
       term_rollout = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
     result = term.fn(signal, types.Named(probes), term_rollout)
-    value, metrics = result if isinstance(result, tuple) else (result, {})
+    value, term_metrics = result if isinstance(result, tuple) else (result, {})
     if value.shape != weight.shape:
       raise LevelError(
         f"{term} declares one value per {term.gives}, of shape {weight.shape}, "
@@ -308,7 +313,7 @@ def loss(
     total = total + part
     metric_name = f"loss/{term.name.partition('(')[0]}"
     loss_parts[metric_name] = loss_parts.get(metric_name, 0.0) + part
-    for name, metric in metrics.items():
+    for name, metric in term_metrics.items():
       tally = tally.add({name: metric}, _mask_like(metric, mask))
   tally = tally.add_sums({**loss_parts, "loss/total": total})
   return total, jax.lax.stop_gradient(tally)
@@ -331,23 +336,6 @@ def _zero_outside(mask: Array, value: Array) -> Array:
   """
   mask = mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim))
   return jnp.where(mask, value, jnp.zeros_like(value))
-
-
-def _policy_tally(probes: Mapping[str, Array], rollout: types.Rollout) -> Tally:
-  """Starts a tally with the metrics that do not depend on the method.
-
-  They are the entropy, and the difference in log-probs between the trainer at
-  the start of the step and the sampler, over all scored tokens.
-  """
-  current = probes[scoring.log_probs.name]
-  old = rollout.extras.arrays.get(str(_OLD_LOG_PROBS), current)
-  difference = jnp.abs(old - rollout.behavior_log_probs)
-  values = {
-    "policy/entropy": probes[scoring.entropy.name],
-    "policy/sampler_log_prob_diff_mean": difference,
-    "policy/sampler_log_prob_diff_max": difference,
-  }
-  return Tally().add(values, rollout.valid("token"))
 
 
 def gradient(

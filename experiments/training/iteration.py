@@ -27,9 +27,9 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from experiments.training.step_timer import StepTimer
-from rl import fused_loop, learners, step, update_guard
+from rl import fused_loop, learners, step, training_state, update_guard
 
-Record = Callable[[step.State, step.Rollouts], None]
+Record = Callable[[training_state.State, step.Rollouts], None]
 
 
 class Dispatched(NamedTuple):
@@ -43,7 +43,7 @@ class Dispatched(NamedTuple):
     rollout: the rollout that it trained on; None if it made several steps.
   """
 
-  state: step.State
+  state: training_state.State
   metrics: step.Metrics
   timer: StepTimer
   rollout: step.Rollouts | None
@@ -80,7 +80,7 @@ def compile_rollout_fn(
   )
 
   def rollout_fn(
-    state: step.State, timer: StepTimer | None = None
+    state: training_state.State, timer: StepTimer | None = None
   ) -> step.Rollouts:
     timer = timer or StepTimer()
     rollout = sample(state, timer)
@@ -116,7 +116,7 @@ def make_dispatch(
     steps = fused_steps(e)
 
     def dispatch_steps(
-      state: step.State, record: Record | None = None
+      state: training_state.State, record: Record | None = None
     ) -> Dispatched:
       timer = StepTimer()
       if record:
@@ -134,7 +134,7 @@ def make_dispatch(
   )
 
   def dispatch_step(
-    state: step.State, record: Record | None = None
+    state: training_state.State, record: Record | None = None
   ) -> Dispatched:
     timer = StepTimer()
     rollout = sample_rollout(state, timer)
@@ -165,10 +165,10 @@ def fused_steps(e: Experiment) -> jax.stages.Wrapped:
 
 def add_model_scores(
   e: Experiment,
-) -> Callable[[step.State, step.Rollouts], step.Rollouts]:
+) -> Callable[[training_state.State, step.Rollouts], step.Rollouts]:
   """Returns the jittable function that adds the scores of reward models."""
 
-  def add(state: step.State, rollout: step.Rollouts) -> step.Rollouts:
+  def add(state: training_state.State, rollout: step.Rollouts) -> step.Rollouts:
     return reward_models.add_scores(
       e.reward_models, state, rollout, e.plan.microbatches
     )
@@ -180,7 +180,7 @@ def make_train_step(e: Experiment) -> Callable:
   """Returns the train step of a run, which is jittable and logs the padding."""
   update = make_update(e)
 
-  def train_step(state: step.State, rollout: step.Rollouts):
+  def train_step(state: training_state.State, rollout: step.Rollouts):
     padding = packed_texts.padding_metrics(e, rollout)
     new_state, metrics = update(state, rollout)
     return new_state, metrics | padding
@@ -197,7 +197,7 @@ def make_update(e: Experiment) -> Callable:
   """
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
 
-  def update(state: step.State, rollout: step.Rollouts):
+  def update(state: training_state.State, rollout: step.Rollouts):
     trained, model_metrics = reward_models.update(
       e.reward_models,
       state,

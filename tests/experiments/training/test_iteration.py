@@ -10,14 +10,14 @@ import pytest
 from flax import struct
 from jax.sharding import SingleDeviceSharding
 
-from experiments.training import dispatch
+from experiments.training import iteration
 from rl.minibatches import Plan
 
 
 @pytest.fixture(autouse=True)
 def _states_on_one_device(monkeypatch):
   monkeypatch.setattr(
-    dispatch.placement, "state_shardings", lambda e: e.replicated
+    iteration.placement, "state_shardings", lambda e: e.replicated
   )
 
 
@@ -36,7 +36,7 @@ def start():
 
 def test_a_dispatch_of_one_step_uses_the_memory_of_its_state(monkeypatch):
   monkeypatch.setattr(
-    dispatch,
+    iteration,
     "make_train_step",
     lambda e: lambda state, rollout: (state + rollout, {"sum": rollout.sum()}),
   )
@@ -46,7 +46,7 @@ def test_a_dispatch_of_one_step_uses_the_memory_of_its_state(monkeypatch):
     timer.metrics["time/score_s"] = 2.0
     return rollout
 
-  advance = dispatch.make_dispatch(
+  advance = iteration.make_dispatch(
     fake_experiment(steps_per_dispatch=1),
     sample,
   )
@@ -63,12 +63,12 @@ def test_a_dispatch_of_one_step_uses_the_memory_of_its_state(monkeypatch):
 def test_a_record_is_of_the_rollout_before_the_update(monkeypatch):
   """It is timed, and the state is there still."""
   monkeypatch.setattr(
-    dispatch,
+    iteration,
     "make_train_step",
     lambda e: lambda state, rollout: (state + rollout, {"sum": rollout.sum()}),
   )
   rollout, records = jnp.array([10.0, 20.0]), []
-  advance = dispatch.make_dispatch(
+  advance = iteration.make_dispatch(
     fake_experiment(steps_per_dispatch=1), lambda state, timer: rollout
   )
   result = advance(start(), lambda *pair: records.append(jax.device_get(pair)))
@@ -83,9 +83,9 @@ def test_a_record_of_two_steps_is_of_the_first(monkeypatch):
     ("add_model_scores", lambda state, rollout: rollout),
     ("make_train_step", lambda state, rollout: (state + rollout, {})),
   ):
-    monkeypatch.setattr(dispatch, name, lambda e, function=function: function)
+    monkeypatch.setattr(iteration, name, lambda e, function=function: function)
   records = []
-  advance = dispatch.make_dispatch(
+  advance = iteration.make_dispatch(
     fake_experiment(steps_per_dispatch=2), lambda state, timer: 2 * state
   )
   result = advance(start(), lambda *pair: records.append(jax.device_get(pair)))
@@ -104,9 +104,9 @@ def test_a_dispatch_of_two_steps_samples_scores_and_updates_twice(monkeypatch):
       lambda state, rollout: (state + rollout, {"r": rollout}),
     ),
   ):
-    monkeypatch.setattr(dispatch, name, lambda e, function=function: function)
+    monkeypatch.setattr(iteration, name, lambda e, function=function: function)
   state = start()
-  advance = dispatch.make_dispatch(fake_experiment(steps_per_dispatch=2), None)
+  advance = iteration.make_dispatch(fake_experiment(steps_per_dispatch=2), None)
   result, metrics, timer, trained_on = advance(state)
   np.testing.assert_array_equal(result, [13.0, 22.0])
   np.testing.assert_array_equal(metrics["r"], [[3.0, 5.0], [9.0, 15.0]])
@@ -126,7 +126,7 @@ def test_models_learn_unless_all_updates_are_skipped(
 ):
   """Two updates a step; the padding and the models have metrics too."""
   monkeypatch.setattr(
-    dispatch.step,
+    iteration.step,
     "make",
     lambda *_: (
       lambda state, rollout: (
@@ -136,7 +136,7 @@ def test_models_learn_unless_all_updates_are_skipped(
     ),
   )
   monkeypatch.setattr(
-    dispatch.reward_models,
+    iteration.reward_models,
     "update",
     lambda models, state, rollout, _: (
       {"m": 5 * state.learners["m"]},
@@ -144,12 +144,12 @@ def test_models_learn_unless_all_updates_are_skipped(
     ),
   )
   monkeypatch.setattr(
-    dispatch.packed_texts, "padding_metrics", lambda e, rollout: {"padding": 9}
+    iteration.packed_texts, "padding_metrics", lambda e, rollout: {"padding": 9}
   )
   e = fake_experiment()
   e.methods = e.policy = e.txs = None
   state = State(jnp.float32(3), {"m": jnp.float32(1), "policy": 8})
-  new_state, metrics = dispatch.make_train_step(e)(state, jnp.float32(skipped))
+  new_state, metrics = iteration.make_train_step(e)(state, jnp.float32(skipped))
   assert new_state.step == 4
   assert new_state.learners == {"m": model, "policy": 8}
   assert metrics == {"optim/skipped": skipped, "m/loss": 7.0, "padding": 9}
@@ -157,9 +157,9 @@ def test_models_learn_unless_all_updates_are_skipped(
 
 def test_a_rollout_is_sampled_packed_and_scored_in_this_order(monkeypatch):
   """Ahead, or on time, as the config says; what is not needed is left out."""
-  pipeline = dispatch.rollout_pipeline
+  pipeline = iteration.rollout_pipeline
   monkeypatch.setattr(
-    dispatch, "_sample_on_sampling_mesh", lambda e, extras: extras["a"]
+    iteration, "_sample_on_sampling_mesh", lambda e, extras: extras["a"]
   )
   for name, word in (
     ("AsynchronousSampler", "ahead"),
@@ -170,21 +170,21 @@ def test_a_rollout_is_sampled_packed_and_scored_in_this_order(monkeypatch):
       name,
       lambda e, sample, word=word: lambda state, timer: [state, sample, word],
     )
-  monkeypatch.setattr(dispatch.packed_texts, "packs", lambda e: e.config.packs)
+  monkeypatch.setattr(iteration.packed_texts, "packs", lambda e: e.config.packs)
   monkeypatch.setattr(
-    dispatch.packed_texts, "pack", lambda rollout, *_: [*rollout, "packed"]
+    iteration.packed_texts, "pack", lambda rollout, *_: [*rollout, "packed"]
   )
   monkeypatch.setattr(jax, "jit", lambda function: function)
   monkeypatch.setattr(
-    dispatch,
+    iteration,
     "add_model_scores",
     lambda e: lambda state, rollout: [*rollout, "scored"],
   )
   monkeypatch.setattr(
-    dispatch.host_needs, "host_needs", lambda methods: e.config.needs
+    iteration.host_needs, "host_needs", lambda methods: e.config.needs
   )
   monkeypatch.setattr(
-    dispatch.host_needs,
+    iteration.host_needs,
     "make_host_needs_fn",
     lambda e: lambda state, rollout, timer: [*rollout, "needs"],
   )
@@ -196,5 +196,5 @@ def test_a_rollout_is_sampled_packed_and_scored_in_this_order(monkeypatch):
     e = fake_experiment(sampling=sampling, packs=further, needs=further)
     e.model = e.mesh = e.methods = None
     e.reward_models = {"m": 1} if further else {}
-    rollout = dispatch.compile_rollout_fn(e, {"a": 1})("state")
+    rollout = iteration.compile_rollout_fn(e, {"a": 1})("state")
     assert rollout == ["state", 1, *expected]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rewards.verifiers import answers
-from rewards.verifiers.answers import final_answer
+from rewards.verifiers import answer_extraction
+from rewards.verifiers.answer_extraction import final_answer
 
 LEFT, RIGHT = "abcdefghijklmnopqrst", "ABCDEFGHIJKLMNOPQRST"  # 20 each
 BOX = "\\boxed{4}"
@@ -90,9 +90,9 @@ def test_words_before_a_mark_are_read_wherever_it_stands(start):
   """They say whose answer it is, or that the line is a heading."""
   before = ("word " * 60)[:start]
   hope = "I am assuming that your   final correct answer is 5"
-  assert answers.marked_answer(f"{before} {hope}") is None
+  assert answer_extraction.marked_answer(f"{before} {hope}") is None
   for mark in ("Answer: ", "**OPTION**\nthe best   choice is ", "#### "):
     text = f"{before}\n{mark}7"
-    assert answers.marked_answer(text) == (len(text), "7")
+    assert answer_extraction.marked_answer(text) == (len(text), "7")
   heading = f"{before}\n>  ** here is the final answer  **  \n7"
-  assert answers.marked_answer(heading)[1] == "7"
+  assert answer_extraction.marked_answer(heading)[1] == "7"

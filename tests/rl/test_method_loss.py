@@ -1,4 +1,4 @@
-"""Tests of `rl.prepare`: needs, signals, masks, losses and metrics by hand."""
+"""Tests of `rl.method_loss`: needs, signals, masks, losses, metrics by hand."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import worked_example
 
-from rl import prepare, scoring, transforms, types
+from rl import method_loss, scoring, transforms, types
 from rl.losses import aggregates, surrogates, terms
 from rl.method import FurtherUpdates, Method
 from rl.minibatches import Plan
@@ -65,7 +65,7 @@ POLICY = types.Policy(_score, None, None)
 
 
 def _prepare(method, rollout=ROLLOUT, state=None):
-  return prepare.prepare(
+  return method_loss.prepare(
     method, rollout, method.init() if state is None else state
   )
 
@@ -74,8 +74,8 @@ def _loss(method, rollout=ROLLOUT, **settings):
   @jax.jit
   def total_and_metrics(rollout):
     batch, term_weights, _ = _prepare(method, rollout)
-    weights = prepare.aggregation_weights(method, batch)
-    total, tally = prepare.loss(
+    weights = method_loss.aggregation_weights(method, batch)
+    total, tally = method_loss.loss(
       method, POLICY, PARAMS, batch, weights, term_weights, **settings
     )
     return total, jax.tree.map(lambda x: x[None], tally).merge()
@@ -85,7 +85,7 @@ def _loss(method, rollout=ROLLOUT, **settings):
 
 
 def _required(*arguments, **keywords):
-  return set(map(str, prepare.required(*arguments, **keywords)))
+  return set(map(str, method_loss.required(*arguments, **keywords)))
 
 
 # Needs.
@@ -279,18 +279,18 @@ def test_signals_are_0_where_no_sample_exists():
 def test_the_first_signal_is_that_of_the_first_term_with_one_to_log():
   loss = terms.nll() + by_prompt().of(signal=prompt_numbers()) + totals()
   method = Method(loss, scores(), loss_filter=transforms.finished())
-  signal, mask = prepare.first_signal(method, _prepare(method)[0])
+  signal, mask = method_loss.first_signal(method, _prepare(method)[0])
   close(signal, np.where(EXISTS, SCORES, 0))
   np.testing.assert_array_equal(mask, EXISTS & FINISHED)
   method = Method(
     GRADIENT + totals(), scores(), loss_filter=transforms.finished()
   )
   batch = _prepare(method)[0]
-  signal, mask = prepare.first_signal(method, batch)
+  signal, mask = method_loss.first_signal(method, batch)
   assert signal is batch.signals[0]
   assert mask is batch.masks[0]
   method = Method(terms.nll())
-  assert prepare.first_signal(method, _prepare(method)[0]) is None
+  assert method_loss.first_signal(method, _prepare(method)[0]) is None
 
 
 def test_prepared_arrays_are_not_differentiated():
@@ -407,7 +407,7 @@ def test_the_old_policy_of_a_single_update_is_the_current_one():
   """Its values have no gradient."""
   method = Method(against_old())
   batch, term_weights, _ = _prepare(method)
-  grads, tally = prepare.gradient(
+  grads, tally = method_loss.gradient(
     method, POLICY, PARAMS, batch, term_weights, Plan()
   )
   # Values are 2 log pi: the slope of new * old is 2 * old in the table.
@@ -440,7 +440,7 @@ def test_the_gradient_of_a_minibatch_is_that_of_its_microbatches(microbatches):
   batch, term_weights, _ = _prepare(method)
   plan = Plan(microbatches=microbatches, temperature=2.0, chunk=2)
   params = {"table": PARAMS["table"].astype(jnp.bfloat16)}
-  grads, tally = prepare.gradient(
+  grads, tally = method_loss.gradient(
     method, POLICY, params, batch, term_weights, plan
   )
   assert grads["table"].dtype == jnp.bfloat16
@@ -482,11 +482,13 @@ def test_a_check_knows_needs_of_the_host_and_names_missing_parameters():
     parameter_sets=(("ema", None), ("ref", None)),
     name="mine",
   )
-  prepare.check(
+  method_loss.check(
     method, POLICY, {"policy": PARAMS, "ema": PARAMS, "ref": 0}, ROLLOUT
   )
   with pytest.raises(KeyError, match=r"mine needs the .* sets \['ref'\]"):
-    prepare.check(method, POLICY, {"policy": PARAMS, "ema": PARAMS}, ROLLOUT)
+    method_loss.check(
+      method, POLICY, {"policy": PARAMS, "ema": PARAMS}, ROLLOUT
+    )
 
 
 def test_a_check_refuses_a_term_that_cannot_be_differentiated():
@@ -498,4 +500,4 @@ def test_a_check_refuses_a_term_that_cannot_be_differentiated():
     )
 
   with pytest.raises(ValueError, match="Reverse-mode differentiation"):
-    prepare.check(Method(halved()), POLICY, {"policy": PARAMS}, ROLLOUT)
+    method_loss.check(Method(halved()), POLICY, {"policy": PARAMS}, ROLLOUT)
