@@ -34,6 +34,11 @@ from rl.transforms import LevelError
 POLICY = "policy"
 # Names with a meaning of their own in needs; no parameter set may have them.
 RESERVED = (POLICY, "old")
+# The method and the optimizer of the policy, or of every learner by its name.
+Methods = Method | Mapping[str, Method]
+Optimizers = (
+  optax.GradientTransformation | Mapping[str, optax.GradientTransformation]
+)
 T = TypeVar("T")
 
 
@@ -48,8 +53,7 @@ def prefix(name: str) -> str:
 
 
 def pair(
-  method: Method | Mapping[str, Method],
-  tx: optax.GradientTransformation | Mapping[str, optax.GradientTransformation],
+  method: Methods, tx: Optimizers
 ) -> tuple[dict[str, Method], dict[str, optax.GradientTransformation]]:
   """Returns the methods and the optimizers, each as a mapping by learner.
 
@@ -114,7 +118,7 @@ def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
 
 
 def check(
-  method: Method | Mapping[str, Method],
+  method: Methods,
   policy: types.Policy,
   parameters: Mapping[str, types.PyTree],
   rollout: types.Rollout | Mapping[str, types.Rollout],

@@ -212,14 +212,10 @@ def _locate(error: Exception) -> tuple[str, int | None, str]:
     return _relative(error.filename), error.lineno, f"{kind}: {error.msg}"
   # The last line of this project's modules that was executed. If the error was
   # raised inside an installed package, this is the line that called it.
-  frames = [
-    frame
-    for frame in traceback.extract_tb(error.__traceback__)
-    if frame.name == "<module>" and "site-packages" not in frame.filename
-  ]
-  file, line = (
-    (frames[-1].filename, frames[-1].lineno) if frames else ("?", None)
-  )
+  file, line = "?", None
+  for frame in traceback.extract_tb(error.__traceback__):
+    if frame.name == "<module>" and "site-packages" not in frame.filename:
+      file, line = frame.filename, frame.lineno
   return _relative(file), line, f"{kind}: {error}"
 
 

@@ -37,7 +37,7 @@ from rl import (
 from rl.learners import POLICY
 from rl.method import Method
 from rl.minibatches import Plan, split
-from rl.training_state import Learner, Methods, Optimizers, State
+from rl.training_state import Learner, State
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -220,9 +220,9 @@ def _scan(body: Callable, carry: Any, xs: types.PyTree, length: int):
 
 
 def make(
-  method: Methods,
+  method: learners.Methods,
   policy: types.Policy,
-  tx: Optimizers,
+  tx: learners.Optimizers,
   plan: Plan,
 ) -> Callable[[State, Rollouts], tuple[State, Metrics]]:
   """Builds the pure train step `(state, rollout) -> (state, metrics)`.

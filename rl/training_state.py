@@ -6,23 +6,15 @@ their source (`State.saved_part`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-import optax
 
 from rl import learners, types
-from rl.learners import POLICY
-from rl.method import Method
 
 Array = jax.Array
-Methods = Method | Mapping[str, Method]
-Optimizers = (
-  optax.GradientTransformation | Mapping[str, optax.GradientTransformation]
-)
 
 
 @flax.struct.dataclass
@@ -81,7 +73,7 @@ class State:
   @property
   def policy(self) -> Learner:
     """The learner that samples."""
-    return self.learners[POLICY]
+    return self.learners[learners.POLICY]
 
   @property
   def params(self) -> types.PyTree:
@@ -97,7 +89,7 @@ class State:
   def with_policy(self, **changes: Any) -> State:
     """Returns the state with other fields of the policy's `Learner`."""
     policy = self.policy.replace(**changes)
-    return self.replace(learners={**self.learners, POLICY: policy})
+    return self.replace(learners={**self.learners, learners.POLICY: policy})
 
   def with_carried(self, **changes: Any) -> State:
     """Returns the state with other fields of `carried`."""
@@ -112,9 +104,9 @@ class State:
 
 
 def init(
-  method: Methods,
+  method: learners.Methods,
   params: types.PyTree,
-  tx: Optimizers,
+  tx: learners.Optimizers,
   key: Array,
   frozen: types.PyTree | None = None,
 ) -> State:
@@ -134,7 +126,8 @@ def init(
     for name, parameter_set in learners.parameter_sets(methods).items()
   }
   trained = {
-    name: params if name == POLICY else parameters.pop(name) for name in methods
+    name: params if name == learners.POLICY else parameters.pop(name)
+    for name in methods
   }
   return State(
     step=jnp.zeros((), jnp.int32),
@@ -145,7 +138,7 @@ def init(
     parameter_sets=parameters,
     carried=Carried(
       key=key,
-      memory=methods[POLICY].sampler.init(),
+      memory=methods[learners.POLICY].sampler.init(),
       frozen={} if frozen is None else frozen,
     ),
   )

@@ -155,7 +155,7 @@ def test_rewards_that_are_verdicts_have_no_curve(difference, quantities):
   """A bound may be unknown in both."""
   accuracy = [[0, 0, 0], [0.5, 0.4, np.nan]]
   reward = [[0, 0, 0], [0.5 + difference, 0.4, np.nan]]
-  shown = data._curves(estimates_of(accuracy, reward), 2)
+  shown = evaluation_curves._curves(estimates_of(accuracy, reward), 2)
   assert list(shown) == quantities
   assert shown["pass"]["mean"] == [0, 0.5]
   assert shown["pass"]["high"] == [0, None]
@@ -163,10 +163,10 @@ def test_rewards_that_are_verdicts_have_no_curve(difference, quantities):
 
 def test_curves_of_unknown_verdicts_are_left_out():
   unknown = [[np.nan] * 3] * 2
-  shown = data._curves(estimates_of(unknown, [[1, 1, 1]] * 2), 2)
+  shown = evaluation_curves._curves(estimates_of(unknown, [[1, 1, 1]] * 2), 2)
   assert list(shown) == ["max"]
   some = [[np.nan] * 3, [1, 1, 1]]
-  assert "pass" in data._curves(estimates_of(some, unknown), 2)
+  assert "pass" in evaluation_curves._curves(estimates_of(some, unknown), 2)
 
 
 def test_advantages_are_those_of_groups_of_the_same_size():
