@@ -75,16 +75,13 @@ def check_settings(
     ValueError: if a setting is unknown, not of its annotated type, or missing.
   """
   parameters = named_parameters(factory)
-  has_kwargs = any(
-    parameter.kind is parameter.VAR_KEYWORD
-    for parameter in inspect.signature(factory).parameters.values()
-  )
+  kinds = {p.kind for p in inspect.signature(factory).parameters.values()}
   # The names of the factory's module, which annotations may use.
   names = getattr(inspect.unwrap(factory), "__globals__", {})
   for key, value in settings.items():
     if key in parameters:
       _check_type(f"{owner}: {key}", value, parameters[key], names)
-    elif not has_kwargs:
+    elif inspect.Parameter.VAR_KEYWORD not in kinds:
       raise ValueError(describe_unknown(f"{kind} of {owner}", key, parameters))
   for key, parameter in parameters.items():
     if key not in settings and parameter.default is parameter.empty:
