@@ -110,7 +110,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   console.print(f"{loaded.name}, step {loaded.step}: {task.name}", markup=False)
   with progress.bar_or_lines(console, "samples", count) as update:
     lines = training_lines.collect(
-      *(loaded, problems, key, sampling, options.batch, update),
+      loaded,
+      problems,
+      key,
+      sampling,
+      options.batch,
+      update,
       right_samples=options.right_samples,
     )
   console.print(

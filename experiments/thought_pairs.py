@@ -149,7 +149,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   print(f"asking about {len(items)} responses ...")
   pairs = llm_judge.in_threads(
     lambda item: rewrite(item.prompt, item.text, complete),
-    *(items, _WORKERS),
+    items,
+    _WORKERS,
   )
   result = [
     line

@@ -78,7 +78,14 @@ def evaluate(
   test_problems = jax.tree.map(np.asarray, task.test(problems))
   batch_results = []
   for result in score_in_batches(
-    *(task, policy, params, test_problems, batch, key, sampling, sharding)
+    task,
+    policy,
+    params,
+    test_problems,
+    batch,
+    key,
+    sampling,
+    sharding,
   ):
     batch_results.append(result.arrays)
     update(result.done)

@@ -76,8 +76,14 @@ def collect(
   pairs, demonstrations, responses, verdicts = [], [], [], []
   problem_lines = []
   for result in evaluator.score_in_batches(
-    *(loaded.task, loaded.policy, loaded.params, problems, batch, key),
-    *(sampling, loaded.sharding),
+    loaded.task,
+    loaded.policy,
+    loaded.params,
+    problems,
+    batch,
+    key,
+    sampling,
+    loaded.sharding,
   ):
     verdicts.append(result.arrays["correct"])
     items = loaded.task.items(result.problems)

@@ -91,13 +91,16 @@ def evaluate_once(
   )
   is_hack, example = [], ("", "")
   for result in evaluator.score_in_batches(
-    *(e.traps, placement.evaluation_policy(e)),
+    e.traps,
+    placement.evaluation_policy(e),
     placement.evaluation_params(
       e, types.join(state.params, state.carried.frozen)
     ),
-    *(problems, e.config.evaluation.batch),
+    problems,
+    e.config.evaluation.batch,
     prng_keys.from_seed(e.config.evaluation.seed),
-    *(sampling, placement.evaluation_sharding(e)),
+    sampling,
+    placement.evaluation_sharding(e),
   ):
     correct = result.arrays["correct"]
     is_hack.append(correct)

@@ -98,7 +98,9 @@ def programs(operations: int = 4, allow_unprotected: bool = False) -> Task:
   ) -> Judged:
     del finished  # a program ends with EOS
     return _score(
-      *(problems, np.asarray(completions), np.asarray(lengths)),
+      problems,
+      np.asarray(completions),
+      np.asarray(lengths),
       allow_unprotected,
     )
 

@@ -70,8 +70,13 @@ class Batch:
     """
     problems = self.problems
     samples = self.generate(
-      *(params, problems.prompts, problems.prompt_mask, keys),
-      *(sampling, first, active),
+      params,
+      problems.prompts,
+      problems.prompt_mask,
+      keys,
+      sampling,
+      first,
+      active,
     )
     return samples, self.score(
       samples.completions, samples.lengths, samples.finished
@@ -90,8 +95,14 @@ class Batch:
     """Draws completions of any prompts; the arguments are those of `draw`."""
     params = types.join(params, self.frozen)
     return generate(
-      *(self.policy, params, prompts, prompt_mask, keys),
-      *(sampling, first, active),
+      self.policy,
+      params,
+      prompts,
+      prompt_mask,
+      keys,
+      sampling,
+      first,
+      active,
     )
 
   def score(

@@ -242,7 +242,10 @@ class PolicyJudge:
     )
     samples = jax.device_get(
       drawing.generate(
-        *(self._policy, self._params, ids, mask),
+        self._policy,
+        self._params,
+        ids,
+        mask,
         *(_keys(identities), self._sampling),
       )
     )

@@ -120,7 +120,8 @@ def pareto(
     ]
     vectors = llm_judge.in_threads(
       lambda pair: vector(*pair, complete) if pair[1] else np.array([np.nan]),
-      *(pairs, workers),
+      pairs,
+      workers,
     )
     size = len(groups[0])
     return np.stack(

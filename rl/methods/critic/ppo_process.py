@@ -38,5 +38,10 @@ def ppo_process(
   """
   return actor_critic(
     chain(step_scores(), place_at_step_ends()),
-    *(gamma, lam, beta, clip, value_clip, value_coef),
+    gamma,
+    lam,
+    beta,
+    clip,
+    value_clip,
+    value_coef,
   )

@@ -53,5 +53,10 @@ def prlcoder(
   outcome = outcome_weight * chain(scores(), place_last())
   return actor_critic(
     process + outcome,
-    *(gamma, lam, beta, clip, value_clip, value_coef),
+    gamma,
+    lam,
+    beta,
+    clip,
+    value_clip,
+    value_coef,
   )

@@ -60,8 +60,11 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
       rows = jnp.broadcast_to(parents, (len(rollout.scores), len(parents)))
       lengths = rollout.tokens.lengths[:, parents]
       new = batch.branch(
-        *(batch.params, rollout, rows),
-        *(jnp.minimum(lengths, level * segment), count),
+        batch.params,
+        rollout,
+        rows,
+        jnp.minimum(lengths, level * segment),
+        count,
       )
       goes_on = exists[:, parents] & (lengths > level * segment)
       exists = jnp.concatenate([exists, goes_on], 1)
