@@ -176,15 +176,12 @@ def _restrict(mask: Array, loss_filter: Array | None) -> Array:
 def _to_level(
   signal: Array, level: types.Level, mask: Array, sample_mask: Array
 ) -> Array:
-  """Brings a signal to the level that a term takes.
-
-  A sample signal is copied to the tokens of the sample. Other signals have that
-  level already, which `Method` has checked. Signals of samples and tokens are
-  set to 0 outside of the masks.
-  """
+  """Brings a signal to the level that a term takes; 0 outside of the masks."""
   if level == "token":
+    # A sample signal `[P, S]` is copied to the tokens of the sample.
     token_signal = signal if signal.ndim == 3 else signal[..., None]
     return jnp.where(mask, token_signal, 0.0)
+  # `Method` has checked that other signals have the level already.
   return jnp.where(sample_mask, signal, 0.0) if level == "sample" else signal
 
 
@@ -325,22 +322,17 @@ def _mask_like(metric: Array, mask: Array) -> Array:
 
 
 def _zero_outside(mask: Array, value: Array) -> Array:
-  """Sets values at tokens outside the mask to 0.
-
-  An infinity at such a token would make gradients NaN.
-  """
+  """Sets values at tokens outside the mask to 0."""
   mask = mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim))
+  # An infinity at such a token would make gradients NaN.
   return jnp.where(mask, value, jnp.zeros_like(value))
 
 
 def _policy_tally(probes: Mapping[str, Array], rollout: types.Rollout) -> Tally:
-  """Starts a tally with the metrics that do not depend on the method.
-
-  They are the entropy, and the difference in log-probs between the trainer at
-  the start of the step and the sampler, over all scored tokens.
-  """
+  """Starts a tally with the metrics that do not depend on the method."""
   current = probes[scoring.log_probs.name]
   old = rollout.extras.arrays.get(str(_OLD_LOG_PROBS), current)
+  # Between the trainer at the start of the step and the sampler.
   difference = jnp.abs(old - rollout.behavior_log_probs)
   values = {
     "policy/entropy": probes[scoring.entropy.name],

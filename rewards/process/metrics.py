@@ -198,7 +198,7 @@ def first_error_interval(
 def _counts(predicted: Array, truth: Array, valid: Array) -> Array:
   """Counts the samples of each problem in four classes, `[P, 4]`."""
   predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
-  # Both are steps of the first error, `[P, S]`, or -1 for no error.
+  # `predicted` and `truth` are steps of the first error, `[P, S]`; -1 is none.
   wrong, right = valid & (truth >= 0), valid & (truth < 0)
   same = predicted == truth
   # Samples with an error, those whose first error is predicted, samples without
