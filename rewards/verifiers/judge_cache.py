@@ -93,7 +93,7 @@ class CachedJudge:
         mine = self._pending[key] = futures.Future()
     if kept_reply is not None:
       return kept_reply
-    if pending is not None:  # another thread asks the same
+    if pending is not None:  # another thread waits for this reply
       return pending.result()
     try:
       reply = ask()

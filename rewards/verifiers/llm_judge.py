@@ -663,7 +663,7 @@ def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
     *address, type=socket.SOCK_STREAM
   ):
     connection = _Socket(family, kind, protocol)
-    connection.deadline = deadline  # in seconds of `time.monotonic`
+    connection.deadline = deadline  # seconds of `time.monotonic`
     try:
       connection.limit()
       connection.connect(socket_address)

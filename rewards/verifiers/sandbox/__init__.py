@@ -232,7 +232,7 @@ def _missing() -> tuple[str, ...]:
 
 
 def _exchange(
-  job: dict,  # that of `run`, limits, "folder", "patience", "allow_unprotected"
+  job: dict,  # `run`'s job, limits, "folder", "patience", "allow_unprotected"
   seconds: float,  # wall-clock time after which the keeper is killed
 ) -> list[dict]:
   """Starts a keeper, sends it the job and returns its messages."""
