@@ -136,24 +136,18 @@ def attend(
   return out.reshape(queries.shape).astype(queries.dtype)
 
 
-def _matmul(left: Array, right: Array, sum_dtype: jnp.dtype) -> Array:
-  """Multiplies queries by keys (a = head_dim, b = U), or weights by values.
-
-  Args:
-    left: `[P, S, kv_heads, r, N, a]`, where r is heads / kv_heads.
-    right: `[P, kv_heads, a, b]`, shared by the S completions, or
-      `[P, S, kv_heads, a, b]`.
-    sum_dtype: dtype of the sums and of the result.
-
-  Returns:
-    `[P, S, kv_heads, r, N, b]`.
-  """
+def _matmul(
+  left: Array,  # [P, S, kv_heads, r, N, a], r = heads / kv_heads
+  right: Array,  # [P, kv_heads, a, b] or [P, S, kv_heads, a, b]
+  sum_dtype: jnp.dtype,  # dtype of the sums and of the result
+) -> Array:
+  """Multiplies queries by keys (a = head_dim, b = U), or weights by values."""
   P, S, kv_heads, r, N, inputs = left.shape
   outputs = right.shape[-1]
   # Reshape to a batched product with one row axis and one column axis: on CPU
   # the other layouts were several times slower. Merging P and S gives a
   # decoding cache the shape in which it is stored, so it is not copied.
-  shared = right.ndim == 4
+  shared = right.ndim == 4  # the S completions of a prompt share right
   if shared:
     left = left.swapaxes(1, 2).reshape(P, kv_heads, S * r * N, inputs)
   else:

@@ -125,12 +125,7 @@ def _attend_block(
 def _attend_sharded(
   inputs: AttentionInputs, scale: float, softcap: float, num_parts: int
 ) -> Array:
-  """Attention with queries split over the mesh axis "context".
-
-  Each device has all keys and values. It loops over small blocks of its queries
-  and recomputes their scores in the backward pass, because the scores of a long
-  sequence do not fit into its memory.
-  """
+  """Attention with queries split over the mesh axis "context"."""
   num_queries = inputs.queries.shape[-2]
   part_size = -(-num_queries // num_parts)  # queries per device, rounded up
   block_size = min(MIN_BLOCK, part_size)
@@ -152,6 +147,9 @@ def _attend_sharded(
         inputs, queries, indices, scale, softcap, (0, 0), num_queries
       )
 
+    # The scores of a long sequence do not fit into a device's memory. Therefore
+    # the device loops over small blocks of its queries, and the backward pass
+    # computes their scores again.
     starts = first + block_size * jnp.arange(num_blocks)
     out = jax.lax.map(lambda block: attend_block(*block), (starts, queries))
     out = jnp.moveaxis(out, 0, 3)
@@ -183,29 +181,17 @@ def _pad_queries(queries: Array, length: int) -> Array:
 
 
 def _attend_queries(
-  inputs: AttentionInputs,
-  queries: Array,
-  indices: Array,
-  scale: float,
-  softcap: float,
+  inputs: AttentionInputs,  # keys, values and masks; its queries are not read
+  queries: Array,  # the n queries, [P, S, heads, n, head_dim]
+  indices: Array,  # index of each query among the N tokens, [n]
+  scale: float,  # factor of the scores; 0 means head_dim ** -0.5
+  softcap: float,  # c of the cap c * tanh(score / c); 0 means no cap
+  # Index of the first key that is read, in the prompt and among the N tokens.
+  # No query sees an earlier key.
   first_keys: tuple[int, int],
-  stop: int,
+  stop: int,  # index among the N tokens after the last key that is read
 ) -> Array:
-  """Attention of n of the N queries.
-
-  Args:
-    inputs: keys, values and masks; its queries are not read.
-    queries: `[P, S, heads, n, head_dim]`, the n queries.
-    indices: `[n]`, the index of each query among the N tokens.
-    scale: factor of the scores; 0 means `head_dim ** -0.5`.
-    softcap: c of the cap `c * tanh(score / c)` on scores; 0 means no cap.
-    first_keys: index in the prompt of the first key that is read, and the same
-      among the N tokens; no query sees an earlier key.
-    stop: index among the N tokens after the last key that is read.
-
-  Returns:
-    `[P, S, heads, n, head_dim]`.
-  """
+  """Attention of n of the N queries, `[P, S, heads, n, head_dim]`."""
   window, prompt_length = inputs.window, inputs.prompt_mask.shape[-1]
   query_index = indices[:, None]  # [n, 1]
 

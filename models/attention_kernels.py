@@ -92,19 +92,15 @@ class CompletionsMask(splash_attention_mask.Mask):
     return visible & (distance < self.window)
 
   def _uniform_value(
-    self, row: int, last_row: int, column: int, last_column: int
+    self,
+    row: int,  # first row of the block
+    last_row: int,  # last row of the block
+    column: int,  # first column, counted like rows; negative in the prompt
+    last_column: int,  # last column, counted like rows
   ) -> bool | None:
-    """Returns the value that all pairs of a block have, or None if unclear.
-
-    It is read off the block's corners, which saves time because most blocks are
-    uniform: 59 of 60 for 16 completions of 4,096 tokens.
-
-    Args:
-      row: first row of the block.
-      last_row: last row of the block.
-      column: first column, counted like rows; negative in the prompt.
-      last_column: last column, counted like rows.
-    """
+    """Returns the value that all pairs of a block have, or None if unclear."""
+    # The value is read off the corners of the block. This saves time because
+    # most blocks are uniform: 59 of 60 for 16 completions of 4,096 tokens.
     if column < 0:
       return None  # the block has columns of the prompt or of padding
     # Index of the first and last completion among the rows, and the columns.
@@ -254,19 +250,12 @@ def splash(
 
 
 def _layout(
-  samples: int, length: int, prompt_length: int, window: int | None
+  samples: int,  # S, number of completions
+  length: int,  # N, number of tokens of a completion
+  prompt_length: int,
+  window: int | None,  # positions that a token sees, with its own
 ) -> tuple[CompletionsMask, int, int]:
-  """Lays out the completions of a prompt as one sequence of blocks.
-
-  Args:
-    samples: S, number of completions.
-    length: N, number of tokens of a completion.
-    prompt_length: number of tokens of the prompt.
-    window: number of positions that a token sees, including its own.
-
-  Returns:
-    The mask, and the numbers of queries and of keys in a block.
-  """
+  """Lays out the completions of a prompt as one sequence of blocks."""
   # Several short completions share a block; a long one is padded to the end of
   # its last block.
   completion_size = length if length <= LANES // 2 else _round_up(length, LANES)
@@ -275,28 +264,25 @@ def _layout(
   key_block = min(MAX_BLOCK, _round_up(prompt_length + rows, LANES))
   columns = _round_up(prompt_length + rows, key_block)
   mask = CompletionsMask(rows, columns, completion_size, prompt_length, window)
+  # `block` and `key_block` are the numbers of queries and of keys in a block.
   return mask, block, key_block
 
 
 def _only_blocks(
   kernel: splash_attention_kernel.SplashAttentionKernel, blocks: Array
 ) -> splash_attention_kernel.SplashAttentionKernel:
-  """Returns a kernel that computes some blocks of queries, not the others.
-
-  Args:
-    kernel: the kernel. In its `block_mask` `[heads, i, j]`, 0 stands for a pair
-      of a block of queries and a block of keys that is not computed.
-    blocks: `[number of blocks]` bool, True for the blocks of queries that are
-      computed.
-  """
+  """Returns a kernel that computes some blocks of queries, not the others."""
 
   def leave_out(info: Any, query_blocks: Array) -> Any:
     mask = jnp.asarray(info.block_mask)
+    # In `block_mask` `[heads, i, j]`, 0 stands for a pair of a block of queries
+    # and a block of keys that is not computed.
     mask = jnp.where(blocks[query_blocks], mask, jnp.zeros_like(mask))
     return info._replace(block_mask=mask)
 
   # i is a block of queries in the forward pass and in the gradient of queries.
   # In the gradient of keys and values, `data_next` names the block of queries.
+  # `blocks` is True for the blocks of queries that are computed.
   rows = jnp.arange(len(blocks))[:, None]
   data_next = jnp.asarray(kernel.dkv_mask_info.data_next, jnp.int32)
   return splash_attention_kernel.SplashAttentionKernel(
@@ -393,15 +379,7 @@ def cudnn(
 
 
 def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
-  """Returns a function that runs a kernel on each device's prompts and heads.
-
-  XLA cannot partition a kernel by itself, so `shard_map` does it here.
-
-  Args:
-    kernel: function of queries, keys, values (axes 0 and 1 are prompts and
-      heads), of the segment ids of rows and columns, and of the blocks of
-      queries that are computed (axis 0 is prompts).
-  """
+  """Returns a kernel that runs on each device's prompts and heads."""
 
   @functools.wraps(kernel)
   def sharded(queries: Array, *arrays: Array) -> Array:
@@ -416,8 +394,10 @@ def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
       prompt_axes = ()
     head_axis = "tensor" if "tensor" in auto_axes else None
     head_spec = PartitionSpec(prompt_axes, head_axis)
-    # Queries, keys and values, then the three arrays of rows, columns, blocks.
+    # Queries, keys and values begin with prompts and heads. The segment ids of
+    # rows and of columns, and the blocks that are computed, begin with prompts.
     in_specs = (head_spec,) * 3 + (PartitionSpec(prompt_axes),) * 3
+    # XLA cannot partition a kernel by itself.
     return jax.shard_map(
       kernel,
       mesh=mesh,

@@ -202,13 +202,11 @@ def check_matches(target: types.PyTree, saved: types.PyTree, step: int) -> None:
 
 
 def _leaf_types(tree: types.PyTree) -> dict[str, str]:
-  """Returns "dtype[shape]", such as "float32[8,4]", of each leaf by its path.
-
-  The dotted paths of structs, tuples and dicts have the same form, so Orbax's
-  metadata, which has dicts only, can be compared with any tree.
-  """
+  """Returns the type of each leaf by its path, such as "float32[8,4]"."""
   leaves = {}
   for path, leaf in jax.tree.flatten_with_path(tree)[0]:
+    # Paths of structs, tuples and dicts have the same form, so Orbax's
+    # metadata, which has dicts only, can be compared with any tree.
     name = jax.tree_util.keystr(path, simple=True, separator=".")
     shape = ",".join(str(size) for size in leaf.shape)
     leaves[name] = f"{jnp.dtype(leaf.dtype).name}[{shape}]"

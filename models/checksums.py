@@ -93,17 +93,15 @@ def _sum(array: jax.Array) -> jax.Array:
 
 
 def _to_words(array: jax.Array) -> jax.Array:
-  """Returns the bits of each element as uint32.
-
-  An element of 64 bits becomes two words, on a new last axis; so do the two
-  parts of a complex number.
-  """
+  """Returns the bits of each element as uint32."""
   if array.dtype == bool:
     return array.astype(jnp.uint32)
   if jnp.issubdtype(array.dtype, jnp.complexfloating):
+    # The two parts of a complex number are two elements.
     array = jnp.stack([array.real, array.imag], -1)
   size = array.dtype.itemsize
   if size >= 4:
+    # An element of 64 bits becomes two words, on a new last axis.
     return jax.lax.bitcast_convert_type(array, jnp.uint32)
   unsigned = jnp.uint8 if size == 1 else jnp.uint16
   return jax.lax.bitcast_convert_type(array, unsigned).astype(jnp.uint32)

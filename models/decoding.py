@@ -232,12 +232,8 @@ def prefill(
 
 
 def _constrain_ring(ring: Array) -> Array:
-  """Splits rows over `PROMPT_AXES` and "context", and heads over "tensor".
-
-  Args:
-    ring: `[P * R, kv_heads, ...]`, or `[layers, P * R, kv_heads, ...]` if the
-      layers are stacked.
-  """
+  """Splits rows over `PROMPT_AXES` and "context", and heads over "tensor"."""
+  # `ring` is `[P * R, kv_heads, ...]`; stacked layers are a first axis of it.
   layer_axes = (None,) * (ring.ndim - 4)
   row_axes = (*sharding.PROMPT_AXES, "context")
   return sharding.constrain(ring, *layer_axes, row_axes, "tensor")

@@ -292,11 +292,7 @@ def _packed_hidden_states(
   tokens: types.Tokens,
   depth: float,
 ) -> tuple[Array, packing.ScoredTokens]:
-  """Returns the hidden states of the scored tokens, and which these are.
-
-  The hidden states are `[G, parts, M / parts, D]`; those that predict no scored
-  token have any value.
-  """
+  """Returns the hidden states of the scored tokens, and which these are."""
   P, S, T = tokens.completions.shape
   s = _sequences(tokens)
   groups = num_groups(
@@ -350,6 +346,7 @@ def _packed_hidden_states(
   places = jnp.concatenate([first, completion_places[:, :, : T - 1]], axis=2)
   scored = packing.ScoredTokens.of(tokens.mask, groups, s.num_parts, max_scored)
   places = scored.pack(places.reshape(P, S, T))  # [G, parts, M / parts]
+  # `[G, parts, M / parts, D]`; any value where no scored token is predicted.
   hidden = jax.vmap(lambda x, place: x[place])(x, places)
   if depth == 1:
     hidden = transformer.final_norm(config, params, hidden)
@@ -357,10 +354,8 @@ def _packed_hidden_states(
 
 
 def _packed_prompt_mask(prompt_mask: Array) -> Array:
-  """Returns the prompt tokens that are packed, of `prompt_mask` `[..., L]`.
-
-  The last position of an empty prompt is packed too, because a completion's
-  first token is predicted from it.
-  """
+  """Returns the prompt tokens that are packed, of `prompt_mask` `[..., L]`."""
   L = prompt_mask.shape[-1]
+  # The last position of an empty prompt is packed too, because a completion's
+  # first token is predicted from it.
   return prompt_mask | (jnp.arange(L) == L - 1)

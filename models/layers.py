@@ -205,11 +205,9 @@ class Linear(nn.Module):
     return out
 
   def _apply_adapter(self, x: Array, a: Array, b: Array) -> Array:
-    """Returns `x A B alpha / rank`, computed with two einsums.
-
-    For the equation "...d,df->...f" they are "...d,dr->...r" and
-    "...r,rf->...f".
-    """
+    """Returns `x A B alpha / rank`, computed with two einsums."""
+    # For the equation "...d,df->...f" the einsums are "...d,dr->...r" and
+    # "...r,rf->...f".
     operands, out_axes = self.equation.split("->")
     x_axes, kernel_axes = operands.split(",")
     input_axes = kernel_axes[: self.num_input_axes]
@@ -452,21 +450,11 @@ class Experts(nn.Module):
 
 def _apply_experts(
   config: ModelConfig,
-  kernels: tuple[Array, Array, Array],
-  x: Array,
-  router_logits: Array,
+  kernels: tuple[Array, Array, Array],  # gate and up [E, D, F], down [E, F, D]
+  x: Array,  # [..., D], n tokens in total
+  router_logits: Array,  # [..., E]
 ) -> Array:
-  """Computes the experts of all tokens, with one matrix product per expert.
-
-  Args:
-    config: the decoder's config.
-    kernels: gate and up kernels `[E, D, F]`, and down kernels `[E, F, D]`.
-    x: `[..., D]`, inputs of n tokens in total.
-    router_logits: `[..., E]`.
-
-  Returns:
-    `[..., D]`, the weighted sum of the outputs of each token's k experts.
-  """
+  """Computes the experts of all tokens, with one matrix product per expert."""
   gate, up, down = kernels
   k, act = config.experts_per_token, ACTIVATIONS[config.activation]
   # [n, D] and [n, E]
@@ -487,6 +475,7 @@ def _apply_experts(
   out = jax.lax.ragged_dot(hidden, down, group_sizes)
   # Undo the sort: [n, k, D].
   out = out[jnp.argsort(order)].reshape(-1, k, x.shape[-1])
+  # The weighted sum of the outputs of each token's k experts, [n, D].
   mixed = jnp.einsum("nkd,nk->nd", out, weights.astype(out.dtype))
   return mixed.reshape(x.shape)
 
@@ -686,14 +675,9 @@ class Layer(nn.Module):
     return self.attention.project(x, positions)
 
   def _add_residuals(self, x: Array, mixed: Array) -> Array:
-    """Adds attention's projected output, then the MLP's, to the stream x.
-
-    Args:
-      x: `[..., N, D]`.
-      mixed: `[..., heads, N, head_dim]`, the output of attention before its
-        output projection.
-    """
+    """Adds attention's projected output, then the MLP's, to the stream x."""
     norm_place = self.config.norm_place
+    # `[..., heads, N, head_dim]` -> `[..., N, D]`.
     mixed = self.attention.output(mixed)
     x += self.attention_post_norm(mixed) if norm_place != "pre" else mixed
     y = self.mlp_norm(x) if norm_place != "post" else x

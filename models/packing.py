@@ -79,22 +79,16 @@ class Compaction:
 
 @functools.cache
 def _take() -> Callable[[Array, Array, Array], Array]:
-  """Returns a function `(x, indices, inverse) -> x[g, indices[g, n]]`.
+  """Returns a function `(x, indices, inverse) -> x[g, indices[g, n]]`."""
 
-  Its result is 0 where there is no such entry. The arrays are x `[G, U, ...]`;
-  `indices` `[G, N]`; and `inverse` `[G, U]`, where each entry of x is in the
-  result, or N if it is not there.
-
-  No entry of x is taken twice. So the gradient of x takes entries of the
-  gradient of the result; JAX's own rule adds them up, which is slow on
-  accelerators.
-  """
-
+  # `x` is `[G, U, ...]` and `indices` `[G, N]`. `inverse` `[G, U]` says where
+  # each entry of x is in the result; N if it is not there.
   def take(x: Array, indices: Array, inverse: Array) -> Array:
     del inverse
     return jax.vmap(take_row)(x, indices)
 
   def take_row(row: Array, indices: Array) -> Array:
+    # The result is 0 where there is no such entry.
     return row.at[indices].get(mode="fill", fill_value=0)
 
   def forward(
@@ -102,6 +96,9 @@ def _take() -> Callable[[Array, Array, Array], Array]:
   ) -> tuple[Array, tuple[Array, Array]]:
     return take(x, indices, inverse), (indices, inverse)
 
+  # No entry of x is taken twice. So the gradient of x takes entries of the
+  # gradient of the result; JAX's own rule adds them up, which is slow on
+  # accelerators.
   def backward(
     residuals: tuple[Array, Array], g: Array
   ) -> tuple[Array, None, None]:
@@ -288,13 +285,9 @@ def first_fit(lengths: Array, width: int) -> tuple[Array, Array]:
 
 
 def _concatenate(prompts: Array, completions: Array, groups: int) -> Array:
-  """Concatenates the entries of each group, to `[G, U, ...]`.
-
-  Args:
-    prompts: `[P, L, ...]`.
-    completions: any axes for groups and tokens, then the same others.
-    groups: G.
-  """
+  """Concatenates the entries of each group, to `[G, U, ...]`."""
+  # `prompts` is `[P, L, ...]`. `completions` has any axes for groups and
+  # tokens, then the same others.
   axes = prompts.shape[2:]
   parts = (x.reshape(groups, -1, *axes) for x in (prompts, completions))
   return jnp.concatenate(list(parts), axis=1)

@@ -249,17 +249,13 @@ def _gemma3(
 
 
 def _gemma3_text(*shape: int) -> ModelConfig:
-  """The text decoder of Gemma 3 models that also read images (from 4B on).
-
-  Its vocabulary has 64 more tokens, for images, and its context is longer than
-  that of Gemma 3 models without images.
-  """
+  """The text decoder of Gemma 3 models that also read images (from 4B on)."""
   return _gemma3(
     *shape,
-    vocab_size=262208,
+    vocab_size=262208,  # with 64 more tokens, for images
     window=1024,
     rope_scaling=RopeScaling("linear", factor=8.0),
-    max_positions=131072,
+    max_positions=131072,  # a longer context than without images
   )
 
 

@@ -137,11 +137,7 @@ def make_mesh(
 
 
 def _resolve_sizes(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
-  """Replaces a size of -1 by the number that uses all devices.
-
-  Raises:
-    ValueError: the product of the sizes is not the number of devices.
-  """
+  """Replaces a size of -1 by the number that uses all devices."""
   text = ", ".join(f"{name}={size}" for name, size in sizes.items())
   free = [name for name, size in sizes.items() if size == -1]
   fixed = [size for size in sizes.values() if size != -1]
@@ -401,16 +397,14 @@ def sharding_table(tree: Any) -> str:
 
 
 def _format_split(sharding: NamedSharding) -> str:
-  """Returns the mesh axes that split each dimension; "whole" if there are none.
-
-  An example is "1: fsdp, 2: tensor".
-  """
+  """Returns the mesh axes of each dimension; "whole" if none splits it."""
   parts = []
   for dimension, names in enumerate(sharding.spec):
     names = (names,) if isinstance(names, str) else names or ()
     split_axes = [name for name in names if sharding.mesh.shape[name] > 1]
     if split_axes:
       parts.append(f"{dimension}: {'*'.join(split_axes)}")
+  # An example is "1: fsdp, 2: tensor".
   return ", ".join(parts) or "whole"
 
 

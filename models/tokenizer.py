@@ -272,12 +272,10 @@ def encode_continuation(
 
 
 def _ids_of_line_break(tokenizer: Tokenizer) -> list[int]:
-  """Returns the ids of a line break if texts begin with a space, else [].
-
-  No token of a tokenizer that adds a space before a text has a line break and
-  other characters, so that these ids can be cut off.
-  """
+  """Returns the ids of a line break if texts begin with a space, else []."""
   letter, line, both = _convert(tokenizer, ["a", "\n", "\na"], splits=True)
+  # No token of a tokenizer that adds a space before a text has a line break and
+  # other characters, so that these ids can be cut off.
   return line if both[-len(letter) :] != letter else []
 
 
@@ -321,14 +319,10 @@ def _cut(text: str, pattern: re.Pattern[str]) -> list[str]:
 def _encode_parts(
   tokenizer: Tokenizer, parts: Sequence[tuple[str, bool]]
 ) -> list[int]:
-  """Returns the ids of texts, each of which continues the one before.
-
-  Args:
-    tokenizer: the tokenizer.
-    parts: each text, and whether those of special tokens are ordinary in it.
-  """
+  """Returns the ids of texts, each of which continues the one before."""
   skipped = _ids_of_line_break(tokenizer)
   ids: list[int] = []
+  # With `splits`, the texts of special tokens are ordinary text.
   for number, (text, splits) in enumerate(parts):
     if number and skipped:
       (row,) = _convert(tokenizer, [f"\n{text}"], splits)
@@ -413,21 +407,12 @@ def chat_prompts(
 
 def _render(
   tokenizer: Tokenizer,
+  # Each is a list of turns `{"role": ..., "content": ...}`.
   conversations: Sequence[Sequence[Mapping[str, str]]],
-  add_generation_prompt: bool,
-  options: Mapping[str, object],
+  add_generation_prompt: bool,  # whether to begin a reply at the end
+  options: Mapping[str, object],  # further variables of the template
 ) -> list[str]:
-  """Applies the chat template to conversations, with the fixed date.
-
-  Args:
-    tokenizer: a tokenizer with a chat template.
-    conversations: lists of turns `{"role": ..., "content": ...}`.
-    add_generation_prompt: whether to end with the beginning of a reply.
-    options: further variables of the template.
-
-  Returns:
-    One text per conversation.
-  """
+  """Applies the chat template to conversations, with the fixed date."""
   if not conversations:
     return []
   try:

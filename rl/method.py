@@ -159,10 +159,8 @@ class Method:
       )
 
   def _check_signal(self, term: Term) -> None:
-    """Checks that a term can read its signal and its loss filter.
-
-    These are the method's, unless the term has others.
-    """
+    """Checks that a term can read its signal and its loss filter."""
+    # Signal and loss filter are the method's, unless the term has others.
     signal = None if term.takes == "none" else term.signal or self.advantage
     loss_filter = term.loss_filter or self.loss_filter
     transforms_read = [t for t in (signal, loss_filter) if t is not None]

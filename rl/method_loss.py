@@ -176,15 +176,12 @@ def _restrict(mask: Array, loss_filter: Array | None) -> Array:
 def _to_level(
   signal: Array, level: types.Level, mask: Array, sample_mask: Array
 ) -> Array:
-  """Brings a signal to the level that a term takes.
-
-  A sample signal is copied to the tokens of the sample. Other signals have that
-  level already, which `Method` has checked. Signals of samples and tokens are
-  set to 0 outside of the masks.
-  """
+  """Brings a signal to the level that a term takes; 0 outside of the masks."""
   if level == "token":
+    # A sample signal `[P, S]` is copied to the tokens of the sample.
     token_signal = signal if signal.ndim == 3 else signal[..., None]
     return jnp.where(mask, token_signal, 0.0)
+  # `Method` has checked that other signals have the level already.
   return jnp.where(sample_mask, signal, 0.0) if level == "sample" else signal
 
 
@@ -330,11 +327,9 @@ def _mask_like(metric: Array, mask: Array) -> Array:
 
 
 def _zero_outside(mask: Array, value: Array) -> Array:
-  """Sets values at tokens outside the mask to 0.
-
-  An infinity at such a token would make gradients NaN.
-  """
+  """Sets values at tokens outside the mask to 0."""
   mask = mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim))
+  # An infinity at such a token would make gradients NaN.
   return jnp.where(mask, value, jnp.zeros_like(value))
 
 

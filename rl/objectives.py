@@ -87,13 +87,9 @@ def _check_choice(kind: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _sort(scores: Array, k: int | Array, valid: Array | None) -> _Sorted:
-  """Sorts the samples of each group by score, and computes the w_j.
-
-  Args:
-    scores: `[..., S]` float32.
-    k: size of the subset, from 1 to S, which callers check; may be traced.
-    valid: `[..., S]` bool, samples that exist; None means all.
-  """
+  """Sorts the samples of each group by score, and computes the w_j."""
+  # `scores` and `valid` are `[..., S]`. k is from 1 to S, which callers check;
+  # it may be traced.
   S = scores.shape[-1]
   valid = masked.mask_or_ones(scores, valid)
   n = masked.count(valid, keepdims=True)
@@ -118,11 +114,9 @@ def _sort(scores: Array, k: int | Array, valid: Array | None) -> _Sorted:
 
 
 def _unsort(group: _Sorted, values: Array) -> Array:
-  """Brings values in ascending order of score back to the order of the samples.
-
-  Samples that are not valid get 0.
-  """
+  """Brings values in ascending order of score back to the samples' order."""
   j = jnp.arange(1, values.shape[-1] + 1)
+  # Samples that are not valid get 0.
   values = jnp.where((j <= group.n), values, 0.0)
   return jnp.put_along_axis(
     jnp.zeros_like(values), group.order, values, axis=-1, inplace=False
@@ -135,10 +129,8 @@ def _value(group: _Sorted) -> Array:
 
 
 def _deviations(group: _Sorted) -> Array:
-  """Computes s_j minus the mean of s over the group, in sorted order.
-
-  It is a sum of gaps between scores, and exactly 0 if all scores are equal.
-  """
+  """Computes s_j minus the mean of s over the group, in sorted order."""
+  # A sum of gaps between scores is exactly 0 if all scores are equal.
   gaps = jnp.diff(group.x, axis=-1)
   relative = jnp.cumsum(group.weights[..., :-1] * gaps, -1)  # s_j - s_1, j >= 2
   relative = jnp.concatenate([jnp.zeros_like(group.x[..., :1]), relative], -1)
@@ -303,12 +295,7 @@ def max_at_k_off_policy_value(
 def _sort_ratios(
   scores: Array, log_ratios: Array, k: int, valid: Array | None
 ) -> tuple[_Sorted, Array, Array]:
-  """Sorts a group and its ratios by score.
-
-  Returns:
-    The sorted group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) of
-    `max_at_k_off_policy_value` for j = 1..S, `[..., S]`.
-  """
+  """Sorts a group and its ratios by score, and computes the p_{k-1}(j - 1)."""
   _check_k(k, scores.shape[-1])
   valid = masked.mask_or_ones(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
@@ -326,6 +313,8 @@ def _sort_ratios(
   start = jnp.zeros((*scores.shape[:-1], k)).at[..., 0].set(1.0)
   m = jnp.arange(1, scores.shape[-1] + 1, dtype=jnp.float32)
   _, means = jax.lax.scan(add_sample, start, (m, jnp.moveaxis(ratios, -1, 0)))
+  # The last entry is p_{k-1}(j - 1) of `max_at_k_off_policy_value` for j from 1
+  # to S, `[..., S]`.
   return group, ratios, jnp.moveaxis(means, 0, -1)
 
 
@@ -371,14 +360,9 @@ def max_at_k_off_policy_weights(
 
 
 def _expand(exact: Callable, log_ratios: Array, order: str) -> Array:
-  """Expands a function of the log-ratios around rho = 1.
-
-  Args:
-    exact: `log_ratios -> weights`.
-    log_ratios: `[..., S]`.
-    order: order of the expansion in rho - 1, "zeroth" or "first".
-  """
-  on_policy = jnp.zeros_like(log_ratios)
+  """Expands a function of the log-ratios around rho = 1."""
+  on_policy = jnp.zeros_like(log_ratios)  # [..., S]
+  # `order` is the order of the expansion in rho - 1.
   if order == "zeroth":
     return exact(on_policy)
   # d log rho = d rho at rho = 1.
@@ -534,27 +518,20 @@ def _random_subsets(key: Array, valid: Array) -> Array:
 
 
 def _disjoint_subsets(valid: Array, k: int) -> tuple[Array, Array]:
-  """Cuts the valid samples into subsets of k, in the order of sampling.
-
-  Returns:
-    Indices of the samples of each subset, `[..., S // k, k]`, and which subsets
-    consist of valid samples, `[..., S // k]` bool.
-  """
+  """Cuts the valid samples into subsets of k, in the order of sampling."""
   order = jnp.argsort(~valid, axis=-1, stable=True)
   subsets = valid.shape[-1] // k
+  # Indices of the samples of each subset, `[..., S // k, k]`.
   order = order[..., : subsets * k].reshape(*valid.shape[:-1], subsets, k)
   n = masked.count(valid, keepdims=True)
+  # Also returns which subsets consist of valid samples, `[..., S // k]`.
   return order, (jnp.arange(subsets) + 1) * k <= n
 
 
 def _subset_advantages(scores: Array, members: Array, exists: Array) -> Array:
-  """Sums, for each sample, the z-scores of the subsets that contain it.
-
-  Args:
-    scores: `[..., S]`.
-    members: `[..., G, k]`, indices of the samples of G subsets.
-    exists: `[..., G]` bool, subsets that exist; all of their samples do.
-  """
+  """Sums, for each sample, the z-scores of the subsets that contain it."""
+  # `members` `[..., G, k]` has the indices of the samples of G subsets. All
+  # samples of a subset that `exists` `[..., G]` exist.
   samples = members.reshape(*members.shape[:-2], -1)  # [..., G k]
   best = jnp.take_along_axis(scores, samples, -1).reshape(members.shape).max(-1)
   centered = best - masked.mean(best, exists, keepdims=True)  # [..., G]

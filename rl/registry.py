@@ -50,12 +50,10 @@ def describe_unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
 
 
 def _similarity(value: str, choice: str) -> float:
-  """Returns the similarity of two names, plus a bonus for equal first letters.
-
-  The similarity is in [0, 1]; the bonus of 0.01 decides between choices that
-  are equally similar.
-  """
+  """Returns the similarity of two names in [0, 1], plus a bonus of 0.01."""
   match = difflib.SequenceMatcher(a=value, b=choice)
+  # The bonus is for equal first letters. It decides between choices that are
+  # equally similar.
   has_same_first_letter = match.find_longest_match(0, 1, 0, 1).size  # 0 or 1
   return match.ratio() + 0.01 * has_same_first_letter
 
@@ -100,14 +98,9 @@ def named_parameters(factory: Callable) -> dict[str, inspect.Parameter]:
 def _check_type(
   where: str, value: Any, parameter: inspect.Parameter, names: Mapping[str, Any]
 ) -> None:
-  """Raises a ValueError if a value does not have the annotated type.
-
-  Args:
-    where: beginning of the message, such as "task 'chain': steps".
-    value: the value of the parameter.
-    parameter: the parameter.
-    names: the names that its annotation may use.
-  """
+  """Raises a ValueError if a value does not have the annotated type."""
+  # `where` begins the message, such as "task 'chain': steps". The annotation
+  # may use `names`.
   annotation = parameter.annotation
   if _has_type(value, _resolve_annotation(annotation, names)):
     return
@@ -120,10 +113,8 @@ def _check_type(
 
 
 def _resolve_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
-  """Evaluates a string annotation with the names of its module.
-
-  Returns `Any` if a name of the annotation does not exist at run time.
-  """
+  """Evaluates a string annotation; `Any` if it has a name that is missing."""
+  # `names` are those of the module of the annotation.
   holder = types.SimpleNamespace(__annotations__={"value": annotation})
   try:
     return typing.get_type_hints(holder, dict(names))["value"]

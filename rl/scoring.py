@@ -133,16 +133,14 @@ class Need:
 
 @functools.cache
 def _log_prob_function() -> Callable[[Array, Array], Array]:
-  """Returns the function of `log_probs`, with a gradient in one pass.
-
-  JAX's own gradient stores the softmax, and reads and writes it twice more.
-  """
+  """Returns the function of `log_probs`, with a gradient in one pass."""
 
   def forward(logits: Array, tokens: Array) -> tuple[Array, tuple]:
     chosen = jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
     total = jax.nn.logsumexp(logits, -1)
     return chosen - total, (logits, tokens, total)
 
+  # JAX's own gradient stores the softmax, and reads and writes it twice more.
   def backward(saved: tuple, gradient: Array) -> tuple[Array, None]:
     logits, tokens, total = saved
     is_chosen = jnp.arange(logits.shape[-1]) == tokens[:, None]
@@ -357,22 +355,12 @@ def _evaluate(
 
 
 def _map_chunks(
-  fn: Callable[..., types.PyTree],
-  inputs: types.PyTree,
-  mask: Array,
-  chunk: int,
+  fn: Callable[..., types.PyTree],  # position by position
+  inputs: types.PyTree,  # arrays [P, S, T, ...]
+  mask: Array,  # [P, S, T]
+  chunk: int,  # positions of a prompt at a time
 ) -> types.PyTree:
-  """Applies `fn` to positions `[P, chunk]` at a time; 0 outside the mask.
-
-  Args:
-    fn: function of the trees in `inputs`, position by position.
-    inputs: trees of arrays `[P, S, T, ...]`.
-    mask: `[P, S, T]` bool.
-    chunk: number of positions of a prompt at a time.
-
-  Returns:
-    The result of `fn`, a tree of arrays `[P, S, T, ...]`.
-  """
+  """Applies `fn` to positions `[P, chunk]` at a time; 0 outside the mask."""
   P, S, T = mask.shape
   positions = S * T
   chunks = -(-positions // chunk)
@@ -435,17 +423,15 @@ def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
 
 
 def _prompts(tokens: types.Tokens) -> types.Tokens:
-  """Returns the prompts as completions, so that their tokens can be scored.
-
-  The first token of a prompt becomes the prompt, and its other tokens the only
-  completion: `prompts [P, 1]`, `completions [P, 1, L - 1]`.
-  """
+  """Returns the prompts as completions, so that their tokens can be scored."""
   L = tokens.prompts.shape[-1]
   count = tokens.prompt_mask.sum(-1, keepdims=True)  # [P, 1], prompt tokens
   # From padding on the left to padding on the right.
   indices = jnp.minimum(L - count + jnp.arange(L), L - 1)
   aligned = jnp.take_along_axis(tokens.prompts, indices, -1)
   mask = jnp.arange(L - 1) < count - 1
+  # The first token of a prompt becomes the prompt, and its other tokens the
+  # only completion: `prompts` `[P, 1]`, `completions` `[P, 1, L - 1]`.
   return types.Tokens(
     prompts=aligned[:, :1],
     prompt_mask=count > 0,

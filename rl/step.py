@@ -48,19 +48,11 @@ def _make_learner_step(
   method: Method,
   tx: optax.GradientTransformation,
   plan: Plan,
+  # Names of the parameters that change during the train step, as sources of
+  # needs (`rl.scoring.Need.sources`).
   changing: set[str],
 ) -> Callable:
-  """Builds one learner's step: passes, prepare, then epochs x minibatches.
-
-  Args:
-    method, tx, plan: the learner's method, optimizer and plan.
-    changing: names of the parameters that change during the train step, as
-      sources of needs (`rl.scoring.Need.source`).
-
-  Returns:
-    `(policy, learner, parameters, rollout, usable) -> (learner, metrics,
-    extras)`; see `learner_step`.
-  """
+  """Builds one learner's step: passes, prepare, then epochs x minibatches."""
   _check_updates(method, plan)
   needs = method_loss.required(method, plan.updates)
   # Values that depend only on parameters that do not change in this train step.
@@ -183,17 +175,8 @@ def _check_updates(method: Method, plan: Plan) -> None:
 def _reward_metrics(
   method: Method, rollout: types.Rollout, prepared: types.Rollout
 ) -> tuple[Metrics, Array]:
-  """Computes metrics of the method's reward, and checks that it is finite.
-
-  Args:
-    method: a method with a reward.
-    rollout: the rollout with the scores of the task.
-    prepared: the rollout with the scores of the reward.
-
-  Returns:
-    Metrics, and whether the scores of the task and of the reward are all
-    finite, `[]` bool.
-  """
+  """Computes metrics of the method's reward, and checks that it is finite."""
+  # `rollout` has the scores of the task, `prepared` those of the reward.
   rewarded = rollout.replace(
     scores=prepared.scores,
     components=prepared.components,
@@ -203,6 +186,7 @@ def _reward_metrics(
     update_guard.check_scores(rewarded)
   )
   weights = method.reward.weights(rollout.step)
+  # Also returns whether all scores of the task and of the reward are finite.
   return {
     **metrics.rollout_metrics(rewarded),
     **score_check.metrics(),

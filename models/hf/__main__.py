@@ -185,14 +185,12 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   return params
 
 
-def _load_base(folder: epath.Path, step: int | None, dtype: str) -> Params:
-  """Loads the base of adapters.
-
-  Args:
-    folder: a workdir or a Hugging Face folder.
-    step: step of the workdir's checkpoint; None means the latest.
-    dtype: dtype in which a Hugging Face folder is read.
-  """
+def _load_base(
+  folder: epath.Path,
+  step: int | None,  # step of the workdir's checkpoint; None means the latest
+  dtype: str,  # dtype in which a Hugging Face folder is read
+) -> Params:
+  """Loads the base of adapters from a workdir or a Hugging Face folder."""
   checkpoints = folder / checkpoint_reader.FOLDER
   if checkpoints.exists():
     return checkpoint_reader.restore_params(checkpoints, step=step)

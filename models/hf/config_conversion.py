@@ -152,15 +152,8 @@ def _to_model_config(
 
 
 def _to_hf_object(name: str, data: Fields) -> transformers.PretrainedConfig:
-  """Makes a config object of transformers.
-
-  Args:
-    name: the architecture, a `model_type`.
-    data: the keys of the config.
-
-  Raises:
-    ValueError: transformers refuses the keys. The message is one line.
-  """
+  """Makes a config object of transformers, or raises a one-line ValueError."""
+  # `name` is the architecture, a `model_type`; `data` has the keys of a config.
   data = {key: value for key, value in data.items() if key != "model_type"}
   scaling = data.get("rope_scaling")
   # "su" is an early name of "longrope", in the first configs of Phi-3.
@@ -186,24 +179,15 @@ def _to_family(
 
 
 def _lost_field(config: ModelConfig, name: str) -> str:
-  """Returns what a family cannot express of a config; "" if it loses nothing.
-
-  Args:
-    config: the decoder's config.
-    name: the family, a key of `FAMILIES`.
-
-  Returns:
-    The first field with its value, such as "qk_norm = 'head'", or the message
-    of the error that the conversion raised.
-  """
+  """Returns what a family cannot express of a config; "" if nothing."""
   expected = canonical(config)
   try:
     converted = _to_model_config(_to_family(config, name, {}), config.dtype)
     restored = canonical(converted)
   except ValueError as error:
-    return str(error)
+    return str(error)  # the conversion refuses the config
   for field in dataclasses.fields(ModelConfig):
     value = getattr(expected, field.name)
     if getattr(restored, field.name) != value:
-      return f"{field.name} = {value!r}"
+      return f"{field.name} = {value!r}"  # such as qk_norm = 'head'
   return ""

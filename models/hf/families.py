@@ -75,12 +75,8 @@ def shortest_pattern(kinds: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _common_fields(hf: ConfigReader, activation: str = "hidden_act") -> Fields:
-  """Returns fields that almost all families store under the same keys.
-
-  Args:
-    hf: the Hugging Face config.
-    activation: the key under which the family has its activation function.
-  """
+  """Returns fields that almost all families store under the same keys."""
+  # `activation` is the key of the activation function.
   return {**_size_fields(hf, activation), **_rotary_fields(hf)}
 
 

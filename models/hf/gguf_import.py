@@ -225,13 +225,8 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
 def _check_tensors(
   file: _File, config: Fields, names: Mapping[str, str]
 ) -> None:
-  """Checks that a file has the tensors of its config, in their shapes.
-
-  Args:
-    file: the file.
-    config: contents of `config.json`.
-    names: names in the folder by names in the file.
-  """
+  """Checks that a file has the tensors of its config, in their shapes."""
+  # `names` has names in the folder by names in the file.
   shapes = {
     new: tuple(map(int, reversed(file.tensors[old].shape)))
     for old, new in names.items()
@@ -286,13 +281,9 @@ def _open(path: pathlib.Path) -> _File:
 
 
 def _folder_name(file: _File, architecture: Architecture, name: str) -> str:
-  """Returns the name of a tensor in the folder; "" if it has no tensor there.
-
-  Raises:
-    ValueError: the tensor is unknown.
-  """
+  """Returns the name of a tensor in the folder; "" if it is not there."""
   if name == _ROPE_FACTORS:
-    return ""
+    return ""  # `_rope_parameters` reads it
   layer = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
   if layer and layer[2] in architecture.layer_names:
     number, part, kind = layer.groups()
@@ -312,11 +303,7 @@ def _keep(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
 
 
 def _restore_halves(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
-  """Undoes llama.cpp's order of the channels of Llama's queries and keys.
-
-  llama.cpp rotates neighbouring channels, and Hugging Face channel i with
-  channel i + head_dim / 2.
-  """
+  """Undoes llama.cpp's order of the channels of Llama's queries and keys."""
   heads = {
     "attn_q": file.count("attention.head_count"),
     "attn_k": _num_kv_heads(file),
@@ -324,6 +311,8 @@ def _restore_halves(file: _File, name: str, tensor: np.ndarray) -> np.ndarray:
   part = name.split(".")[-2]
   if part not in heads:
     return tensor
+  # llama.cpp rotates neighbouring channels, and Hugging Face channel i with
+  # channel i + head_dim / 2.
   pairs = tensor.reshape(heads[part], -1, 2, *tensor.shape[1:])
   return pairs.swapaxes(1, 2).reshape(tensor.shape)
 
@@ -384,11 +373,7 @@ def _shared_config(file: _File) -> Fields:
 
 
 def _rope_parameters(file: _File) -> Fields:
-  """Returns the rotary embedding.
-
-  Raises:
-    ValueError: its scaling is not supported.
-  """
+  """Returns the rotary embedding's fields; ValueError for unknown scaling."""
   theta = file.positive("rope.freq_base", 10_000.0)
   kind = file.get("rope.scaling.type", "none")
   if _ROPE_FACTORS in file.tensors:
@@ -482,11 +467,7 @@ def _gemma3_config(file: _File) -> Fields:
 
 
 def _tokenizer(file: _File) -> tuple[Any, Fields]:
-  """Returns the tokenizer, and the ids of special tokens for `config.json`.
-
-  Raises:
-    ValueError: the tokenizer is missing, or not supported.
-  """
+  """Returns the tokenizer, and the special tokens' ids for `config.json`."""
   import transformers  # takes seconds
   from transformers.integrations import gguf as tokenizers_of_gguf
 
@@ -583,20 +564,12 @@ _SPLITTINGS: Mapping[str, _Splitting] = {
 
 
 def _set_splitting(file: _File, backend: Any) -> None:
-  """Sets how a tokenizer with a byte-level BPE splits texts, in place.
-
-  Args:
-    file: the file.
-    backend: its `tokenizers.Tokenizer`.
-
-  Raises:
-    ValueError: the file does not name one of `_SPLITTINGS`. With another one
-      the ids of most texts would be wrong.
-  """
+  """Sets how a tokenizer with a byte-level BPE splits texts, in place."""
   import tokenizers  # not needed to read weights
 
   name = file.metadata.get(f"tokenizer.{_PRE_TOKENIZER}", "")
   if name not in _SPLITTINGS:
+    # With another splitting, the ids of most texts would be wrong.
     raise ValueError(
       registry.describe_unknown(
         f"tokenizer.{_PRE_TOKENIZER} of {file.path}", name, _SPLITTINGS

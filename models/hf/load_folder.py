@@ -237,21 +237,16 @@ def _open_file(path: pathlib.Path) -> Any:
 
 
 def _match_names(
-  config: ModelConfig, stored: Iterable[str], folder: Folder
+  config: ModelConfig,
+  stored: Iterable[str],  # names of the tensors in the files
+  folder: Folder,  # only for error messages
 ) -> dict[str, str]:
-  """Returns the names in the files by the names that `tensor_layout` expects.
-
-  The names can differ in their prefix, see `tensor_layout.name_prefixes`.
-
-  Args:
-    config: the decoder's config.
-    stored: names of the tensors in the files.
-    folder: folder of the files, for error messages.
-  """
+  """Returns the names in the files by the names that the layouts expect."""
   expected_prefix, *other_prefixes = tensor_layout.name_prefixes(config)
   stored = set(stored)
   # Every model has an embedding, whose name shows the prefix.
   embedding = tensor_layout.embedding_name(config)
+  # The names in the files can have another prefix.
   for prefix in (expected_prefix, *other_prefixes):
     if prefix + embedding.removeprefix(expected_prefix) in stored:
       break
@@ -272,23 +267,12 @@ def _match_names(
 
 def _check_tensors(
   config: ModelConfig,
-  layouts: Iterable[LeafLayout],
-  names: dict[str, str],
-  stored: dict[str, _StoredTensor],
+  layouts: Iterable[LeafLayout],  # layouts of all leaves
+  names: dict[str, str],  # names in the files by expected name
+  stored: dict[str, _StoredTensor],  # tensors by name in the files
   folder: Folder,
 ) -> None:
-  """Checks the names, dtypes and shapes of the stored tensors.
-
-  Args:
-    config: the decoder's config.
-    layouts: layouts of all leaves, which define the expected tensors.
-    names: names in the files by expected name.
-    stored: tensors by their names in the files.
-    folder: folder of the files, for error messages.
-
-  Raises:
-    ValueError: a tensor is missing, unknown, or has another dtype or shape.
-  """
+  """Checks the names, dtypes and shapes of the stored tensors."""
   expected = {
     name: layout for layout in layouts for name in layout.tensor_names()
   }
@@ -350,12 +334,7 @@ def _check_tied(embedding: _StoredTensor, unembedding: _StoredTensor) -> None:
 def _leaf_shardings(
   shapes: dict[str, jax.ShapeDtypeStruct], mesh: Mesh | None
 ) -> dict[str, jax.sharding.Sharding]:
-  """Returns the sharding of each leaf by its dotted path.
-
-  Args:
-    shapes: shapes of the leaves by dotted path.
-    mesh: the mesh; None means the first local device.
-  """
+  """Returns the sharding of each leaf by its dotted path."""
   if mesh is None:
     device = SingleDeviceSharding(jax.local_devices()[0])
     return dict.fromkeys(shapes, device)
@@ -368,16 +347,10 @@ def _load_leaf(
   layout: LeafLayout,
   leaf: jax.ShapeDtypeStruct,
   leaf_sharding: jax.sharding.Sharding,
+  # Function that returns a tensor by its name in `tensor_layout`.
   open_tensor: Callable[[str], tensor_layout.SlicedTensor],
 ) -> jax.Array:
-  """Loads one leaf, shard by shard.
-
-  Args:
-    layout: layout of the leaf in tensors.
-    leaf: shape and dtype of the leaf.
-    leaf_sharding: sharding of the leaf.
-    open_tensor: function that returns a tensor by its name in `tensor_layout`.
-  """
+  """Loads one leaf, shard by shard."""
   # The shards that have been read, by the (start, stop) of each axis.
   buffers: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
 

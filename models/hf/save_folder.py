@@ -121,20 +121,13 @@ def has_tokenizer(folder: load_folder.Folder) -> bool:
 def _special_tokens(
   config: ModelConfig,
   tokenizer: load_folder.Folder | None,
-  more_stops: Sequence[int],
+  more_stops: Sequence[int],  # ids of further tokens that end a completion
 ) -> dict[str, Any]:
-  """Returns the ids of special tokens for `config.json`.
-
-  Also checks that the embedding has a row for each id of the tokenizer.
-
-  Args:
-    config: the decoder's config.
-    tokenizer: folder of the tokenizer; None returns {}.
-    more_stops: ids of further tokens that end a completion.
-  """
+  """Returns the ids of special tokens for `config.json`."""
   if tokenizer is None:
     return {}
   loaded = tokenizer_lib.load(tokenizer)
+  # The embedding must have a row for each id of the tokenizer.
   load_folder.check_tokenizer(
     config, tokenizer_lib.required_vocab_size(loaded), tokenizer
   )
@@ -213,12 +206,10 @@ def _tensor_bytes(layout: LeafLayout, leaves: dict[str, jax.Array]) -> int:
 def _tensors(
   layouts: list[LeafLayout], leaves: dict[str, jax.Array]
 ) -> Iterator[tuple[str, np.ndarray]]:
-  """Yields (name, tensor) of all tensors.
-
-  Only the leaves of one tensor name are on the host at a time.
-  """
+  """Yields (name, tensor) of all tensors."""
   for unique in _unique_by_name(layouts):
     fused = [layout for layout in layouts if layout.name == unique.name]
+    # Only the leaves of one tensor name are on the host at a time.
     arrays = [jax.device_get(leaves[layout.leaf]) for layout in fused]
     for index in unique.indices():
       tensor = np.empty(unique.stored_shape, arrays[0].dtype)

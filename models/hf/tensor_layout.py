@@ -136,16 +136,13 @@ class LeafLayout:
     _copy(self._to_tensor_axes(part), tensor[tuple(index)])
 
   def _to_tensor_axes(self, part: np.ndarray) -> np.ndarray:
-    """Returns a view of a part, or of a slice of it, with its tensor's axes.
-
-    Args:
-      part: contiguous array, so that merging its axes makes no copy.
-    """
+    """Returns a view of a part, or of a slice of it, with its tensor's axes."""
     # Merge axes in the order of the part, then transpose to that of the tensor.
     order = np.argsort([merged[0] for merged in self.axes])
     sizes = [
       math.prod(part.shape[axis] for axis in self.axes[i]) for i in order
     ]
+    # The part is contiguous, so that merging its axes makes no copy.
     return part.reshape(sizes).transpose(np.argsort(order))
 
 
@@ -232,16 +229,13 @@ def _copy(source: np.ndarray, out: np.ndarray) -> None:
 
 
 def _tensor_axes(
-  path: str, rank: int, transposed: bool
+  path: str,  # dotted path of the leaf
+  rank: int,  # number of axes of a part
+  # Whether kernels are stored as [outputs, inputs], as in torch; GPT-2 stores
+  # [inputs, outputs].
+  transposed: bool,
 ) -> tuple[tuple[int, ...], ...]:
-  """Returns `LeafLayout.axes` of a leaf.
-
-  Args:
-    path: dotted path of the leaf.
-    rank: number of axes of a part.
-    transposed: whether kernels are stored as `[outputs, inputs]`, as in torch's
-      linear layers. GPT-2 stores `[inputs, outputs]`.
-  """
+  """Returns `LeafLayout.axes` of a leaf."""
   all_axes = tuple(range(rank))
   if path.endswith(".table"):
     return tuple((axis,) for axis in all_axes)

@@ -122,11 +122,9 @@ def _network(layers: Params, x: Array) -> Array:
 
 
 def _standardize(moments: Moments, observations: Array, mask: Array) -> Array:
-  """Returns (o - mean) / std, clipped, `[..., D]`; 0 where the mask is False.
-
-  A channel that never varied is not scaled.
-  """
+  """Returns (o - mean) / std, clipped, `[..., D]`; 0 outside of the mask."""
   x = base.zero_outside(observations, mask[..., None])
+  # A channel that never varied is not scaled.
   x = jnp.clip(standardized_scores(x, moments), -_CLIP, _CLIP)
   return base.zero_outside(x, mask[..., None])
 

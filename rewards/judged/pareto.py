@@ -196,12 +196,9 @@ def _scores(values: np.ndarray) -> np.ndarray:
 
 
 def _read_score(reply: Mapping, name: str, low: float, high: float) -> float:
-  """Returns one score of a reply.
-
-  Raises:
-    ValueError: it is no number from `low` to `high`.
-  """
+  """Returns one score of a reply, or raises a ValueError if it is invalid."""
   value = reply.get(name)
+  # JSON's `true` is a bool, which Python counts as an int.
   is_number = isinstance(value, int | float) and not isinstance(value, bool)
   if not is_number or not low <= value <= high:
     raise ValueError(f"the judge gives the score {value!r:.80}")

@@ -196,14 +196,13 @@ def first_error_interval(
 
 
 def _counts(predicted: Array, truth: Array, valid: Array) -> Array:
-  """Counts samples of each problem, `[P, 4]`.
-
-  The columns are: samples with an error, those whose first error is predicted,
-  samples without an error, those for which no error is predicted.
-  """
+  """Counts the samples of each problem in four classes, `[P, 4]`."""
   predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
+  # `predicted` and `truth` are steps of the first error, `[P, S]`; -1 is none.
   wrong, right = valid & (truth >= 0), valid & (truth < 0)
   same = predicted == truth
+  # Samples with an error, those whose first error is predicted, samples without
+  # an error, those for which no error is predicted.
   masks = wrong, wrong & same, right, right & same
   return jnp.stack([masked.count(mask) for mask in masks], -1)
 

@@ -135,20 +135,13 @@ def prefix_values(
 
 
 def _append_cue(
-  rollout: types.Rollout, prefix_lengths: Array, cue: tuple[int, ...]
+  rollout: types.Rollout,
+  prefix_lengths: Array,  # [P, S], in tokens
+  cue: tuple[int, ...],  # token ids
 ) -> tuple[types.Rollout, Array]:
-  """Writes the answer cue after a prefix of every sample.
-
-  Args:
-    rollout: rollout `[P, S]`.
-    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
-    cue: token ids.
-
-  Returns:
-    The rollout with the changed completions, and the lengths of the prefixes
-    with the cue.
-  """
+  """Writes the cue after the prefixes; returns the rollout and new lengths."""
   size = rollout.completions.shape[-1]  # T
+  # Where a prefix leaves too little room, the cue replaces its end.
   start = jnp.minimum(prefix_lengths, size - len(cue))  # [P, S]
   nth = jnp.arange(size) - start[..., None]  # 0 for the first token of the cue
   in_cue = (nth >= 0) & (nth < len(cue))

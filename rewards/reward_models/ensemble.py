@@ -51,10 +51,8 @@ def center_members(scores: Array, valid: Array | None = None) -> Array:
 def _over_members(
   operation: Callable[[Array, Array], Array], scores: Array
 ) -> Array:
-  """Reduces `[E, ...]` over members one by one.
-
-  On a CPU this is much faster than a reduction of the first axis.
-  """
+  """Reduces `[E, ...]` over members one by one."""
+  # On a CPU this is much faster than a reduction of the first axis.
   return functools.reduce(operation, [scores[e] for e in range(len(scores))])
 
 

@@ -253,14 +253,9 @@ def mutations(line: Sequence[int]) -> list[list[int]]:
 
 
 def _replacements(token: int, is_first: bool) -> list[int]:
-  """Returns the other tokens of the class of a token.
-
-  Args:
-    token: the token.
-    is_first: whether it is the first one of a line, to which only a name can
-      be assigned.
-  """
+  """Returns the other tokens of the class of a token; [] if it has no class."""
   word = WORDS[token]
+  # The first token of a line is the name to which its value is assigned.
   for group in (_BINARY, _AUGMENTED, ("x", "y") if is_first else _VALUES):
     if word in group:
       return [ID[other] for other in group if other != word]

@@ -236,24 +236,19 @@ def _read_mark(text: str, start: int) -> tuple[int, str, bool]:
 def _first_accepted(
   answers: Iterable[tuple[int, str, bool]],
 ) -> tuple[int, str] | None:
-  """Returns the first answer that is not denied, without its third entry.
-
-  Args:
-    answers: positions, answers, and whether they are denied; the last answer of
-      the text first.
-
-  Returns:
-    The position and the answer, which is "" if an answer before it denies it,
-    or if all are denied. None if there are no answers.
-  """
+  """Returns the first answer that is not denied; None without answers."""
+  # Each entry has a position, an answer, and whether the answer is denied. The
+  # last answer of the text comes first.
   denied: set[str] = set()
   last_position = None
   for position, answer, is_rejected in answers:
     identity = answer.strip("$*_() .").lower()
     if not is_rejected:
+      # The answer is empty if the text denies the same one further on.
       return position, "" if identity in denied else answer
     denied.add(identity)
     last_position = last_position or position
+  # All answers are denied.
   return None if last_position is None else (last_position, "")
 
 
@@ -267,17 +262,15 @@ def _read_line(text: str, start: int) -> tuple[int, str]:
 
 
 def _next_line(text: str, start: int) -> tuple[int, str]:
-  """Returns the end and the text of the first line that may be an answer.
-
-  It is the rest of the line at `start` or, if that is blank or a heading such
-  as `Final Answer`, the next line that is neither.
-  """
+  """Returns end and text of the first line from `start` that can answer."""
   while True:
     end = text.find("\n", start)
     line = text[start:] if end < 0 else text[start:end]
+    # Blank lines and headings such as `Final Answer` are skipped.
     if end < 0 or not (_BLANK_LINE.fullmatch(line) or _HEADING.fullmatch(line)):
       break
     start = end + 1
+  # Marks of Markdown before the text are cut off.
   return len(text) if end < 0 else end, line.strip(" \t\r").lstrip("*:#>_` \t")
 
 
@@ -320,14 +313,11 @@ def _is_balanced(text: str) -> bool:
 
 
 def _boxes(text: str) -> Iterator[tuple[int, int, int, int]]:
-  """Yields start and end of each complete box, and of its content.
-
-  A box without braces, such as `\\boxed 5`, is complete.
-  """
+  """Yields start and end of each complete box, and of its content."""
   # (start of the box or brace, start of its content, whether it is a box)
   opened: list[tuple[int, int, bool]] = []
   for match in _BRACES.finditer(text):
-    if match["bare"]:
+    if match["bare"]:  # a box without braces, such as `\boxed 5`
       yield (*match.span(), *match.span("bare"))
     elif match["box"] or match["brace"] == "{":
       opened.append((*match.span(), bool(match["box"])))
@@ -338,14 +328,12 @@ def _boxes(text: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _is_copied(text: str, start: int, end: int, prompt: str) -> bool:
-  """Returns True if `text[start:end]` is part of a copy of the prompt.
-
-  It is compared with each occurrence of the same string in the prompt; from
-  there, equal characters are counted to the left and to the right.
-  """
+  """Returns True if `text[start:end]` is part of a copy of the prompt."""
   string, prompt_length = text[start:end], len("".join(prompt.split()))
   needed = min(_MIN_COPIED, prompt_length - len("".join(string.split())))
   position = prompt.find(string)  # in the prompt
+  # For each occurrence of the string in the prompt, count the equal characters
+  # to its left and to its right.
   while position >= 0:
     common = 0  # equal characters around the string, without blanks
     i, j = start - 1, position - 1  # in the text, in the prompt

@@ -129,14 +129,12 @@ def _define(codes: Sequence[str], tested: Collection[str]) -> bool:
 
 
 def _definitions(code: str, tested: Collection[str]) -> set[str]:
-  """Returns the names that a block defines at its top level.
-
-  An import does not define a tested name: an example of use may import it.
-  """
+  """Returns the names that a block defines at its top level."""
   defined, imported = set(), set()
   for name, variable, imports in _DEFINITION.findall(code):
     defined.update({name, variable} - {""})
     imported.update(_WORD.findall(imports))
+  # An import does not define a tested name: an example of use may import it.
   return defined | (imported - {"import", "as", *tested})
 
 
@@ -249,12 +247,7 @@ def _tested_names(meta: Any) -> set[str]:
 
 
 def _job(item: Item, code: str) -> dict[str, Any]:
-  """Builds the job for `sandbox.run` from the tests of an item.
-
-  Raises:
-    TypeError: a field of `meta` has the wrong type.
-    ValueError: the item has no tests, or they cannot be parsed.
-  """
+  """Builds the job for `sandbox.run`; TypeError or ValueError for bad tests."""
   meta: Mapping[str, Any] = item.meta
   forms = [name for name in _FORMS if name in meta]
   if len(forms) != 1:
@@ -285,6 +278,8 @@ def _job(item: Item, code: str) -> dict[str, Any]:
   )
   in_prompt = definition.search(prompt)
   helpers = prompt[: in_prompt.start()] if in_prompt else ""
+  # A program without the definition continues the prompt. Otherwise it only
+  # gets the helpers that the prompt defines before the entry point.
   is_defined = definition.search(code) is not None
   return {
     "prelude": helpers if is_defined else "",

@@ -195,19 +195,14 @@ def _parse(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
   return checker, arguments
 
 
-def _value(name: str, key: str, value: Any, annotation: str) -> Any:
-  """Returns the value of an argument, an integral float as an integer.
-
-  Args:
-    name: name of the constraint.
-    key: name of the argument.
-    value: its value.
-    annotation: type of the checker's parameter, as written in its signature; ""
-      if the checker has no such parameter.
-
-  Raises:
-    ValueError: the value has another type.
-  """
+def _value(
+  name: str,  # name of the constraint
+  key: str,  # name of the argument
+  value: Any,
+  annotation: str,  # "" if the checker has no such parameter
+) -> Any:
+  """Returns the value of an argument, or raises a ValueError for its type."""
+  # An integral float counts as an integer.
   if annotation == "int" and isinstance(value, float) and value.is_integer():
     value = int(value)
   if annotation and not _TYPES[annotation](value):

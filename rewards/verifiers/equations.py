@@ -119,27 +119,22 @@ def check(text: str) -> list[bool]:
 
 
 def _find_start_after_and(text: str, end: int) -> int | None:
-  """Returns the start of an equation that follows an `and` at `end`, if any.
-
-  An equation whose first side is a fraction does not count, because the
-  fraction may be part of a number: `17/2 = 8 and 1/2 = 8.5`.
-  """
+  """Returns the start of an equation that follows an `and` at `end`, if any."""
   conjunction = _AND.match(text, end)
   run = conjunction and _ARITHMETIC.match(text, conjunction.end())
   if not run or "=" not in run[0]:
     return None
   side = run[0].partition("=")[0]
+  # A fraction may be part of a number: `17/2 = 8 and 1/2 = 8.5`.
   return None if _FRACTION.fullmatch(side) else run.start()
 
 
-def _belongs_to_text_before(text_before: str, side: str, first: str) -> bool:
-  """Returns True if the first side of a run continues the text before it.
-
-  Args:
-    text_before: up to `_CONTEXT` characters before the run.
-    side: the first side.
-    first: the first character of the run.
-  """
+def _belongs_to_text_before(
+  text_before: str,  # up to `_CONTEXT` characters before the run
+  side: str,  # first side of the run
+  first: str,  # first character of the run
+) -> bool:
+  """Returns True if the first side of a run continues the text before it."""
   last = text_before[-1:]
   if not last or last == "\n":
     return False

@@ -647,11 +647,9 @@ def _trigrams(text: str) -> set[tuple[str, ...]]:
 
 
 def _in_sequence(letters: Iterator[str]) -> bool:
-  """Returns True if each letter is the next one of the alphabet; A follows Z.
-
-  Without letters, or with a letter that is not in a to z, it returns False.
-  """
+  """Returns True if each letter is the alphabet's next one; A follows Z."""
   positions = [string.ascii_lowercase.find(letter) for letter in letters]
+  # -1 stands for a character outside of a to z, and for no letters at all.
   return min(positions, default=-1) >= 0 and all(
     b == (a + 1) % 26 for a, b in itertools.pairwise(positions)
   )

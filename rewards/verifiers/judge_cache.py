@@ -75,20 +75,13 @@ class CachedJudge:
 
   def _ask_once(
     self,
-    identity: list,
+    identity: list,  # what the reply depends on; its JSON is the key
     ask: Callable[[], str],
+    # Whether a reply is stored, and read from the file. If the reply of `ask`
+    # is not valid, a JudgeError is raised.
     is_valid: Callable[[str], bool] = lambda reply: True,
   ) -> str:
-    """Returns the reply of `ask`, from the file if it has one.
-
-    Args:
-      identity: what the reply depends on; its JSON is the key.
-      ask: the function that is called if the file has no reply.
-      is_valid: whether a reply is kept, and read from the file.
-
-    Raises:
-      JudgeError: the reply of `ask` is not valid.
-    """
+    """Returns the reply of `ask`, from the file if it has one."""
     text = json.dumps(identity, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
     with self._lock:
@@ -100,7 +93,7 @@ class CachedJudge:
         mine = self._pending[key] = futures.Future()
     if kept_reply is not None:
       return kept_reply
-    if pending is not None:
+    if pending is not None:  # another thread waits for this reply
       return pending.result()
     try:
       reply = ask()
@@ -170,18 +163,12 @@ class CachedJudge:
       return 0
 
   def _give_up(self, error: sqlite3.Error) -> bool:
-    """Closes a file that cannot be used, and moves it away if it is damaged.
-
-    An error that does not come from the content, such as a full disk, leaves
-    the file where it is.
-
-    Returns:
-      Whether there is no damaged file any more, so that a new one can begin.
-    """
+    """Closes a file and moves it if damaged; returns if a new one can begin."""
     database, self._database = self._database, None
     if database is not None:
       database.close()
-    # Subclasses stand for a full disk, a lock, a missing permission.
+    # Subclasses stand for a full disk, a lock, a missing permission. They say
+    # nothing about the content, so the file stays where it is.
     if type(error) is not sqlite3.DatabaseError:
       return False
     # Another process may have moved it, and begun a new one.

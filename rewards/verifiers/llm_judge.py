@@ -261,20 +261,13 @@ class Endpoint:
       ) from None
 
   def _reply(self, path: str, **fields: object) -> bytes:
-    """Sends a request, again after a temporary problem; returns the body.
-
-    Args:
-      path: path of the API after its base URL.
-      **fields: fields of the request besides the model.
-
-    Raises:
-      JudgeError: no attempt returned a reply.
-    """
+    """Sends a request, again after a temporary problem; returns the body."""
     body = {"model": self.model, **fields}
     for attempt in range(self.retries + 1):
       if attempt:
         time.sleep(self.pause * 2 ** (attempt - 1))
       try:
+        # `path` follows the base URL of the API.
         return self._post(path, json.dumps(body).encode())
       except urllib.error.HTTPError as error:
         problem = f"the server replied with HTTP status {error.code}"
@@ -663,18 +656,14 @@ class _SecureSocket(_Deadline, ssl.SSLSocket):
 
 
 def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
-  """Connects to the first address of a server that accepts in time.
-
-  Args:
-    deadline: end of the request in seconds of `time.monotonic`.
-    address: (host, port) of the server.
-  """
+  """Connects to the first address of a server that accepts in time."""
   problem = OSError(f"the server's name {address[0]!r} has no address")
+  # `address` is the host and the port.
   for family, kind, protocol, _, socket_address in socket.getaddrinfo(
     *address, type=socket.SOCK_STREAM
   ):
     connection = _Socket(family, kind, protocol)
-    connection.deadline = deadline
+    connection.deadline = deadline  # seconds of `time.monotonic`
     try:
       connection.limit()
       connection.connect(socket_address)

@@ -177,14 +177,11 @@ class Pool:
 
   @contextlib.contextmanager
   def _end_on_interrupt(self) -> Iterator[None]:
-    """Kills the workers if the block raises, which may leave half-read pipes.
-
-    The next call of the pool starts new workers.
-    """
+    """Kills the workers if the block raises; the next call starts new ones."""
     try:
       yield
     except BaseException:
-      _end(self._workers)
+      _end(self._workers)  # their pipes may be read halfway
       raise
 
   def _count(self, outcomes: Sequence[Outcome]) -> None:

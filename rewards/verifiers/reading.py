@@ -212,21 +212,17 @@ def _parse(text: str) -> Form:
 
 
 def _parse_number(text: str) -> Fraction | None:
-  """Parses a number without a unit; returns None if the text is anything else.
-
-  It parses `1000`, `0.5`, `-3/4`, `\\frac{1}{2}`, `2\\frac{1}{3}` and
-  `0.\\overline{3}`.
-  """
+  """Parses a number without a unit; returns None for any other text."""
   if re.search("[%$,]", text):
     return None
-  value = numbers.parse(text)
+  value = numbers.parse(text)  # `1000`, `0.5` and `-3/4`
   if value is not None:
     return value
-  ratio = _RATIO.fullmatch(text)
+  ratio = _RATIO.fullmatch(text)  # `\frac{1}{2}`
   if ratio and int(ratio[3]):
     value = Fraction(int(ratio[2]), int(ratio[3]))
     return -value if ratio[1] == "-" else value
-  repeating_decimal = _REPEATING.fullmatch(text)
+  repeating_decimal = _REPEATING.fullmatch(text)  # `0.\overline{3}`
   if repeating_decimal:
     sign, integer, start, period = repeating_decimal.groups()
     # 0.1666... = (16 - 1) / 90: a nine for each digit of the period, then a
@@ -236,7 +232,7 @@ def _parse_number(text: str) -> Fraction | None:
       int(start + period) - int(start or 0), denominator
     )
     return -value if sign == "-" else value
-  mixed_number = _MIXED.fullmatch(text)
+  mixed_number = _MIXED.fullmatch(text)  # `2\frac{1}{3}`
   if mixed_number:
     numerator, denominator = (int(x) for x in mixed_number.groups()[2:] if x)
     if 0 < numerator < denominator:
@@ -269,10 +265,8 @@ def _is_enclosed(text: str) -> bool:
 
 
 def _make_group(kind: str, members: Sequence[Form] | map) -> Group:
-  """Returns a group; for kind "{}", members that are sets are merged into it.
-
-  `1, ±2` is thus the set {1, 2, -2} and not {1, {2, -2}}.
-  """
+  """Returns a group; for kind "{}", sets among the members are merged."""
+  # `1, ±2` is the set {1, 2, -2} and not {1, {2, -2}}.
   flat_members: list[Form] = []
   for member in members:
     inner = kind == "{}" and isinstance(member, Group) and member.kind == "{}"
@@ -281,15 +275,9 @@ def _make_group(kind: str, members: Sequence[Form] | map) -> Group:
 
 
 def _parse_list(pieces: list[str], join: Callable | None = None) -> Form:
-  """Returns the form of a list without brackets.
-
-  `1, 2` is a set; `x = 1, y = 2` is a tuple in the order of the names.
-
-  Args:
-    pieces: the texts between the separators.
-    join: class of sympy that combines regions, if the separator was `or`
-      (`Union`) or `and` (`Intersection`); None for a comma or semicolon.
-  """
+  """Returns the form of a list without brackets."""
+  # `pieces` are the texts between the separators. `join` is `sympy.Union` for
+  # the separator `or`, `sympy.Intersection` for `and`, and None for others.
   names = [piece.partition("=")[0].strip() for piece in pieces if "=" in piece]
   forms = [_parse(piece) for piece in pieces]
   if join and all(isinstance(form, Region) for form in forms):
@@ -301,31 +289,30 @@ def _parse_list(pieces: list[str], join: Callable | None = None) -> Form:
   all_have_names = len(names) == len(pieces) and all(
     map(_NAME.fullmatch, names)
   )
+  # `x = 1, y = 2` is the tuple (1, 2), in the order of the names.
   if all_have_names and len(set(stems)) == len(pieces):
     values = [f.value if isinstance(f, Relation) else f for f in forms]
     order = sorted(range(len(names)), key=names.__getitem__)
     return Group("()", tuple(values[i] for i in order))
-  return _make_group("{}", forms)
+  return _make_group("{}", forms)  # `1, 2` is a set
 
 
 def _parse_brackets(text: str) -> Form | None:
-  """Returns a set, a tuple or an interval; None for brackets of a formula.
-
-  `⦃1, 2⦄` is a set, `(1, 2)` a tuple, `[1, 2)` an interval; `(1 + 2)` is a part
-  of a formula.
-  """
+  """Returns a set, a tuple or an interval; None for brackets of a formula."""
   pair = text[0] + text[-1]
   pieces = _split(text[1:-1], ",")
-  if pair == "⦃⦄":
+  if pair == "⦃⦄":  # `⦃1, 2⦄` is a set
     return _make_group("{}", map(_parse, pieces))
   if len(pieces) == 1:
-    return None
+    return None  # `(1 + 2)` is part of a formula
   has_infinite_end = any("∞" in piece for piece in pieces)
   if len(pieces) == 2 and (has_infinite_end or pair in ("(]", "[)", "][")):
+    # `[1, 2)` is an interval.
     start, end = map(_parse_endpoint, pieces)
     return Region((_make_interval(start, end, pair[0] != "[", pair[1] != "]"),))
   if pair not in ("()", "[]", "⟨⟩"):
     raise ValueError(f"the brackets {pair} do not belong together")
+  # `(1, 2)` is a tuple.
   return Group(pair, tuple(map(_parse, pieces)))
 
 
@@ -346,24 +333,18 @@ def _parse_matrix(text: str) -> Form:
 
 
 def _parse_equation(parts: list[str]) -> Form:
-  """Returns the value of `name = value`, else the equation as a relation.
-
-  `x = 5` is 5, `1/2 = 0.5` is 0.5, and `y - 2x = 1` is a relation. `y = 2x + 1`
-  is a relation with the value `2x + 1`.
-
-  Args:
-    parts: the sides of the equation, stripped.
-  """
+  """Returns the value of `name = value`, else the equation as a relation."""
   sides = list(parts)
   while len(sides) > 1 and _NAME.fullmatch(sides[0]):
-    sides.pop(0)
+    sides.pop(0)  # `x = 5` is 5
   forms = list(map(_parse, sides))
   value = forms[-1]
   if len(forms) > 1:
     if all(equal(value, form) for form in forms[:-1]):
-      return value
+      return value  # `1/2 = 0.5` is 0.5
     if len(parts) > 2:
       raise ValueError("the sides of the equation have different values")
+    # `y - 2x = 1` is a relation.
     return Relation(
       "=", _parse_expression(parts[0]) - _parse_expression(parts[1])
     )
@@ -371,20 +352,17 @@ def _parse_equation(parts: list[str]) -> Form:
     value.value, "free_symbols", ()
   )
   if symbols and len(parts) == 2 and _VARIABLE.fullmatch(parts[0]):
+    # `y = 2x + 1` is a relation with the value `2x + 1`.
     difference = _parse_expression(parts[0]) - value.value
     return Relation("=", difference, value)
   return value
 
 
-def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
-  """Returns a region for a linear inequality in one variable, else a relation.
-
-  `2x > 6` and `3 < x` are the region (3, oo), `x + y > 3` is a relation.
-
-  Args:
-    parts: the two or three sides.
-    signs: the signs between the sides.
-  """
+def _parse_inequality(
+  parts: list[str],  # the two or three sides
+  signs: list[str],  # signs between the sides
+) -> Form:
+  """Returns a region if one variable enters linearly, else a relation."""
   parts = [part.strip() for part in parts]
   if any("=" in part for part in parts):
     raise ValueError("a side of the inequality has an equals sign")
@@ -408,12 +386,13 @@ def _parse_inequality(parts: list[str], signs: list[str]) -> Form:
   # number, and x is above or below the bound -constant / slope.
   slope = difference.diff(*symbols) if len(symbols) == 1 else sympy.S.Zero
   if slope == 0 or not slope.is_real or slope.free_symbols:
-    return Relation(sign, difference)
+    return Relation(sign, difference)  # such as `x + y > 3`
   bound = -difference.subs(symbols.pop(), 0) / slope
   numbers_below = sympy.Interval(-sympy.oo, bound, right_open=sign != "≤")
   numbers_above = sympy.Interval(bound, sympy.oo, left_open=sign != "≤")
   if sign == "≠":
     return Region((numbers_below, numbers_above))
+  # `2x > 6` is the region (3, oo).
   return Region((numbers_below if slope.is_positive else numbers_above,))
 
 
@@ -429,15 +408,11 @@ def _make_interval(
 
 
 def _join_regions(forms: list[Form], join: Callable) -> Region:
-  """Combines forms that are sets of numbers by a class of sympy.
-
-  Args:
-    forms: forms that `forms.region` can convert.
-    join: `sympy.Union`, `sympy.Intersection` or `sympy.Complement`.
-  """
+  """Combines forms that are sets of numbers by a class of sympy."""
   regions = [region(form) for form in forms]
   if None in regions:
     raise ValueError("a piece is not a set of real numbers")
+  # `join` is `sympy.Union`, `sympy.Intersection` or `sympy.Complement`.
   joined_set = join(*(sympy.Union(*region.parts) for region in regions))
   parts = (
     joined_set.args if isinstance(joined_set, sympy.Union) else (joined_set,)
@@ -524,10 +499,7 @@ def _parse_single(text: str) -> Form:
 
 
 def _parse_mixed_units(text: str) -> Quantity | None:
-  """Returns `5 ft 3 in` as 63 in; None for any other text.
-
-  The units are of one kind, and each is smaller than the one before.
-  """
+  """Returns `5 ft 3 in` as 63 in; None for any other text."""
   position, total, previous_unit = 0, Fraction(0), ""
   terms = 0
   while position < len(text):
@@ -539,6 +511,7 @@ def _parse_mixed_units(text: str) -> Quantity | None:
       return None
     if terms:
       factors = units.conversions(unit, previous_unit)
+      # The units are of one kind, each smaller than the one before.
       if not factors or factors[0] <= 1:
         return None
       total *= factors[0]

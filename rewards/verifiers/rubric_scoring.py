@@ -233,11 +233,7 @@ def _judge_items(
 
 
 def _criteria(rubric: Any) -> list[tuple[str, float]]:
-  """Returns the text and weight of each criterion of a rubric.
-
-  Raises:
-    ValueError: the rubric has no criteria, or one that is invalid.
-  """
+  """Returns text and weight of each criterion; ValueError for a bad rubric."""
   if not isinstance(rubric, list | tuple) or not rubric:
     raise ValueError(
       f"The rubric must be a list of criteria, not {rubric!r}."[:200]
@@ -248,6 +244,7 @@ def _criteria(rubric: Any) -> list[tuple[str, float]]:
       raise ValueError(f"A criterion of the rubric has no text: {criterion!r}.")
     weight = criterion.get("weight")
     if weight is None:
+      # Without a weight, the category decides.
       category = str(criterion.get("category", "")).lower()
       if category not in WEIGHTS:
         raise ValueError(

@@ -400,11 +400,9 @@ def _connect(
 
 
 def _check_widths(values: Sequence[Any], limit: int) -> None:
-  """Raises ValueError if a format may print more than `limit` characters.
-
-  sqlite writes the number of characters that the precision of `%c` gives before
-  it checks the limit of a value's length.
-  """
+  """Raises ValueError if a format may print more than `limit` characters."""
+  # sqlite writes the number of characters that the precision of `%c` gives
+  # before it checks the limit of a value's length.
   text = str(values[0]) if values else ""
   widths = [int(width[:20]) for width in _WIDTH.findall(text)]
   if "*" in text:  # Any of the values can be a width.
@@ -416,13 +414,7 @@ def _check_widths(values: Sequence[Any], limit: int) -> None:
 
 
 def _copies(query: str, views: Sequence[str]) -> int:
-  """Returns a bound on the copies of common table expressions and views.
-
-  sqlite copies the text of each reference while it prepares a statement, so
-  definitions that each refer twice to the one before are copied 2^n times. Each
-  word that is one of the names counts as a reference, unless it is next to a
-  point, or before a bracket or AS.
-  """
+  """Returns a bound on the copies of common table expressions and views."""
   tokens = _names_of(query)
   texts = [(tokens, span) for span in _definitions(tokens)]
   for view in views:
@@ -433,12 +425,16 @@ def _copies(query: str, views: Sequence[str]) -> int:
       name = words[words.index("(") - 1]
     texts.append((words, (name, start, len(words))))
   names = {name for _, (name, _, _) in texts}
+  # Each word that is one of the names counts as a reference, unless it is next
+  # to a point, or before a bracket or AS.
   references: dict[str, collections.Counter[str]] = {}
   for words, (name, start, end) in texts:
     counts = _references(words[start:end], names - {name})
     references[name] = references.get(name, collections.Counter()) | counts
   sizes: dict[str, int] = {}
 
+  # sqlite copies the text of each reference while it prepares a statement, so
+  # definitions that each refer twice to the one before are copied 2^n times.
   def size(name: str, path: tuple[str, ...]) -> int:
     if name in path or len(path) > 100:  # recursive
       return 1

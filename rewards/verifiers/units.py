@@ -272,12 +272,9 @@ _Meaning = tuple[str, Fraction] | None  # kind and size; None if unknown
 
 
 def _ratio(first: _Meaning, second: _Meaning) -> Fraction | None:
-  """Returns the ratio of the sizes, 1 if one is unknown, None if they differ.
-
-  They differ if they are of different kinds.
-  """
+  """Returns the ratio of two sizes; None if they are of different kinds."""
   if first is None or second is None:
-    return Fraction(1)
+    return Fraction(1)  # the size of one is unknown
   return second[1] / first[1] if first[0] == second[0] else None
 
 

@@ -28,12 +28,9 @@ def _factories() -> dict[str, Callable]:
 
 @functools.cache
 def _factories_in(folders: tuple[str, ...]) -> dict[str, Callable]:
-  """Returns the functions that are named like the module that defines them.
-
-  Args:
-    folders: folders that are searched, with their subfolders.
-  """
+  """Returns the functions that are named like the module that defines them."""
   factory_of: dict[str, Callable] = {}
+  # `walk_packages` also visits the subfolders of `folders`.
   for module in pkgutil.walk_packages(folders, f"{__name__}."):
     name = module.name.rpartition(".")[-1]
     function = getattr(registry.import_module(module.name), name, None)

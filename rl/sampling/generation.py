@@ -303,19 +303,9 @@ def cache_capacities(length: int) -> tuple[int, ...]:
 def _sample_tokens(
   logits: Array, keys: Array, samples: Array, t: Array | int, sampling: Sampling
 ) -> tuple[Array, Array, Array | None]:
-  """Samples the token at position t of some samples of each prompt.
-
-  Args:
-    logits: `[P, rows, V]`, of that token.
-    keys: `[P]`.
-    samples: `[P, rows]`, numbers of the samples.
-    t: position, `[P, rows]` or one number.
-    sampling: settings of sampling.
-
-  Returns:
-    The tokens and their log-probs, `[P, rows]`, and their support
-    `[P, rows, W]`; None if `sampling` does not ask for it.
-  """
+  """Samples the token at position t of some samples of each prompt."""
+  # `logits` `[P, rows, V]` are those of that token, `keys` `[P]`, and `samples`
+  # `[P, rows]` the numbers of the samples. t is `[P, rows]` or one number.
   fold = jax.random.fold_in
 
   def uniform(key: Array, sample: Array, t: Array) -> Array:
@@ -331,6 +321,7 @@ def _sample_tokens(
   if sampling.gives_support:
     in_support = token_sampling.truncate(flat, sampling) > -jnp.inf
     support = bit_sets.pack(in_support).reshape(*samples.shape, -1)
+  # Tokens and log-probs are `[P, rows]`, the support is `[P, rows, W]`.
   return (
     tokens.reshape(samples.shape),
     log_probs.reshape(samples.shape),
@@ -344,13 +335,11 @@ def _ends(tokens: Array, sampling: Sampling) -> Array:
 
 
 def _put(array: Array, index: tuple[Array, ...], values: Array) -> Array:
-  """Writes `array[p, *index[p, r]] = values[p, r]` for all p and r.
-
-  Values whose index is out of bounds are dropped: those of rows without a
-  sample, whose sample number is S.
-  """
+  """Writes `array[p, *index[p, r]] = values[p, r]` for all p and r."""
 
   def write(array: Array, index: tuple[Array, ...], values: Array) -> Array:
+    # Values whose index is out of bounds are dropped: those of rows without a
+    # sample, whose sample number is S.
     return array.at[index].set(values, mode="drop")
 
   return jax.vmap(write)(array, index, values)

@@ -97,19 +97,12 @@ def sample_token(
 
 
 def _first_above(weights: Array, target: Array) -> tuple[Array, Array]:
-  """Finds the first index at which the cumulative sum exceeds a target.
-
-  Args:
-    weights: `[N, n]`, at least 0; they are summed along the last axis.
-    target: `[N]`, at least 0.
-
-  Returns:
-    first: `[N]` int32, index of a positive weight. If rounding leaves all sums
-      at or below the target, it is the index of the last positive weight.
-    remainder: `[N]`, the target minus the sum of the weights before `first`.
-  """
+  """Finds the first index at which the cumulative sum exceeds a target."""
+  # `weights` `[N, n]` and `target` `[N]` are at least 0.
   index = jnp.arange(weights.shape[-1], dtype=jnp.int32)
   sums = jnp.cumsum(weights, axis=-1)
+  # If rounding leaves all sums at or below the target, the last positive weight
+  # is chosen.
   last = jnp.where(weights > 0, index, 0).max(-1, keepdims=True)
   # A parallel cumulative sum may grow by rounding where a weight is 0.
   exceeds = (weights > 0) & (sums > target[:, None])
@@ -118,6 +111,7 @@ def _first_above(weights: Array, target: Array) -> tuple[Array, Array]:
   previous = jnp.maximum(first - 1, 0)[:, None]
   sum_before = jnp.take_along_axis(sums, previous, -1)[:, 0]
   sum_before = jnp.where(first > 0, sum_before, 0.0)
+  # The target minus the sum of the weights before `first`.
   return first, jnp.maximum(target - sum_before, 0.0)
 
 
@@ -150,36 +144,27 @@ def truncate(logits: Array, sampling: TokenSampling) -> Array:
 
 
 def _threshold(weights: Array, measure: Array, amount: Array | float) -> Array:
-  """Finds the largest threshold above which tokens add up to an amount.
-
-  This is the largest w for which the sum of `measure` over the tokens with
-  weight >= w is at least `amount`. It is found by bisection over the bit
-  patterns of float32, which have the same order as the non-negative numbers
-  that they represent. Bisection is exact after 30 steps. On a CPU, it takes
-  as long as two calls of `sample_token`; a sort or `jax.lax.top_k` takes as
-  long as sixty.
-
-  Args:
-    weights: `[N, V]` float32 in `[0, 1]`, with maximum 1.
-    measure: `[N, V]`, the summand of each token: 1 to count tokens, or its
-      weight to sum probability.
-    amount: broadcastable to `[N, 1]`, at most the sum of `measure`.
-
-  Returns:
-    `[N, 1]` float32.
-  """
+  """Finds the largest w whose tokens, of weight >= w, add up to `amount`."""
 
   def halve(_: Array, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
     low, high = bounds
     middle = low + (high - low) // 2
     weight = jax.lax.bitcast_convert_type(middle, jnp.float32)
+    # `measure` `[N, V]` is 1 to count tokens, or their weight to sum
+    # probability.
     measured = jnp.where(weights >= weight, measure, 0.0).sum(-1, keepdims=True)
+    # `amount` is at most the sum of `measure`, so 0 always reaches it.
     is_enough = measured >= amount
     return jnp.where(is_enough, middle, low), jnp.where(is_enough, high, middle)
 
   bits_of_one = jax.lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
+  # `weights` `[N, V]` are in [0, 1], with maximum 1. The result is `[N, 1]`.
   low = jnp.zeros((len(weights), 1), jnp.int32)
   bounds = (low, jnp.full_like(low, bits_of_one + 1))  # no weight is above 1
+  # The bit patterns of float32 have the same order as the non-negative numbers
+  # that they represent, so bisection over them is exact after 30 steps. On a
+  # CPU, it takes as long as two calls of `sample_token`; a sort or
+  # `jax.lax.top_k` takes as long as sixty.
   low, _ = jax.lax.fori_loop(0, 30, halve, bounds)
   return jax.lax.bitcast_convert_type(low, jnp.float32)
 

@@ -296,14 +296,11 @@ def suggest_bridge(level: str, accepted: Iterable[str]) -> str:
 
 
 def _bind_to(link: Transform, previous: Transform) -> Transform:
-  """Checks a link of a chain, and binds it to the level of the previous one.
-
-  Returns:
-    The link, bound to a level if it is level-agnostic.
-  """
+  """Checks a link of a chain, and binds it to the level of the previous one."""
   level = previous.gives
   accepted = link.takes if link.bind else (link.takes,)
   if level in accepted:
+    # Only a level-agnostic link has `bind`.
     return link.bind(level) if link.bind else link
   if accepted == ("none",):
     raise LevelError(

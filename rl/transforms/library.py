@@ -271,10 +271,8 @@ def step_ends(rollout: types.Rollout) -> Array:
 
 
 def _steps_at_tokens(signal: Array, rollout: types.Rollout) -> Array:
-  """Copies the value of each step to its tokens, `[P, S, T]`; 0 outside steps.
-
-  Tokens of steps beyond K get the value of the last of the K steps.
-  """
+  """Copies the value of each step to its tokens, `[P, S, T]`; 0 elsewhere."""
+  # Tokens of steps beyond K get the value of the last of the K steps.
   steps = jnp.clip(rollout.step_ids, 0, signal.shape[-1] - 1)
   values = jnp.take_along_axis(signal, steps, -1)  # [P, S, K] -> [P, S, T]
   return jnp.where(rollout.step_ids >= 0, values, 0.0)

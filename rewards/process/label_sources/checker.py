@@ -45,12 +45,10 @@ def checker(noise: float = 0.0, until_error: bool = True):
 
 
 def _draws(forest: Forest, rows: np.ndarray) -> np.ndarray:
-  """Returns numbers in [0, 1) that do not depend on other samples, `[R, K]`.
-
-  They depend on the number of the sample, so that a model that reads its text
-  cannot predict them.
-  """
+  """Returns numbers in [0, 1) that do not depend on other samples, `[R, K]`."""
   texts = forest.samples.completions[rows]
+  # A model that reads the text of a sample cannot predict its numbers, because
+  # they depend on its row, too.
   seeds = [
     [int(row), zlib.crc32(text)] for row, text in zip(rows, texts, strict=True)
   ]

@@ -139,24 +139,23 @@ def _grow(
 
 
 def _label(
-  forest: Forest, root: Node, values: np.ndarray, weights: np.ndarray
+  forest: Forest,
+  root: Node,
+  values: np.ndarray,  # [N, K], changed in place
+  weights: np.ndarray,  # [N, K], changed in place
 ) -> None:
-  """Writes the labels of all samples that end below a root.
-
-  Args:
-    forest: the forest.
-    root: root of a tree, whose state has no label.
-    values: `[N, K]`, written.
-    weights: `[N, K]`, written.
-  """
+  """Writes the labels of all samples that end below a root, in place."""
   correct, num_steps = forest.samples.correct, forest.samples.num_steps
 
+  # Each entry of `path` is a step, and the share of right samples below the
+  # state after it. The root has no entry, because its state has no label.
   def walk(node: Node, path: list[tuple[int, float]]) -> None:
     for leaf in node.leaves:
-      if correct[leaf] < 0:
+      if correct[leaf] < 0:  # no verdict
         continue
       for step, share in path:
         values[leaf, step], weights[leaf, step] = share, 1
+      # The label of a last step is the sample's verdict.
       last = num_steps[leaf] - 1
       values[leaf, last], weights[leaf, last] = correct[leaf] == 1, 1
     for child in node.children:

@@ -162,17 +162,15 @@ def _rows_by_problem(forest: Forest) -> list[np.ndarray]:
 def _labels(
   forest: Forest, rates: dict[tuple[int, int], float]
 ) -> base.StepLabels:
-  """Labels every state with a success rate, at the sample that owns it.
-
-  The last step of every sample from the prompt has its verdict as label.
-  """
+  """Labels every state with a success rate, at the sample that owns it."""
   samples = forest.samples
   values = np.zeros((len(samples.problems), forest.max_steps))
   weights = np.zeros(values.shape)
   roots = base.root_rows(forest)
+  # The last step of every sample from the prompt has its verdict as label.
   last = samples.num_steps[roots] - 1
   values[roots, last], weights[roots, last] = samples.correct[roots] == 1, 1
   for (row, steps), rate in rates.items():
-    if steps:
+    if steps:  # the state of the prompt has no label
       values[row, steps - 1], weights[row, steps - 1] = rate, 1
   return base.make(np.arange(len(values)), values, weights)

@@ -231,14 +231,11 @@ def _missing() -> tuple[str, ...]:
   )
 
 
-def _exchange(job: dict, seconds: float) -> list[dict]:
-  """Starts a keeper, sends it the job and returns its messages.
-
-  Args:
-    job: the fields of `run`'s job, the limits, and "folder", "patience" and
-      "allow_unprotected".
-    seconds: wall-clock seconds after which the keeper is killed.
-  """
+def _exchange(
+  job: dict,  # `run`'s job, limits, "folder", "patience", "allow_unprotected"
+  seconds: float,  # wall-clock time after which the keeper is killed
+) -> list[dict]:
+  """Starts a keeper, sends it the job and returns its messages."""
   interpreter = getattr(sys, "_base_executable", None) or sys.executable
   names = ("LD_LIBRARY_PATH",)
   command = [os.path.realpath(interpreter), "-I", "-S", "-B"]

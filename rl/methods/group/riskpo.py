@@ -77,10 +77,7 @@ def track_quantiles(
 
 
 def _divisor(values: Array, valid: Array) -> Array:
-  """Returns the standard deviation (ddof 1) on the last axis.
-
-  It is 1 if the standard deviation is below `_SMALLEST_STD`.
-  """
+  """Returns the std (ddof 1) on the last axis; 1 if below `_SMALLEST_STD`."""
   std = masked.std(values, valid, ddof=1, keepdims=True)
   return jnp.where(std < _SMALLEST_STD, 1.0, std)
 

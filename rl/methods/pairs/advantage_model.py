@@ -21,13 +21,11 @@ _MODEL_VALUES = scoring.Need("advantage_model", scoring.values)
 
 
 def _centered(values: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """Returns v_i - mean v of the group `[P, S]`; 0 for samples without a token.
-
-  v_i is the entry of `values` `[P, S, T]` at the last scored token of sample i,
-  the value before that token.
-  """
+  """Returns v_i - mean v of the group, `[P, S]`; 0 for empty samples."""
   mask = rollout.valid("token")
   last = jnp.max(jnp.where(mask, jnp.arange(mask.shape[-1]), 0), -1)  # [P, S]
+  # v_i is the entry of `values` `[P, S, T]` at the last scored token of sample
+  # i, the value before that token.
   v = jnp.take_along_axis(values, last[..., None], -1)[..., 0]
   mean = masked.mean(v, members(rollout), keepdims=True)
   return jnp.where(members(rollout), v - mean, 0.0)

@@ -92,10 +92,8 @@ def product(step_scores: Array, step_mask: Array) -> Array:
 
 
 def _sum_of_others(x: Array) -> Array:
-  """For each sample the sum over the other ones of its group, `[..., S]`.
-
-  Samples that do not exist must have 0.
-  """
+  """Returns each sample's sum over the others of its group, `[..., S]`."""
+  # Samples that do not exist must have 0.
   return x.sum(-1, keepdims=True) - x
 
 

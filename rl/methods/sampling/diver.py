@@ -90,12 +90,8 @@ def step_diversity(samples: list[set]) -> list[float]:
 
 
 def _steps(tokens: np.ndarray, ids: np.ndarray) -> set:
-  """Returns the distinct steps of a sample, each a tuple of tokens.
-
-  Args:
-    tokens: scored tokens of the sample.
-    ids: step of each token; -1 outside of steps.
-  """
+  """Returns the distinct steps of a sample, each a tuple of tokens."""
+  # `ids` has the step of each scored token; -1 outside of steps.
   return {tuple(tokens[ids == k].tolist()) for k in set(ids.tolist()) if k >= 0}
 
 

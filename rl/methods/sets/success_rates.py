@@ -153,18 +153,14 @@ def _count_wrong(correct: Array, valid: Array | None) -> tuple[Array, Array]:
 
 
 def _estimate(series: Array, wrong: Array, n: Array) -> Array:
-  """Computes sum_j a_j C(w, j) / C(n, j), without the terms with j > n.
-
-  Args:
-    series: `[d + 1]`, the coefficients.
-    wrong: `[...]`, w, clipped to 0..n.
-    n: `[...]`, clipped to at least 0.
-  """
+  """Computes sum_j a_j C(w, j) / C(n, j), without the terms with j > n."""
+  # `series` `[d + 1]` has the a_j; `wrong` is w.
   n = jnp.maximum(n, 0)[..., None]
   wrong = jnp.clip(wrong[..., None], 0, n)
   j = jnp.arange(len(series) - 1)
   # The ratio of the terms j + 1 and j, (w - j) / (n - j).
   ratios = jnp.maximum(wrong - j, 0) / jnp.maximum(n - j, 1)
   shares = jnp.cumprod(jnp.where(j < n, ratios, 0.0), axis=-1)
+  # C(w, j) / C(n, j) for j = 0..d, `[..., d + 1]`.
   shares = jnp.concatenate([jnp.ones_like(n), shares], axis=-1)
   return jnp.sum(series * shares, axis=-1)

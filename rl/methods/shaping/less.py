@@ -86,11 +86,7 @@ def segment_weights(
 
 
 def _segment_weights_need(mu: int, share: float) -> scoring.Need:
-  """Returns the need for the weights of all groups, computed on the host.
-
-  Needs with the same name are equal, so that the need of a later call with the
-  same arguments finds the same array.
-  """
+  """Returns the need for the weights of all groups, computed on the host."""
 
   def fn(rollout: types.Rollout) -> np.ndarray:
     # Samples that do not exist have no verdict, and therefore weight 1.
@@ -100,6 +96,8 @@ def _segment_weights_need(mu: int, share: float) -> scoring.Need:
     groups = zip(*arrays, strict=True)
     return np.stack([segment_weights(*group, mu, share) for group in groups])
 
+  # Needs with the same name are equal, so that the need of a later call with
+  # the same arguments finds the same array.
   name = f"segment_weights(mu={mu}, share={share:g})"
   return scoring.host(name, fn, reads=(_ENTROPY,))
 

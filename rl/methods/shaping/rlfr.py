@@ -294,15 +294,13 @@ def _normal(keys: Array, number: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _slice_samples(x: Array, axis: int, number: int) -> Array:
-  """Cuts the axis of samples into slices, which a new first axis numbers.
-
-  Slice i has the samples i, i + number, ... If the slices are not equally long,
-  zeros follow.
-  """
+  """Cuts the axis of samples into slices, which a new first axis numbers."""
+  # If the slices are not equally long, zeros follow.
   padding = [(0, 0)] * x.ndim
   padding[axis] = (0, -x.shape[axis] % number)
   x = jnp.pad(x, padding)
   shape = (*x.shape[:axis], -1, number, *x.shape[axis + 1 :])
+  # Slice i has the samples i, i + number, ...
   return jnp.moveaxis(x.reshape(shape), axis + 1, 0)
 
 

@@ -464,19 +464,7 @@ class Test:
   def _reachable(
     self, roots: Sequence[ast.AST]
   ) -> tuple[list[ast.AST], set[ast.AST]]:
-    """Finds the functions that the roots refer to, directly or indirectly.
-
-    Functions that Python calls without a name in the source count as passed on
-    as values: special methods, methods `test...` of unittest and decorated
-    functions.
-
-    Args:
-      roots: trees or functions to start from.
-
-    Returns:
-      The functions, and those functions and classes that are passed on as
-      values.
-    """
+    """Finds the functions to which the roots refer, directly or indirectly."""
     targets: dict[ast.AST, None] = {}  # a set that keeps the order
     values: set[ast.AST] = set()
     pending = list(roots)
@@ -502,6 +490,9 @@ class Test:
         elif isinstance(inner, ast.Attribute):
           names[inner.attr] = True
         elif isinstance(inner, _FUNCTIONS):
+          # Python calls special methods, methods `test...` of unittest and
+          # decorated functions without a name in the source. They count as
+          # values.
           is_implicit = inner in self._methods and inner.name.startswith(
             ("__", "test")
           )
@@ -518,6 +509,8 @@ class Test:
         if target not in visited:
           visited.add(target)
           pending.append(target)
+    # The functions, and those functions and classes that are passed on as
+    # values.
     return list(targets), values
 
 
@@ -589,12 +582,10 @@ def _called_name(call: ast.Call) -> str:
 
 
 def _checking_names(functions: Sequence[ast.AST]) -> set[str]:
-  """Returns the names of functions that contain checks.
-
-  A call of such a function is a check, too, so names are added until none is
-  new.
-  """
+  """Returns the names of functions that contain checks."""
   names: set[str] = set()
+  # A call of such a function is a check, too, so names are added until none is
+  # new.
   while True:
     checking_names = {
       function.name

@@ -109,22 +109,17 @@ def _kill_judge(pid: int) -> None:
 
 
 def _unshare() -> bool:
-  """Moves this process to new namespaces; the tester will be process 1.
-
-  Returns:
-    True if a user namespace was made, too, because this process does not have
-    the privileges of root; else False.
-
-  Raises:
-    OSError: the system does not allow it.
-  """
+  """Enters new namespaces; returns True if a user namespace is among them."""
   if not _LINUX:
     raise OSError(f"{sys.platform} has no namespaces")
   _raise_oom_score()
+  # In both cases the next child, the tester, will be process 1.
   if _may_become_nobody():
     with contextlib.suppress(OSError):
       libc.unshare(_NAMESPACES)
       return False
+  # Without the privileges of root, the system allows the other namespaces only
+  # inside of a user namespace.
   user, group = os.geteuid(), os.getegid()
   libc.unshare(_NAMESPACES | libc.NEW_USER)
   _map_user(user, group, "/proc/self")
@@ -141,25 +136,21 @@ def _may_become_nobody() -> bool:
 
 
 def _raise_oom_score() -> None:
-  """Makes the kernel kill this process first when memory runs out.
-
-  Processes that this process starts get the same score.
-  """
+  """Makes the kernel kill this process first when memory runs out."""
   try:
+    # Processes that this process starts get the same score.
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
       file.write("1000")
   except OSError:
     pass
 
 
-def _map_user(user: int, group: int, process: str) -> None:
-  """Makes this process the user nobody in its user namespace.
-
-  Args:
-    user: id of the process's user outside of the namespace.
-    group: id of the process's group outside of the namespace.
-    process: path of the process's folder in /proc.
-  """
+def _map_user(
+  user: int,  # id outside of the namespace
+  group: int,  # id outside of the namespace
+  process: str,  # path of the process's folder in /proc
+) -> None:
+  """Makes this process the user nobody in its user namespace."""
   # The files below belong to root while the process is not dumpable.
   libc.control(libc.DUMPABLE, 1)
   for name, text in (
@@ -173,19 +164,12 @@ def _map_user(user: int, group: int, process: str) -> None:
 
 
 def _contain(
-  job: dict, made_user_namespace: bool | None, keeper_ended: int
+  job: dict,  # "disk_bytes", "folder" and the limits
+  # Result of `_unshare`; None if it raised an error.
+  made_user_namespace: bool | None,
+  keeper_ended: int,  # descriptor that becomes readable when the keeper ends
 ) -> list[str]:
-  """Gives up the host's files, the user and the capabilities of this process.
-
-  Args:
-    job: dictionary with "disk_bytes", "folder" and the limits.
-    made_user_namespace: the value that `_unshare` returned; None if it raised
-      an error.
-    keeper_ended: descriptor that becomes readable when the keeper ends.
-
-  Returns:
-    The protections that this machine lacks; [] if it lacks none.
-  """
+  """Drops files, user and capabilities; returns the missing protections."""
   missing_protections = []
   process = os.open("/proc/self", os.O_RDONLY) if _LINUX else -1
   folder = os.open(job["folder"], os.O_RDONLY)
@@ -228,18 +212,12 @@ def _contain(
 
 
 def _become_nobody(folder: int) -> list[str]:
-  """Makes root the user nobody, on a machine without namespaces.
-
-  Args:
-    folder: descriptor of the working directory, which nobody will own.
-
-  Returns:
-    The protections that are missing; [] if this process is nobody.
-  """
+  """Makes root the user nobody; returns the missing protections."""
   may_become_nobody = _LINUX and _may_become_nobody()
   if not may_become_nobody or not _executable_by_all(sys.executable):
     return ["a separate user without privileges"]
   try:
+    # `folder` is a descriptor of the working directory, which nobody will own.
     os.chown(folder, NOBODY, NOBODY)
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -260,14 +238,7 @@ def _executable_by_all(path: str) -> bool:
 
 
 def _enter_root(disk_bytes: int) -> None:
-  """Changes to a root directory with the interpreter and an empty /tmp.
-
-  The root directory and /tmp are in memory (tmpfs). They disappear when the
-  last process of the namespace ends.
-
-  Args:
-    disk_bytes: maximum size of the files in /tmp.
-  """
+  """Changes to a root directory with the interpreter and an empty /tmp."""
   os.umask(0o022)
   visible_paths, links = (
     ["/usr"],
@@ -296,6 +267,8 @@ def _enter_root(disk_bytes: int) -> None:
     for path in dict.fromkeys(visible_paths)
     if os.path.exists(path)
   }
+  # Both directories are in memory (tmpfs), and disappear when the last process
+  # of the namespace ends.
   root, scratch = "/tmp", "/tmp/tmp"
   flags = libc.NOSUID | libc.NODEV
   libc.mount(None, "/", None, libc.RECURSIVE | libc.PRIVATE)
@@ -328,14 +301,8 @@ def _enter_root(disk_bytes: int) -> None:
 
 
 def _set_limits(job: dict, has_user_namespace: bool) -> None:
-  """Sets the limits of this process and of every program that it starts.
-
-  Args:
-    job: dictionary with the fields of `sandbox.Limits`.
-    has_user_namespace: whether the kernel counts this user's processes
-      separately from the host's; without that their number is not limited.
-  """
-  limits = {
+  """Sets the limits of this process and of every program that it starts."""
+  limits = {  # `job` has the fields of `sandbox.Limits`
     "CPU": job["cpu_seconds"],
     "AS": job["memory_bytes"],
     "FSIZE": job["disk_bytes"],
@@ -343,6 +310,8 @@ def _set_limits(job: dict, has_user_namespace: bool) -> None:
     "CORE": 0,
     "MEMLOCK": 0,
   }
+  # Without a user namespace, the kernel also counts the processes of the same
+  # user on the host, so their number is not limited.
   if has_user_namespace:
     # Threads count as processes; 2 for the tester and the program.
     limits["NPROC"] = job["processes"] + job["threads"] + 2
@@ -358,15 +327,10 @@ def _set_limits(job: dict, has_user_namespace: bool) -> None:
         raise
 
 
-def _make_starter(processes: int) -> Callable[[list[str], dict], int]:
-  """Returns a function that starts the interpreter for a program.
-
-  Args:
-    processes: number of processes that the program may start.
-
-  Returns:
-    `(arguments, {descriptor: descriptor of the tester}) -> pid`.
-  """
+def _make_starter(
+  processes: int,  # number of processes that the program may start
+) -> Callable[[list[str], dict], int]:
+  """Returns a function that starts the interpreter for a program."""
   # A fixed hash seed makes verdicts reproducible. Python reads it from the
   # environment, so the option -I, which ignores the environment, is not used.
   command = [sys.executable, "-s", "-S", "-B", "-X", "utf8"]
@@ -379,6 +343,7 @@ def _make_starter(processes: int) -> Callable[[list[str], dict], int]:
   if "LD_LIBRARY_PATH" in os.environ:
     environment["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
 
+  # `files` has descriptors of the tester by those of the program.
   def start(arguments: list[str], files: dict[int, int]) -> int:
     judge_pid = os.getpid()
     pid = os.fork()

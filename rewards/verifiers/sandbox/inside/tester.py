@@ -203,12 +203,7 @@ def run(job: dict, start: Callable, send: Callable[[dict], None]) -> None:
 def _run_calls(
   job: dict, start: Callable, send: Callable[[dict], None]
 ) -> None:
-  """Runs tests that call functions of the program, in one process.
-
-  The verdict is decided by a run in which a failed assertion ends the test, as
-  in Python (`assertions`). A `check` that fails is run a second time and
-  continues after each failed assertion, to get the share of true assertions.
-  """
+  """Runs tests that call functions of the program, in one process."""
   entry_point = job.get("entry_point", "")
   namespace: dict[str, Any] = {"__name__": "tests"}
   verdicts: dict[int, bool] = {}
@@ -265,7 +260,8 @@ def _run_calls(
         record(index, _passes(code, namespace) and test.holds(index))
       all_passed = all(verdicts.values())
     else:
-      # Assertions that ran while the test was loaded do not count.
+      # Assertions that ran while the test was loaded do not count. This run
+      # decides the verdict: a failed assertion ends it, as in Python.
       test.reset()
       try:
         check(namespace[entry_point])
@@ -276,7 +272,8 @@ def _run_calls(
     all_passed = False
   all_passed = all_passed and not peer.gone
   has_ended, is_late = peer.gone, is_over()
-  # The second run has the remaining time; using it up is not a time-out.
+  # The second run continues after each failed assertion, to get the share of
+  # true ones. It has the remaining time; using it up is not a time-out.
   if not (all_passed or has_ended or is_late) and "test" in job and count > 1:
     test.graded = True
     with contextlib.suppress(Exception, Gone):
@@ -310,14 +307,12 @@ def _names(trees: list[ast.AST]) -> set[str]:
 
 
 def _modules(trees: list[ast.AST]) -> set[str]:
-  """Returns names of the standard library of which attributes are read.
-
-  `assert f(1) == math.pi` without an import means the module `math` and no
-  variable of the program.
-  """
+  """Returns names of the standard library of which attributes are read."""
   nodes = [node for tree in trees for node in ast.walk(tree)]
   owners = [node.value for node in nodes if isinstance(node, ast.Attribute)]
   names = {owner.id for owner in owners if isinstance(owner, ast.Name)}
+  # `assert f(1) == math.pi` without an import means the module `math` and no
+  # variable of the program.
   return names & sys.stdlib_module_names
 
 
@@ -326,20 +321,16 @@ def _compile(tree: ast.Module) -> Any:
   return compile(tree, "tests.py", "exec", dont_inherit=True)
 
 
-def _exception(names: list[str], text: str) -> Exception:
-  """Returns an exception of the nearest builtin class.
-
-  It is never a StopIteration or StopAsyncIteration, which would end a loop of
-  the test.
-
-  Args:
-    names: names of the class and its bases, from the program.
-    text: message of the exception.
-  """
+def _exception(
+  names: list[str],  # the class and its bases, from the program
+  text: str,
+) -> Exception:
+  """Returns an exception of the nearest builtin class."""
   if names[:1] == ["StopIteration"]:
     return _Stopped(text)
   for name in names:
     exception = getattr(builtins, str(name), None)
+    # These would end a loop of the test.
     stops = (StopIteration, StopAsyncIteration)
     if not isinstance(exception, type) or not issubclass(exception, Exception):
       continue
@@ -392,18 +383,7 @@ def _empty_folder(folder: str) -> None:
 def _run_case(
   job: dict, start: Callable, stdin: int
 ) -> tuple[bytes, int | None, bool]:
-  """Runs the program once.
-
-  Args:
-    job: dictionary with the limits.
-    start: function that starts the interpreter, same as in `run`.
-    stdin: descriptor of the program's standard input.
-
-  Returns:
-    The standard output, whose reading stops after `output_bytes`; the exit
-    status, or None if the program did not end by itself; and whether the run
-    exceeded a limit of time.
-  """
+  """Runs the program once; returns output, status, and if it took too long."""
   read_end, write_end = os.pipe()
   pid, output, status, cpu_seconds = None, b"", None, 0.0
   is_over = _start_alarm(job["seconds"])
@@ -411,7 +391,7 @@ def _run_case(
     pid = start(["program.py"], {0: stdin, 1: write_end})
     os.close(write_end)
     write_end = None
-    while len(output) <= job["output_bytes"]:
+    while len(output) <= job["output_bytes"]:  # longer output is not read
       chunk = os.read(read_end, _CHUNK)
       if not chunk:
         _, wait_status, usage = os.wait4(pid, 0)
@@ -436,6 +416,8 @@ def _run_case(
   with contextlib.suppress(ChildProcessError):
     while True:
       os.waitpid(-1, 0)
+  # The status is None if the program did not end by itself. The last entry says
+  # whether the run exceeded a limit of time.
   return (
     output,
     status,
@@ -452,16 +434,7 @@ def _lines(text: bytes) -> list[bytes]:
 
 
 def _start_alarm(seconds: float) -> Callable[[], bool]:
-  """Makes an alarm that raises Gone after a number of seconds.
-
-  It is raised again every 0.5 s, because a test may catch it.
-
-  Args:
-    seconds: wall-clock seconds until the first alarm.
-
-  Returns:
-    A function that returns True after the first alarm.
-  """
+  """Starts an alarm that raises Gone; returns a function `() -> went off`."""
   is_over = False
 
   def raise_gone(*_: Any) -> None:
@@ -470,6 +443,7 @@ def _start_alarm(seconds: float) -> Callable[[], bool]:
     raise Gone
 
   signal.signal(signal.SIGALRM, raise_gone)
+  # The alarm is repeated every 0.5 s, because a test may catch Gone.
   signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
   return lambda: is_over
 
@@ -480,14 +454,8 @@ def _processor_seconds(usage: Any) -> float:
 
 
 def _exceeded_cpu_seconds(job: dict, seconds: float) -> bool:
-  """Returns True if a program probably exceeded its limit of CPU seconds.
-
-  The kernel counts a whole tick of its clock even if other processes used a
-  part of it. On a busy machine it therefore kills a program well before the
-  measured seconds reach the limit, so half of the limit is the threshold.
-
-  Args:
-    job: dictionary with "cpu_seconds".
-    seconds: CPU seconds that the program used.
-  """
+  """Returns True if a program probably exceeded its limit of CPU seconds."""
+  # The kernel counts a whole tick of its clock even if other processes used a
+  # part of it. On a busy machine it therefore kills a program well before the
+  # measured seconds reach the limit, so half of the limit is the threshold.
   return seconds > 0.5 * job["cpu_seconds"]
