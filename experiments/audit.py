@@ -272,18 +272,13 @@ def encode_samples(
 
 
 def _other_answers(answers: np.ndarray) -> list[int]:
-  """Returns for each problem the next one with another answer.
-
-  If all answers are equal, it is the next problem.
-
-  Args:
-    answers: `[N]`, identities of the right answers.
-  """
+  """Returns for each problem the next one with another answer."""
   result = []
-  for i, answer in enumerate(answers):
+  for i, answer in enumerate(answers):  # [N], ids of right answers
     # The problems after this one, and then those from the first one on.
     following = np.roll(np.arange(len(answers)), -i)[1:]
     others = following[answers[following] != answer]
+    # If all answers are equal, the next problem is taken.
     result.append(int(others[0] if len(others) else following[0]))
   return result
 

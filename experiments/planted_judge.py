@@ -97,13 +97,8 @@ def accepts(
 
 
 def _with_faults(is_right: bool, faults: Faults, *identity: str) -> bool:
-  """Returns a verdict, which is false with the rates of the faults.
-
-  Args:
-    is_right: the truth.
-    faults: the faults of the judge.
-    *identity: what is judged; the same always gets the same verdict.
-  """
+  """Returns a verdict, which is false with the rates of the faults."""
+  # `identity` is what is judged. Equal identities always get equal verdicts.
   digest = hashlib.sha256("\n".join(identity).encode()).digest()
   uniform = int.from_bytes(digest[:8], "big") / 2**64
   rate = faults.false_rejection if is_right else faults.false_acceptance
@@ -111,14 +106,11 @@ def _with_faults(is_right: bool, faults: Faults, *identity: str) -> bool:
 
 
 def _results(question: str) -> list[str]:
-  """Returns the running values of chained arithmetic such as `4 + 3 * 2 =`.
-
-  They begin with the first digit and end with the result. A text of another
-  form has none.
-  """
+  """Returns the running values of chained arithmetic such as `4 + 3 * 2 =`."""
   words = question.split()
   if len(words) < 2 or words[-1] != "=" or not words[0].isdecimal():
-    return []
+    return []  # a text of another form
+  # The values begin with the first digit and end with the result.
   values = [words[0]]
   for symbol, operand in zip(words[1::2], words[2:-1:2], strict=False):
     values.append(_apply(values[-1], symbol, operand))
@@ -260,15 +252,13 @@ def _count(answer: str, last_words: Sequence[list[str]]) -> int:
 def _reply_about_steps(
   system: str, question: str, steps: Mapping[str, str], faults: Faults
 ) -> dict[str, Any]:
-  """Returns the reply to a question about steps, with all that one may ask for.
-
-  The thoughts that lead to a wrong answer are the wrong ones.
-  """
+  """Returns the reply to a question about steps, with all possible fields."""
   wrong = wrong_steps(question, list(steps.values()), faults)
   highest = _HIGHEST.search(system)
   best = float(highest[1]) if highest else 1.0
   scores = {number: best * (int(number) not in wrong) for number in steps}
   first = wrong[0] if wrong else 0
+  # The thoughts that lead to a wrong answer are the wrong ones.
   return {"first_error": first, "wrong": wrong, "thoughts": wrong, **scores}
 
 

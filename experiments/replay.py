@@ -125,11 +125,9 @@ def describe(
 
 
 def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
-  """Returns the floating-point arrays of a rollout, `{name: [P, S, ...]}`.
-
-  Entries at tokens that the policy did not write and at steps that do not exist
-  are set to 0: they need not be finite.
-  """
+  """Returns the floating-point arrays of a rollout, `{name: [P, S, ...]}`."""
+  # Entries at tokens that the policy did not write and at steps that do not
+  # exist are set to 0: they need not be finite.
   fields = {
     "scores": rollout.scores,
     "behavior_log_probs": jnp.where(
@@ -147,14 +145,12 @@ def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
 def _score_tokens(
   e: Experiment, state: training_state.State, rollout: types.Rollout
 ) -> dict[str, jax.Array]:
-  """Returns the results of the scoring passes that are `[P, S, T]`, by name.
-
-  They are the arrays that the method needs, and the log-probabilities under the
-  parameters before the step ("old"). Values at unscored tokens are set to 0.
-  """
+  """Returns the results of the scoring passes that are `[P, S, T]`, by name."""
   needs = method_loss.required(e.method, e.plan.updates)
+  # "old" stands for the parameters before the step.
   needs |= {scoring.Need("old", scoring.log_probs)}
   extras = _with_missing_scores(e, state, rollout, needs).extras.arrays
+  # Values at unscored tokens are set to 0.
   return {
     name: jnp.where(rollout.mask, value, 0.0)
     for name, value in extras.items()
@@ -174,15 +170,11 @@ def _with_missing_scores(
 
 
 def _describe_arrays(
-  where: str, arrays: Mapping[str, jax.Array], mask: jax.Array
+  where: str,  # where the arrays come from, for the line
+  arrays: Mapping[str, jax.Array],  # [P, S, ...] each, by name
+  mask: jax.Array,  # [P, S], True for samples that exist
 ) -> Iterator[str]:
-  """Yields a line for each array that is not finite in an existing sample.
-
-  Args:
-    where: where the arrays come from, for the line.
-    arrays: arrays `[P, S, ...]` by name.
-    mask: `[P, S]`, True for samples that exist.
-  """
+  """Yields a line for each array that is not finite in an existing sample."""
   for name, array in arrays.items():
     is_bad = ~np.isfinite(np.asarray(array))
     is_bad = is_bad.reshape(*mask.shape, -1).any(-1) & np.asarray(mask)
@@ -197,12 +189,10 @@ def _describe_arrays(
 def _non_finite_gradients(
   e: Experiment, state: training_state.State, rollout: types.Rollout
 ) -> tuple[list[str], int]:
-  """Returns the parameters whose gradient is not finite, and a count.
+  """Returns the parameters with a non-finite gradient, and the count of all."""
 
-  The count is the number of all parameter arrays. The gradient is that of the
-  whole rollout at the parameters before the step, without minibatches.
-  """
-
+  # The gradient is that of the whole rollout at the parameters before the step,
+  # without minibatches.
   @jax.jit
   def compute_gradients(state, rollout):
     needs = method_loss.required(e.method, 1)
@@ -238,12 +228,9 @@ def _find_operation(
   state: training_state.State,
   rollout_by_learner: Mapping[str, types.Rollout],
 ) -> Iterator[str]:
-  """Yields a line about the first operation of the step that makes a NaN.
-
-  `jax.debug_nans` raises an error at that operation. A second line has the
-  place in this project's code from which the operation was called.
-  """
+  """Yields a line about the first operation of the step that makes a NaN."""
   try:
+    # The first operation that makes a NaN raises an error.
     with jax.debug_nans(True):
       jax.block_until_ready(jax.jit(train_step)(state, rollout_by_learner))
   except FloatingPointError as error:
@@ -254,6 +241,8 @@ def _find_operation(
       if "site-packages" not in frame.filename
     ]
     if frames:
+      # This is the place in the project's code from which the operation was
+      # called.
       frame = frames[-1]
       yield f"  in {frame.name}, {frame.filename}:{frame.lineno}: {frame.line}"
   else:

@@ -41,15 +41,13 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def _check_packages() -> None:
-  """Checks that `rl`, `models` and `rewards` are the packages of this checkout.
-
-  Their names are common words, so another package may be imported instead.
-  """
+  """Checks that `rl`, `models` and `rewards` belong to this checkout."""
   # Imported in the function, so that an error is reported in one line.
   import models
   import rewards
   import rl
 
+  # Their names are common words, so another package may be imported instead.
   for package in (rl, models, rewards):
     root = pathlib.Path(package.__file__).resolve().parent.parent
     if root != _ROOT:

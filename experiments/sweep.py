@@ -203,11 +203,9 @@ def _split_pair(text: str) -> tuple[str, str]:
 
 
 def _split_values(text: str) -> tuple[str, list[str]]:
-  """Splits "key=a,b" into key and values.
-
-  Commas within brackets or quotes do not separate values.
-  """
+  """Splits "key=a,b" into key and values."""
   key, joined_values = _split_pair(text)
+  # Commas within brackets or quotes do not separate values.
   # `depth` counts open brackets; `quote` is the open quotation mark, or "".
   values, depth, quote = [""], 0, ""
   for letter in joined_values:
@@ -290,10 +288,7 @@ def _define_workdir(values: flags.FlagValues) -> None:
 
 
 def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
-  """Starts the commands, `jobs` at a time, and returns the exit status.
-
-  The output of each run goes to a log file; the logs of failed runs are listed.
-  """
+  """Starts the commands, `jobs` at a time, and returns the exit status."""
   console = rich.console.Console(stderr=True, highlight=False)
   failed = []
   with concurrent.futures.ThreadPoolExecutor(jobs) as threads:
@@ -303,6 +298,7 @@ def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
       console.print(f"{number} of {len(runs)}: {run.name} {result}")
       if status:
         failed.append(run)
+  # The output of each run is in a log file.
   for run in failed:
     console.print(f"failed: {_log_path(run)}", soft_wrap=True)
   return errors.FAILURE if failed else 0

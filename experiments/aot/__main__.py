@@ -198,10 +198,8 @@ def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
 
 
 def _format_seconds(seconds: Mapping[str, float], resource: str) -> str:
-  """Returns the seconds of a resource as text; "" if `seconds` is empty.
-
-  It is empty for an evaluation, which is not part of a step.
-  """
+  """Returns the seconds of a resource as text; "" if `seconds` is empty."""
+  # An evaluation, which is not part of a step, has no seconds.
   return f"{seconds[resource]:.3f}" if seconds else ""
 
 

@@ -262,17 +262,12 @@ def _gpu_devices(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
 def _check_compiler(
   module: str, package: str, machine: str, extra: str
 ) -> None:
-  """Checks that a compiler is installed.
-
-  Args:
-    module: module that is imported as a test.
-    package: name of the compiler's package, for the error message.
-    machine: machine that it compiles for, for the error message.
-    extra: extra of this project that installs the package.
-  """
+  """Checks that the compiler for a machine is installed."""
   try:
+    # Imports a module of the compiler's package as a test.
     importlib.import_module(module)
   except ImportError:
+    # `extra` is the extra of this project that installs the package.
     raise ImportError(
       f"compiling for {machine} needs {package}: pip install -e '.[{extra}]'"
     ) from None

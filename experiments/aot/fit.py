@@ -133,14 +133,7 @@ def change(
 def _training(
   e: Experiment, ratio: float, meshes: Sequence[Mapping[str, int]]
 ) -> Changes:
-  """Returns a change for training; {} if none is left.
-
-  Args:
-    e: the experiment.
-    ratio: memory that the largest of its training programs needs, as a multiple
-      of the memory of the device.
-    meshes: shapes of the training mesh that were tried.
-  """
+  """Returns a change that lowers the memory of training; {} if none is left."""
   if e.model.remat != "full":
     return {"model.remat": "full"}
   prompts = e.config.rollout.prompts // e.plan.minibatches
@@ -148,23 +141,25 @@ def _training(
   current = e.plan.microbatches
   more = [n for n in device_mesh.divisors(prompts_per_device) if n > current]
   if more:
+    # `ratio` is the memory that the largest training program needs, as a
+    # multiple of a device's memory.
     # Take `ratio` times as many microbatches. This may be too few, since only
     # activations shrink, not the state; then the next attempt adds more.
     enough = (n for n in more if n >= current * ratio)
     return {"plan.microbatches": next(enough, more[-1])}
   for split in (_more_context(e), _more_tensor(e), _less_tensor(e)):
     mesh = {name: split.get(f"mesh.{name}") for name in e.mesh.shape}
+    # `meshes` has the shapes of the training mesh that were tried before.
     if split and mesh not in meshes:
       return split
   return {}
 
 
 def _more_context(e: Experiment) -> Changes:
-  """Returns the change that doubles the mesh axis `context`, or {}.
-
-  Its size must divide the samples, and attention must be able to split tokens.
-  """
+  """Returns the change that doubles the mesh axis `context`, or {}."""
   context = 2 * e.mesh.shape["context"]
+  # The size of the axis must divide the samples, and attention must be able to
+  # split tokens.
   divides = e.sampling.samples % context == 0
   if e.config.model.attention not in (None, "blocked") or not divides:
     return {}
@@ -187,81 +182,65 @@ def _less_tensor(e: Experiment) -> Changes:
 
 
 def _with_sampling_tensor(e: Experiment, split: Changes) -> Changes:
-  """Adds to a smaller axis `tensor` that the sampler does not split less.
-
-  Returns:
-    The changes; {} if the sampler cannot split heads over that many devices.
-  """
+  """Keeps the sampler's split of heads if a change makes `tensor` smaller."""
   if not split or e.sampling_mesh != e.mesh:
     return split
+  # The sampler splits heads over at least as many devices as before. If it
+  # cannot, there is no change.
   tensor = e.mesh.shape["tensor"]
   enough = [n for n in sampling_tensors(e) if n >= tensor]
   return split | {"sampling.tensor": enough[0]} if enough else {}
 
 
 def _sampling(e: Experiment, room: float, ratio: float) -> Changes:
-  """Returns a change for sampling; {} if none is left.
-
-  It is fewer rows at a time, or, if the parameters alone take half of the room,
-  first a split of heads over more devices.
-
-  Args:
-    e: the experiment.
-    room: GiB of the memory of a device beside the training state.
-    ratio: memory that the program needs, as a multiple of a device's memory.
-  """
+  """Returns a change that lowers the memory of sampling; {} if none is left."""
   if e.sampling_mesh != placement.evaluation_mesh(e):
     return {}  # the sampler has devices of its own
+  # `ratio` is the memory that the program needs, as a multiple of a device's
+  # memory.
   rows = _fewer_rows(e.sampling, ratio)
   fewer = {"rollout.rows": rows} if rows else {}
+  # `room` is the memory in GiB of a device beside the training state.
   return _in_order(e, room, fewer)
 
 
 def _evaluation(e: Experiment, room: float, ratio: float) -> Changes:
-  """Returns a change for evaluation, with the arguments of `_sampling`.
-
-  It is fewer rows, then fewer problems at a time, or a split of heads over more
-  devices: those of the sampler, or those of training if they evaluate.
-  """
+  """Returns a change that lowers the memory of evaluation, or {}."""
+  # `room` and `ratio` are the same as in `_sampling`.
   shards = sharding.num_prompt_shards(placement.evaluation_mesh(e))
   batch = e.config.evaluation.batch
+  # The number of rows decreases first, then that of problems at a time.
   rows = _fewer_rows(evaluator.sampling_settings(e), ratio)
   fewer = {"evaluation.rows": rows} if rows else {}
   if not rows and batch > shards:
     divisors = (n for n in device_mesh.divisors(batch // shards) if n > 1)
     fewer = {"evaluation.batch": batch // next(divisors)}
+  # If the sampler has devices of its own, those of training evaluate.
   if e.sampling_mesh != placement.evaluation_mesh(e):
     return fewer or _more_tensor(e)
   return _in_order(e, room, fewer)
 
 
 def _in_order(e: Experiment, room: float, fewer: Changes) -> Changes:
-  """Returns `fewer` or a larger `sampling.tensor`, whichever is better first.
-
-  Args:
-    e: the experiment, whose sampler has the devices of training.
-    room: GiB of the memory of a device beside the training state.
-    fewer: the change to a smaller cache; {} if there is none.
-  """
+  """Returns the change to try first: `fewer` or a larger `sampling.tensor`."""
+  # `room` is the memory in GiB of a device beside the training state.
   half, tensor = room * chips.GIB / 2, e.sampling_mesh.shape["tensor"]
   larger = [n for n in sampling_tensors(e) if n > tensor]
   sufficient = (n for n in larger if sampled_bytes(e.model, n) <= half)
   split = {"sampling.tensor": next(sufficient, larger[-1])} if larger else {}
+  # If the parameters alone take more than half of the room, heads are split
+  # over more devices first. Otherwise the cache becomes smaller first.
   is_small = sampled_bytes(e.model, tensor) <= half
   return (fewer or split) if is_small else (split or fewer)
 
 
 def _fewer_rows(sampling: generation.Sampling, ratio: float) -> int:
-  """Returns a smaller number of rows that may fit; 0 if there is only one row.
-
-  Args:
-    sampling: settings of the sampler with the current number of rows.
-    ratio: memory that these need, as a multiple of the device's memory.
-  """
+  """Returns a smaller number of rows that may fit; 0 if there is only one."""
   current = sampling.rows or sampling.samples
   if current == 1:
     return 0
   rows = current // 2
+  # The current rows need `ratio` times the memory of a device.
   while rows > max(current / ratio, 1):
     rows //= 2
   return rows
@@ -299,26 +278,19 @@ def sampling_tensors(e: Experiment) -> list[int]:
 
 
 def _more_tensor(e: Experiment) -> Changes:
-  """Returns the change that doubles the mesh axis `tensor`, or {}.
-
-  Its size must divide the number of devices, of heads and of MLP channels.
-  """
+  """Returns the change that doubles the mesh axis `tensor`, or {}."""
   model = e.model
+  # The size of the axis must divide the number of devices, of heads and of MLP
+  # channels.
   most = math.gcd(e.mesh.size, model.heads, model.kv_heads, model.mlp_width)
   is_allowed = most % (2 * e.mesh.shape["tensor"]) == 0
   return _doubled(e, "tensor", ("data", "fsdp")) if is_allowed else {}
 
 
 def _doubled(e: Experiment, axis: str, others: Sequence[str]) -> Changes:
-  """Returns the change that doubles a mesh axis and halves another one.
-
-  Args:
-    e: the experiment.
-    axis: name of the axis to double.
-    others: names of the axes of which the first one with an even size is
-      halved. If there is none, the result is {}.
-  """
+  """Returns the change that doubles an axis and halves another one, or {}."""
   mesh = dict(e.mesh.shape)
+  # Halves the first of `others` with an even size.
   halved = next((n for n in others if mesh[n] % 2 == 0), None)
   if halved is None:
     return {}

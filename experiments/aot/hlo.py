@@ -138,20 +138,11 @@ def _executions(
 
 
 def _calls(
-  bodies: Mapping[str, list[str]],
+  bodies: Mapping[str, list[str]],  # lines of each computation, by name
   name: str,
-  iterations: Mapping[int | None, int],
+  iterations: Mapping[int | None, int],  # by bound, see `collectives`
 ) -> Iterator[tuple[str, float]]:
-  """Yields the computations that a computation calls, and how often.
-
-  All branches of a conditional count once, since the text does not say which
-  one is taken.
-
-  Args:
-    bodies: lines of each computation by name.
-    name: name of the calling computation.
-    iterations: number of iterations by the loop's bound, see `collectives`.
-  """
+  """Yields the computations that a computation calls, and how often."""
   for line in bodies.get(name, ()):
     loop = _WHILE.search(line)
     if loop:
@@ -164,6 +155,8 @@ def _calls(
       continue
     branches = _BRANCHES.search(line)
     callees = _CALLED.findall(line)
+    # All branches of a conditional count once, since the text does not say
+    # which one is taken.
     if branches:
       callees += re.findall(r"[\w.\-]+", branches[1])
     for callee in callees:
@@ -172,12 +165,8 @@ def _calls(
 
 
 def _bound(bodies: Mapping[str, list[str]], condition: str) -> int | None:
-  """Returns N of a loop condition `i < N`; None if it has another form.
-
-  Args:
-    bodies: lines of each computation by name.
-    condition: name of the computation that evaluates the condition.
-  """
+  """Returns N of a loop condition `i < N`; None if it has another form."""
+  # `condition` is the name of the computation that evaluates the condition.
   lines = bodies.get(condition, [])
   constants = _constants(lines)
   bounds = [constants.get(name) for name in _upper_operands(lines)]
@@ -221,16 +210,12 @@ def _names(operands: str) -> list[str]:
 
 
 def _result_bytes(head: str, kind: str, *, is_start: bool) -> int:
-  """Returns the bytes of a collective's result on one device.
-
-  Args:
-    head: text of the line before the name of the operation, with the shape of
-      the result.
-    kind: kind of the collective.
-    is_start: whether the operation is the start of an asynchronous one. Its
-      result is then a tuple (operands, result, ...), except for all-reduce.
-  """
+  """Returns the bytes of a collective's result on one device."""
+  # `head` is the text of the line before the name of the operation, with the
+  # shape of the result.
   shapes = head.split(" = ", 1)[1].strip()
+  # The result of the start of an asynchronous operation is a tuple (operands,
+  # result, ...), except for all-reduce.
   if is_start and kind != "all-reduce":
     shapes = _elements(shapes)[1]
   return sum(
@@ -241,14 +226,9 @@ def _result_bytes(head: str, kind: str, *, is_start: bool) -> int:
 
 
 def _scattered_bytes(lines: Sequence[str]) -> int:
-  """Returns the result's bytes of a reduce-scatter in the TPU compiler's form.
-
-  The TPU compiler writes a reduce-scatter as a fusion that returns a slice of
-  an all-reduce. Returns 0 for any other computation.
-
-  Args:
-    lines: lines of the computation that has the all-reduce.
-  """
+  """Returns the bytes of a reduce-scatter in the TPU compiler's form, or 0."""
+  # The TPU compiler writes a reduce-scatter as a fusion that returns a slice of
+  # an all-reduce. `lines` are those of the computation with the all-reduce.
   root = next((line for line in lines if line.lstrip().startswith("ROOT ")), "")
   head, operation, operands = root.partition(" dynamic-slice(")
   if not operation or not operands.lstrip("%").startswith("all-reduce"):
@@ -279,18 +259,12 @@ def _bytes_per_number(dtype: str) -> float:
 def _sent_fractions(
   kind: str, line: str, slices: Sequence[int]
 ) -> tuple[float, float]:
-  """Returns the bytes that a device sends, as fractions of its result's bytes.
-
-  Args:
-    kind: kind of the collective.
-    line: line of the collective, with its groups of devices.
-    slices: `[devices]`, number of the slice of each device.
-
-  Returns:
-    The fraction that goes to devices of its slice, and that to other slices.
+  """Returns the bytes that a device sends within its slice and to other slices,
+  as fractions of its result's bytes.
   """
   if kind == "collective-permute":
     pairs = line.partition("source_target_pairs=")[2].partition("}}")[0] + "}"
+    # `slices` is `[devices]`, the number of the slice of each device.
     crosses = any(
       slices[int(source)] != slices[int(target)]
       for source, target in re.findall(r"\{(\d+),(\d+)\}", pairs)
@@ -315,15 +289,7 @@ def _sent_fractions(
 
 
 def _group(line: str, num_devices: int) -> Sequence[int]:
-  """Returns the devices of the first of a collective's groups.
-
-  Args:
-    line: line of the collective.
-    num_devices: number of devices that run the program.
-
-  Raises:
-    ValueError: if the line has the groups in an unknown notation.
-  """
+  """Returns the ids of the devices in the first group of a collective."""
   # [groups,size]<=[sizes]T(axes): the ids 0, 1, ... in an array of shape
   # `sizes` with its axes transposed, reshaped to [groups, size].
   iota = re.search(
@@ -352,6 +318,7 @@ def _group(line: str, num_devices: int) -> Sequence[int]:
   groups = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
   if groups:
     return [int(i) for i in groups[1].split(",")]
+  # Without groups, all devices form one group.
   if "replica_groups={}" in line or "replica_groups" not in line:
     return range(num_devices)
   notation = line.partition("replica_groups=")[2][:80]
@@ -359,19 +326,12 @@ def _group(line: str, num_devices: int) -> Sequence[int]:
 
 
 def _mesh_ids(order: str | None, num_devices: int) -> np.ndarray:
-  """Returns the device ids of a mesh, in its order.
-
-  Args:
-    order: text such as `[4,4]T(1,0)`: the ids 0, 1, ... in an array of this
-      shape, whose axes are then transposed; None means 0, 1, ...
-    num_devices: number of devices of the mesh.
-
-  Raises:
-    ValueError: if `order` has another form.
-  """
+  """Returns the device ids of a mesh, in its order."""
   ids = np.arange(num_devices)
   if order is None:
     return ids
+  # `order` is text such as `[4,4]T(1,0)`: the ids 0, 1, ... in an array of this
+  # shape, whose axes are then transposed.
   match = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
   if not match:
     raise ValueError(

@@ -112,15 +112,13 @@ def _train_step(e: Experiment) -> Any:
 
 
 def _scorer(e: Experiment) -> Callable:
-  """Returns a function of state and rollout that computes log-probabilities.
-
-  They are computed under each parameter set, and under the policy's own
-  parameters, which are called "old".
-  """
+  """Returns a function of state and rollout that computes log-probabilities."""
 
   def score(
     state: training_state.State, rollout: types.Rollout
   ) -> dict[str, jax.Array]:
+    # There is one pass under each parameter set, and one under the policy's own
+    # parameters, which are called "old".
     needs = [
       scoring.Need(source, scoring.log_probs)
       for source in ("old", *state.parameters)

@@ -145,21 +145,12 @@ def analyse(
 
 def _compile_all(
   e: Experiment,
-  functions: Mapping[str, programs.Lower],
+  functions: Mapping[str, programs.Lower],  # lower the programs, by name
   chip: chips.Chip,
   log: Log,
   compiled: Compiled,
 ) -> dict[str, Any]:
-  """Returns the reports of programs; compiles those that are not in `compiled`.
-
-  Args:
-    e: the experiment.
-    functions: functions that lower the programs, by name.
-    chip: speed and memory of one device.
-    log: function that prints a line of progress.
-    compiled: reports of compiled programs, without the state that is not an
-      argument; new ones are added.
-  """
+  """Returns the reports of programs; compiles those not in `compiled`."""
   keys, futures = {}, {}
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
     for name, lower in functions.items():
@@ -170,6 +161,7 @@ def _compile_all(
       if keys[name] not in compiled:
         log(f"{name}: compiling")
         futures[name] = pool.submit(compile_program, e, lowered, name, chip)
+    # These reports leave out the state that is not an argument.
     compiled.update(
       {keys[name]: future.result() for name, future in futures.items()}
     )
@@ -185,15 +177,9 @@ def _compile_all(
 def _with_other_state(
   program: Mapping[str, Any], other_gib: float
 ) -> dict[str, Any]:
-  """Adds the memory of the state that a program does not take to its report.
-
-  Args:
-    program: report of the program, which is not modified.
-    other_gib: GiB per device of that state.
-
-  Returns:
-    The report, with the peak and "fits" for both together.
-  """
+  """Adds the memory of the state that a program does not take to its report."""
+  # `other_gib` is in GiB per device. The result has the peak and "fits" for
+  # both together. `program` is not modified.
   result = dict(program) | {"beside_gib": other_gib}
   for name in ("peak_gib", "wanted_gib"):
     if result[name] is not None:
@@ -345,12 +331,10 @@ def _mesh(e: Experiment, name: str) -> Mesh:
 
 
 def _iterations(sampling: generation.Sampling) -> dict[int | None, int]:
-  """Returns the iterations of the decoding loops, for `hlo.collectives`.
-
-  Sampling is a sequence of loops over tokens, each with a larger cache. The
-  bound of a loop is the capacity of its cache, and its first token is the one
-  after the last of the previous loop.
-  """
+  """Returns the iterations of the decoding loops, for `hlo.collectives`."""
+  # Sampling is a sequence of loops over tokens, each with a larger cache. The
+  # bound of a loop is the capacity of its cache, and its first token is the one
+  # after the last of the previous loop.
   capacities = generation.cache_capacities(sampling.max_tokens)
   iterations = {
     capacity: capacity - previous
@@ -384,16 +368,9 @@ def _seconds(
   e: Experiment,
   chip: chips.Chip,
   name: str,
-  program: Mapping[str, Any],
+  program: Mapping[str, Any],  # its report, with the collectives
 ) -> dict[str, float]:
-  """Returns the seconds of a program for compute, memory and network.
-
-  Args:
-    e: the experiment.
-    chip: speed of one device.
-    name: name of the program.
-    program: its report, whose collectives are read.
-  """
+  """Returns the seconds of a program for compute, memory and network."""
   cost = _cost(e, name)
   if name == "score":  # memory and network count in the train step only
     return {"compute": cost.flops / chip.flops, "memory": 0.0, "network": 0.0}
@@ -408,13 +385,10 @@ def _seconds(
 
 
 def _cost(e: Experiment, name: str) -> flop_counts.Cost:
-  """Returns the cost of a program on one device, for full-length completions.
-
-  Axes: P prompts, S samples per prompt, T tokens of a completion.
-  """
+  """Returns the cost of a program on a device, for full-length completions."""
   model: ModelConfig = e.sampling_model if name == "rollout" else e.model
   tokens = programs.policy_rollout(e.placed_rollout).tokens
-  P, S, T = tokens.completions.shape
+  P, S, T = tokens.completions.shape  # prompts, samples, tokens
   prompt_length = tokens.prompts.shape[-1]
   mesh = _mesh(e, name)
   shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
@@ -442,14 +416,11 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
 
 
 def _passes(e: Experiment) -> set[tuple[str, str]]:
-  """Returns the forward passes of a step that are not part of its updates.
-
-  Returns:
-    Pairs of the parameters that compute the pass ("old" or a parameter set) and
-    the view, that is the text that the pass reads.
-  """
+  """Returns the forward passes of a step that are not part of its updates."""
   needs = method_loss.required(e.method, e.plan.updates)
   sources = {"old", *placement.abstract_state(e).parameter_sets}
+  # Each pass is a pair of the parameters that compute it ("old" or a parameter
+  # set) and the view, that is the text that it reads.
   return {(n.source, n.view) for n in needs if n.source in sources}
 
 

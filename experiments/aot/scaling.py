@@ -265,10 +265,8 @@ def make_row(
 
 
 def _misfits(programs: Mapping[str, Report]) -> str:
-  """Returns the memory of each program that does not fit.
-
-  If the compiler states no memory, returns the beginning of its message.
-  """
+  """Returns the memory of each program that does not fit."""
+  # If the compiler states no memory, the beginning of its message is returned.
   return "; ".join(
     f"{name} wants {program['wanted_gib']:.1f} of {program['hbm_gib']:.1f}"
     if program["wanted_gib"]

@@ -121,25 +121,20 @@ def reward_functions() -> dict[str, Callable]:
 
 
 def _reads_a_rollout(fn: Callable) -> bool:
-  """Returns whether a function is the factory of a registered reward.
-
-  The decorator of such a function sets its attribute `__signature__`.
-  """
+  """Returns whether a function is the factory of a registered reward."""
+  # The decorator of such a function sets its attribute `__signature__`.
   return hasattr(fn, "__signature__")
 
 
 def _is_reward(fn: Callable) -> bool:
-  """Returns whether a function is a verifier or an array function of a reward.
-
-  The annotations decide: the first parameter of a verifier is `items`, and it
-  returns `list[Outcome]`; an array function returns an array or one of
-  `_REWARD_TYPES`.
-  """
+  """Returns whether a function is a verifier or array function of a reward."""
   signature = inspect.signature(fn)
   returned = str(signature.return_annotation)
   if fn.__module__.startswith(verifiers.__name__):
+    # The first parameter of a verifier is `items`.
     first_parameter = next(iter(signature.parameters), "")
     return returned == "list[Outcome]" and first_parameter == "items"
+  # An array function returns an array or one of `_REWARD_TYPES`.
   return "Array" in returned or returned in _REWARD_TYPES
 
 
@@ -269,13 +264,11 @@ def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
 
 
 def _need(need: scoring.Need) -> str:
-  """Returns the phrase for a need, an array that a method asks for.
-
-  Returns "" for a need that every method has, or that another phrase implies.
-  """
+  """Returns the phrase for an array that a method needs; "" for no phrase."""
   source = need.source
   if need.probe.head == "value" and source not in scoring.EXTERNAL_SOURCES:
     return "value head"
+  # Every method has these needs.
   if source in ("sampler", "prepared") or str(need) in _USUAL_PASSES:
     return ""
   if source in scoring.EXTERNAL_SOURCES:

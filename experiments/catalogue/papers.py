@@ -135,11 +135,9 @@ def rows() -> list[dict[str, str]]:
 
 
 def _row(paper: str, kind: str, name: str, command: str) -> dict[str, str]:
-  """Returns a row of the table.
-
-  If a config of `reward.py` realises the paper (its key `paper`), the command
-  is the one that runs this config.
-  """
+  """Returns a row of the table."""
+  # If a config of `reward.py` realises the paper (its key `paper`), the command
+  # is the one that runs this config.
   for config, entry in reward_configs.ENTRIES.items():
     if "paper" in entry and entry["paper"] in paper:
       command = _run_command("reward", config, config)
@@ -215,11 +213,9 @@ def _implementations(
 
 
 def _method_command(name: str) -> str:
-  """Returns the command that trains with a method.
-
-  A method whose docstring names questions to a judge has a config of
-  `judged.py`.
-  """
+  """Returns the command that trains with a method."""
+  # A method whose docstring names questions to a judge has a config of
+  # `judged.py`.
   if questions.__name__ in (inspect.getdoc(methods.factory(name)) or ""):
     for config in judged_configs.names():
       if spec.parse(_judged_config(config).method)[0] == name:
@@ -246,18 +242,17 @@ def _judged_command(config: str) -> str:
 
 
 def _config_with_judge(reward: str) -> str:
-  """Returns the config of `judged.py` in which a reward reads a judge's answer.
-
-  These are rewards that name a question, or are of steps; "" if there is none.
-  """
+  """Returns the config in which a reward reads a judge's answer; "" if none."""
   for name in judged_configs.names():
     config = _judged_config(name)
     step_reward = config.reward.step_reward
+    # This is a reward of steps.
     if step_reward and spec.parse(step_reward)[0] == reward:
       return name
     for term in config.reward.terms.values():
       called, arguments = spec.parse(term.reward) if term.reward else ("", {})
       texts = {text for x in arguments.values() for text in np.ravel(x)}
+      # A setting of the reward names a question to the judge.
       if called == reward and texts & set(config.judge.questions):
         return name
   return ""
@@ -289,39 +284,36 @@ def _describes_reward(
   reward: str,
   functions_with_papers: set[tuple[str, str]],
 ) -> bool:
-  """Returns whether the papers of a docstring are those of a reward.
-
-  This is the case for the docstring of the reward itself and of an array
-  function that the reward's docstring names in backquotes. It is the case for
-  the docstring of the reward's module if none of these functions names papers.
-  """
+  """Returns whether the papers of a docstring are those of a reward."""
   make = rewards.factories()[reward]
   if make.__module__ != docstring.module:
     return False
+  # The functions are the reward and the array functions that its docstring
+  # names in backquotes.
   functions = {reward, *re.findall(r"`(\w+)`", make.__doc__ or "")}
   if docstring.name:
     return docstring.name in functions
+  # The papers of the module are those of the reward if none of these functions
+  # names papers.
   return not any(
     (docstring.module, name) in functions_with_papers for name in functions
   )
 
 
 def _reward_command(reward: str) -> str:
-  """Returns the command that trains with a reward.
-
-  Its config is the one in which the reward reads the answer of a judge, else
-  the one named after the reward if that uses it, else the first config that
-  uses the reward.
-  """
+  """Returns the command that trains with a reward."""
   names = [
     name for name in reward_configs.names() if reward in _rewards_of(name)
   ]
+  # A reward that reads a fitted model or the answer of a judge has a config of
+  # its own.
   if config := _OF_FITTED_MODEL.get(reward):
     return _run_command("fitted_reward", config, f"fitted_{config}")
   if config := _config_with_judge(reward):
     return _judged_command(config)
   if not names:
     return NO_COMMAND
+  # The config named after the reward comes before others that use it.
   name = reward if reward in names else names[0]
   return _run_command("reward", name, name)
 

@@ -139,12 +139,10 @@ def _use_program_folder() -> None:
 
 
 def _complete_access_times(folder: pathlib.Path) -> None:
-  """Writes a time of last use for each program that lacks one.
-
-  JAX keeps that time in a file beside the program only if the size is limited.
-  One program without it, from an environment that lacks `filelock`, would make
-  JAX fail to keep any further program.
-  """
+  """Writes a time of last use for each program that lacks one."""
+  # JAX keeps that time in a file beside the program only if the size is
+  # limited. One program without it, from an environment that lacks `filelock`,
+  # would make JAX fail to keep any further program.
   for program in folder.glob("*-cache"):
     path = program.with_name(f"{program.name.removesuffix('-cache')}-atime")
     if not path.exists():

@@ -173,12 +173,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
 
 
 def _find_disk_error(error: BaseException | None) -> tuple[str, str]:
-  """Searches an exception and its causes for a disk error.
-
-  Returns:
-    (reason, file): the operating system's text for the error, and the path, or
-    "" if it is not known. Both are "" if there is no disk error.
-  """
+  """Returns the reason and the file of a disk error among an error's causes."""
   chain: list[BaseException] = []
   while error is not None and error not in chain:
     chain.append(error)
@@ -188,6 +183,7 @@ def _find_disk_error(error: BaseException | None) -> tuple[str, str]:
       # TensorStore raises a ValueError without the error number, whose message
       # contains the operating system's text.
       if has_code or reason in str(error):
+        # The file is "" if it is not known.
         return reason, str(getattr(error, "filename", None) or "")
     error = error.__cause__ or error.__context__
-  return "", ""
+  return "", ""  # no disk error

@@ -513,14 +513,12 @@ def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
 
 
 def _follow(block: ConfigDict) -> ConfigDict:
-  """Returns a block whose values are those of `block` until they are set.
-
-  A None without a type, which no command line can override, stays None.
-  """
+  """Returns a block whose values are those of `block` until they are set."""
   follower = ConfigDict()
   for key, value in block.items(preserve_field_references=True):
     if isinstance(value, ConfigDict):
       follower[key] = _follow(value)
     else:
+      # A None without a type, which no command line can override, stays None.
       follower[key] = value if value is None else block.get_oneway_ref(key)
   return follower

@@ -78,13 +78,12 @@ def outcome() -> ConfigDict:
 
 
 def _method(process_weight: float) -> str:
-  """Returns the method of both RL configs.
-
-  The returns of a program are sums of the rewards of its five lines, and differ
-  from token to token. The small weights, with a KL penalty that is smaller in
-  proportion, let the critic learn them in a few steps. The advantages are
-  whitened, so that the scale does not change the gradient of the policy.
-  """
+  """Returns the method of both RL configs."""
+  # The returns of a program are sums of the rewards of its five lines, and
+  # differ from token to token. The small weights, with a KL penalty that is
+  # smaller in proportion, let the critic learn them in a few steps. The
+  # advantages are whitened, so that the scale does not change the gradient of
+  # the policy.
   return (
     f"prlcoder(process_weight={process_weight}, outcome_weight=0.05, "
     "beta=0.0025)"

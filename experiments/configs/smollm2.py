@@ -125,11 +125,9 @@ def key_points() -> ConfigDict:
 
 
 def _lists(method: str) -> ConfigDict:
-  """Returns the settings for numbered lists.
-
-  At temperature 1 the base model writes hardly any right list.
-  """
+  """Returns the settings for numbered lists."""
   config = _config(LISTS, method, steps=25)
+  # At temperature 1 the base model writes hardly any right list.
   config.rollout.temperature = 0.7
   config.evaluation.temperature = 0.7
   config.evaluation.problems = 32  # the samples are long

@@ -135,15 +135,10 @@ class TextLines(tfds.core.GeneratorBasedBuilder):
       yield position, {"position": position, "location": location, **texts}
 
   def _text(self, line: Mapping[str, Any], field: str) -> str:
-    """Returns the text of a field.
-
-    Raises:
-      KeyError: if a required field is missing.
-      TypeError: if the value is neither a text nor a number.
-    """
+    """Returns the text of a field; "" for an optional field without a value."""
     if field in self._optional and line.get(field) is None:
       return ""
-    value = line[field]
+    value = line[field]  # raises a KeyError if the field is missing
     if isinstance(value, int | float):  # an answer may be written as a number
       return str(value)
     if not isinstance(value, str):

@@ -103,13 +103,11 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
 
 
 def _sample_signal(method: Method, rollout: types.Rollout) -> jax.Array:
-  """Returns the first signal that the loss reads, `[P, S]`; 0 where filtered.
-
-  A signal of tokens is averaged over the tokens of each sample.
-  """
+  """Returns the first signal that the loss reads, `[P, S]`; 0 if filtered."""
   batch, _, _ = method_loss.prepare(method, rollout, method.init())
   signal, mask = method_loss.first_signal(method, batch)
   signal = jnp.where(mask, signal, 0.0)
+  # A signal of tokens is averaged over the tokens of each sample.
   return signal.mean(-1) if signal.ndim == 3 else signal  # [P, S, T] -> [P, S]
 
 
@@ -121,13 +119,8 @@ def _masked_mean(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _make_groups(counts: jax.Array, samples: int) -> types.Rollout:
-  """Returns an artificial rollout.
-
-  Args:
-    counts: `[P]`, the number of correct samples in each group.
-    samples: S, samples of a group.
-  """
-  P, S, T = len(counts), samples, _TOKENS
+  """Returns an artificial rollout with `counts` correct samples per group."""
+  P, S, T = len(counts), samples, _TOKENS  # counts: [P]
   correct = jnp.arange(S) < counts[:, None]  # [P, S]
   return types.Rollout(
     tokens=types.Tokens(

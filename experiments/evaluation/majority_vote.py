@@ -98,27 +98,21 @@ def majority_at_k(
 
 
 def _group_by_answer(
-  answer_ids: np.ndarray, right: np.ndarray, voting: np.ndarray
+  answer_ids: np.ndarray,  # [P, S]
+  right: np.ndarray,  # [P, S] bool, True for correct samples
+  voting: np.ndarray,  # [P, S] bool, True for samples that vote
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Counts the samples of each answer, and the correct ones among them.
-
-  Args:
-    answer_ids: `[P, S]`.
-    right: `[P, S]` bool, True for correct samples.
-    voting: `[P, S]` bool, True for samples that vote.
-
-  Returns:
-    (sizes, values), both `[P, S]`: entry c is the number of voting samples with
-    answer c, and the fraction of them that is correct. Answers are sorted by
-    size, the largest first. Entries after the last answer have size 0.
-  """
+  """Returns the votes for each answer, and the fraction of correct ones."""
   same = answer_ids[:, :, None] == answer_ids[:, None, :]  # [P, S, S]
   same &= voting[:, :, None] & voting[:, None, :]
   # An answer is counted at the first sample that has it.
   is_first = voting & ~np.tril(same, -1).any(-1)
   sizes = same.sum(-1) * is_first
   values = (same & right[:, None, :]).sum(-1) / np.maximum(sizes, 1)
+  # Answers are sorted by their number of votes, the largest first.
   order = np.argsort(-sizes, axis=-1, kind="stable")
+  # Entry c of both, `[P, S]`, is for the answer with rank c. Entries after the
+  # last answer have size 0.
   return (
     np.take_along_axis(sizes, order, -1),
     np.take_along_axis(values, order, -1),
@@ -126,24 +120,13 @@ def _group_by_answer(
 
 
 def _sum_wins(
-  sizes: np.ndarray,
-  values: np.ndarray,
-  votes: int,
-  max_k: int,
-  choose: np.ndarray,
+  sizes: np.ndarray,  # [P, S], from `_group_by_answer`
+  values: np.ndarray,  # [P, S], from `_group_by_answer`
+  votes: int,  # number of votes of the winners, v in `majority_at_k`
+  max_k: int,  # largest number of samples of a draw
+  choose: np.ndarray,  # [S + 1, S + 1], binomial coefficients C(n, u)
 ) -> np.ndarray:
-  """Sums the winners' values over the draws in which `votes` votes win.
-
-  Args:
-    sizes, values: results of `_group_by_answer`.
-    votes: number of votes of the winners, v in `majority_at_k`.
-    max_k: largest number of samples of a draw.
-    choose: `[S + 1, S + 1]`, binomial coefficients C(n, u).
-
-  Returns:
-    `[P, max_k + 1]`: entry j is the sum over the draws of j voting samples, in
-    which several tied winners count with the mean of their values.
-  """
+  """Sums the winners' values over the draws in which `votes` votes win."""
   P = sizes.shape[0]
   max_ties = int((sizes >= votes).sum(-1).max())
   max_ties = min(max_ties, max_k // votes)
@@ -168,4 +151,6 @@ def _sum_wins(
       product[:, :, votes:, 1:] += tied
       product[1, :, votes:, 1:] += values[:, rank, None, None] * tied[0]
     polynomials = product
+  # [P, max_k + 1]: entry j is the sum over the draws of j voting samples, in
+  # which several tied winners count with the mean of their values.
   return (polynomials[1, :, :, 1:] / np.arange(1, max_ties + 1)).sum(-1)

@@ -211,14 +211,8 @@ def _describe(model: ModelConfig, reason: str) -> str:
 
 
 def _make_task(text: str, folder: str, model: ModelConfig) -> tasks.Task:
-  """Makes the task `text`, a name or a name with settings.
-
-  A text task uses the tokenizer of the folder.
-
-  Raises:
-    ValueError: the task is unknown, or its vocabulary is larger than the
-      model's.
-  """
+  """Makes the task `text`, a name or a name with settings."""
+  # A text task uses the tokenizer of the folder.
   task = build.make_task_from_text(text, tokenizer=folder)
   if "tokenizer" in tasks.settings(spec.parse(text)[0]):
     hf.check_tokenizer(model, task.vocab_size, folder)
@@ -234,7 +228,7 @@ def _make_task(text: str, folder: str, model: ModelConfig) -> tasks.Task:
 def _check_settings(
   task: tasks.Task,
   model: ModelConfig,
-  shards: int,
+  shards: int,  # devices that split the problems of a batch
   *,
   problems: int,
   samples: int,
@@ -244,10 +238,7 @@ def _check_settings(
   max_tokens: int,
   seed: int,
 ) -> None:
-  """Checks the settings, because reading the weights takes long.
-
-  `shards` is the number of devices that split the problems of a batch.
-  """
+  """Checks the settings, because reading the weights takes long."""
   del seed  # checked by the commands
   if problems < 1:
     raise ValueError(f"--problems {problems} must be at least 1")

@@ -144,16 +144,14 @@ def converse(complete: Printer) -> None:
 
 
 def _read_line() -> str | None:
-  """Returns the next line of standard input; None at its end.
-
-  Piped input is echoed, so that the output shows both sides of the
-  conversation.
-  """
+  """Returns the next line of standard input; None at its end."""
   try:
     line = input("> ").strip()
   except EOFError:
     print()
     return None
+  # Piped input is echoed, so that the output shows both sides of the
+  # conversation.
   if not sys.stdin.isatty():
     print(line)
   return line

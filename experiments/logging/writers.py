@@ -147,12 +147,10 @@ class _BucketEventFiles:
 
 
 def _write_in_calling_thread(event_writer: Any) -> None:
-  """Makes an `EventFileWriter` of tensorboardX write in the calling thread.
-
-  By default it writes in a thread of its own, which ends with an exception when
-  the disk is full; the run would then wait forever for that thread, and not end
-  with the error.
-  """
+  """Makes an `EventFileWriter` of tensorboardX write in the calling thread."""
+  # By default the writer has a thread of its own, which ends with an exception
+  # when the disk is full; the run would then wait forever for that thread, and
+  # not end with the error.
   # Ends that thread, after it has written the events that the constructor
   # queued.
   event_writer._worker.stop()
@@ -183,12 +181,9 @@ class TensorBoard:
 
   @functools.cached_property
   def _writer(self) -> Any:
-    """The `SummaryWriter`, made at the first write and not before.
-
-    To import tensorboardX takes seconds if PyTorch is installed. At the first
-    write the device is already computing the next step.
-    """
-    # Imported here for the same reason.
+    """The `SummaryWriter`, made at the first write and not before."""
+    # To import tensorboardX takes seconds if PyTorch is installed. At the first
+    # write the device is already computing the next step.
     import tensorboardX
     from tensorboardX import record_writer
 
@@ -416,13 +411,11 @@ def _first_of_each_prompt(
 
 
 def _summary(metrics: Mapping[str, Value]) -> str:
-  """Returns the text of the metrics that the terminal shows.
-
-  They are those of `TERMINAL_METRICS`, and pass@k for the largest logged k.
-  """
+  """Returns the text of the metrics that the terminal shows."""
   short_names = dict(TERMINAL_METRICS)
   # `match` anchors at the start, so held-out "evaluation/..." does not match.
   matches = (_PASS_AT_K.match(name) for name in metrics)
+  # Of pass@k, only the largest logged k is shown.
   if ks := [int(match[1]) for match in matches if match]:
     short_names[f"accuracy/pass@{max(ks)}"] = f"pass@{max(ks)}"
   return "  ".join(

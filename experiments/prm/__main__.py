@@ -254,15 +254,12 @@ def table(metrics: dict[str, Any]) -> rich.table.Table:
 def _policy_of(
   options: argparse.Namespace, workdir: epath.Path
 ) -> tuple[str, str, int | None]:
-  """Returns the policy, its task and its step of `label`, or of the flags.
-
-  Raises:
-    ValueError: the workdir has no labels, and there is no --policy.
-  """
+  """Returns the policy, its task and its step of `label`, or of the flags."""
   # Imported here, so that the command prints its first line at once.
   from experiments.prm import label
   from experiments.training import reward_models
 
+  # With --policy, only the step comes from the record of an earlier fit.
   if options.policy:
     fitted = workdir / reward_models.RECORD_FILE
     record = reward_models.read_record(workdir) if fitted.exists() else {}
@@ -282,18 +279,14 @@ def _policy_of(
 
 
 def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
-  """Returns the file of the lines to train on.
-
-  Raises:
-    ValueError: the file does not exist, or its labels are not complete.
-  """
+  """Returns the file of the lines to train on."""
   # Imported here, so that the command prints its first line at once.
   from experiments.data import json_lines
   from experiments.prm import label
 
   if options.data:
     file = epath.Path(options.data).expanduser()
-    json_lines.check_is_file(file)
+    json_lines.check_is_file(file)  # raises a ValueError if it is missing
     return file
   record = label.read_record(workdir)
   if record is None or not record["is_complete"]:
@@ -306,22 +299,18 @@ def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
 def _load_policy(
   policy: str, task: str, step: int | None
 ) -> policies.LoadedPolicy:
-  """Loads a run, or the model in a folder if it has no run.
-
-  Args:
-    policy: workdir of a run, folder of a model, or a name in
-      `pretrained.MODELS`.
-    task: task with its settings; "" takes that of the run.
-    step: training step of the run's checkpoint; None takes the latest.
-  """
+  """Loads a run, or the model in a folder if it has no run."""
   # Imported here, so that the command prints its first line at once.
   from experiments.evaluation import policies
   from experiments.training import workdirs
 
+  # `policy` is the workdir of a run, the folder of a model, or a name in
+  # `pretrained.MODELS`.
   folder = storage_paths.parse(policy)
   if workdirs.is_run(folder):
+    # Without a step, the latest checkpoint of the run is loaded.
     loaded = policies.load_from_run(folder, step, {}, cpu_devices=1)
-    if task:
+    if task:  # otherwise the task of the run is used
       loaded = dataclasses.replace(loaded, task=_make_task(task, policy))
     return loaded
   if not task:

@@ -190,12 +190,7 @@ def on_samples(
 def _score_forest(
   fitted: fit.FittedModel, forest: policy_forest.PolicyForest, samples: int
 ) -> tuple[np.ndarray, ...]:
-  """Scores the samples of a forest.
-
-  Returns:
-    Scores, mask and truth of the steps, `[P, S, K]`; verdicts and answers,
-    `[P, S]`.
-  """
+  """Returns scores, mask and truth of steps, and verdicts and answers."""
   rows = forest.samples
   count = len(rows.problems) // samples
   steps = np.arange(fitted.max_steps)
@@ -209,6 +204,7 @@ def _score_forest(
   truth[is_wrong, -1] = -1.0
   mask = steps < np.minimum(rows.num_steps, fitted.max_steps)[:, None]
   grouped = lambda x: x.reshape(count, samples, *x.shape[1:])  # noqa: E731
+  # The fields of steps are `[P, S, K]`; verdicts and answers are `[P, S]`.
   return tuple(
     map(grouped, (scores, mask, truth, rows.correct, rows.answer_ids))
   )
@@ -217,40 +213,25 @@ def _score_forest(
 def _score_states(
   fitted: fit.FittedModel,
   forest: policy_forest.PolicyForest,
-  rows: np.ndarray,
-  steps: np.ndarray,
+  rows: np.ndarray,  # [R], a sample that passes each state
+  steps: np.ndarray,  # [R], number of steps of each state
 ) -> np.ndarray:
-  """Returns the score of the last step of each state, `[R]`.
-
-  The model does not see what the samples have after the state. A state of 0
-  steps has the lowest score.
-
-  Args:
-    fitted: the model.
-    forest: the forest.
-    rows: `[R]`, a sample that passes each state.
-    steps: `[R]`, number of steps of each state.
-  """
+  """Returns the score of the last step of each state, `[R]`."""
+  # The model does not see what the samples have after the state.
   lengths = policy_forest.prefix_lengths(forest.samples.select(rows), steps)
   last = np.minimum(steps, fitted.max_steps) - 1
   scores = _scores(fitted, forest, rows, lengths)[np.arange(len(rows)), last]
+  # A state of 0 steps has the lowest score.
   return np.where(steps > 0, scores, -np.inf)
 
 
 def _scores(
   fitted: fit.FittedModel,
   forest: policy_forest.PolicyForest,
-  rows: np.ndarray,
-  lengths: np.ndarray,
+  rows: np.ndarray,  # [R], the samples
+  lengths: np.ndarray,  # [R], number of tokens of each that the model reads
 ) -> np.ndarray:
-  """Returns the scores of the steps in the first tokens of samples, `[R, K]`.
-
-  Args:
-    fitted: the model.
-    forest: the forest.
-    rows: `[R]`, the samples.
-    lengths: `[R]`, number of tokens of each that the model reads.
-  """
+  """Returns the scores of steps in the first tokens of samples, `[R, K]`."""
   samples = forest.samples.select(rows)
   is_read = np.arange(samples.completions.shape[-1]) < lengths[:, None]
   # Steps beyond the largest number belong to the last one.
@@ -272,25 +253,15 @@ def _scores(
 
 
 def _judge_steps(
-  scores: np.ndarray,
-  is_right: np.ndarray,
-  has_truth: np.ndarray,
-  problems: np.ndarray,
-  threshold: float,
-  categories: list[str],
-  is_probability: bool = True,
+  scores: np.ndarray,  # [N, K], of the model
+  is_right: np.ndarray,  # [N, K] bool, the truth
+  has_truth: np.ndarray,  # [N, K] bool, steps whose truth is known
+  problems: np.ndarray,  # [N], the problem of each sample
+  threshold: float,  # score below which a step counts as an error
+  categories: list[str],  # category of each sample, or an empty list
+  is_probability: bool = True,  # whether (score + 1) / 2 is one
 ) -> dict[str, Any]:
-  """Returns first-error scores, AUC and calibration.
-
-  Args:
-    scores: `[N, K]`, of the model.
-    is_right: `[N, K]` bool, the truth.
-    has_truth: `[N, K]` bool, steps whose truth is known.
-    problems: `[N]`, the problem of each sample.
-    threshold: score below which a step counts as an error.
-    categories: category of each sample, or an empty list.
-    is_probability: whether (score + 1) / 2 is a probability.
-  """
+  """Returns first-error and PRM scores, AUC and calibration."""
   first = np.asarray(step_metrics.first_error(is_right, has_truth, 1))
   # A step whose truth is unknown is no evidence for or against the model.
   predicted = np.asarray(step_metrics.first_error(scores, has_truth, threshold))
@@ -345,23 +316,16 @@ def _judge_steps(
 
 
 def _diagnose(
-  scores: np.ndarray,
-  step_mask: np.ndarray,
-  truth: np.ndarray,
-  correct: np.ndarray,
-  threshold: float,
+  scores: np.ndarray,  # [P, S, K], of the model
+  step_mask: np.ndarray,  # [P, S, K] bool
+  truth: np.ndarray,  # [P, S, K]; a step below 0 is wrong
+  correct: np.ndarray,  # [P, S] verdicts
+  threshold: float,  # score below which a step counts as an error
 ) -> dict[str, dict[str, float]]:
   """Returns signs that a model has learnt outcomes in place of steps.
 
   Source: Zhang et al. 2025, The Lessons of Developing Process Reward Models in
   Mathematical Reasoning.
-
-  Args:
-    scores: `[P, S, K]`, of the model.
-    step_mask: `[P, S, K]` bool.
-    truth: `[P, S, K]`; a step below 0 is wrong.
-    correct: `[P, S]` verdicts.
-    threshold: score below which a step counts as an error.
   """
   lowest = np.where(step_mask, scores, np.inf).argmin(-1)
   several = step_mask.sum(-1) > 1
@@ -395,27 +359,16 @@ def calibration_error(p: np.ndarray, is_right: np.ndarray) -> float:
 
 
 def _best_of_n(
-  scores: np.ndarray,
-  step_mask: np.ndarray,
-  correct: np.ndarray,
-  answers: np.ndarray,
-  ns: tuple[int, ...],
-  rules: list[str],
-  vote_names: list[str],
-  searched: dict[str, np.ndarray],
+  scores: np.ndarray,  # [P, S, K], of the model
+  step_mask: np.ndarray,  # [P, S, K] bool
+  correct: np.ndarray,  # [P, S] verdicts
+  answers: np.ndarray,  # [P, S], ids of the answers; -1 without an answer
+  ns: tuple[int, ...],  # values of n
+  rules: list[str],  # keys of `RULES`
+  vote_names: list[str],  # keys of `votes.VOTES`
+  searched: dict[str, np.ndarray],  # {name: [P]}, accuracies of searches
 ) -> dict[str, dict[str, float]]:
-  """Returns the accuracies of majority votes and of the best of n samples.
-
-  Args:
-    scores: `[P, S, K]`, of the model.
-    step_mask: `[P, S, K]` bool.
-    correct: `[P, S]` verdicts.
-    answers: `[P, S]`, ids of the answers; -1 without an answer.
-    ns: values of n.
-    rules: keys of `RULES`.
-    vote_names: keys of `votes.VOTES`.
-    searched: `{name: [P]}`, accuracies of searches.
-  """
+  """Returns the accuracies of majority votes and of the best of n samples."""
   majority = majority_vote.majority_at_k(answers, correct, ns)
   # `{name: [P]}`, because the bootstrap resamples problems.
   columns = {"accuracy/pass@1": (correct == 1).mean(-1), **searched}

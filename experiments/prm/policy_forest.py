@@ -238,32 +238,16 @@ class PolicyForest(Forest):
 def _extend(
   policy: types.Policy,
   params: types.PyTree,
-  prompts: Array,
-  prompt_mask: Array,
-  completions: Array,
-  log_probs: Array,
-  prefix_lengths: Array,
-  keys: Array,
-  numbers: Array,
-  sampling: generation.Sampling,
+  prompts: Array,  # [R, L]
+  prompt_mask: Array,  # [R, L] bool
+  completions: Array,  # [R, T], which contain the prefixes
+  log_probs: Array,  # [R, T], of the tokens of `completions`
+  prefix_lengths: Array,  # [R], number of tokens of each prefix
+  keys: Array,  # [R] PRNG keys of the problems
+  numbers: Array,  # [3, R] integers that are folded into the keys
+  sampling: generation.Sampling,  # `sampling.samples` is M
 ) -> generation.Samples:
-  """Samples completions that begin with a prefix of a given one.
-
-  Args:
-    policy: the policy.
-    params: its parameters.
-    prompts: `[R, L]`, with the mask `prompt_mask`.
-    prompt_mask: `[R, L]` bool.
-    completions: `[R, T]`, which contain the prefixes.
-    log_probs: `[R, T]`, of the tokens of `completions`.
-    prefix_lengths: `[R]`, number of tokens of each prefix.
-    keys: `[R]` PRNG keys of the problems.
-    numbers: `[3, R]` integers that are folded into the keys.
-    sampling: settings of sampling; `samples` is M.
-
-  Returns:
-    Completions `[R, M, T]`, the prefixes included, with their log-probs.
-  """
+  """Samples M completions that begin with each of the prefixes, `[R, M, T]`."""
   tokens = types.Tokens(
     prompts=prompts,
     prompt_mask=prompt_mask,
@@ -302,17 +286,11 @@ def prefix_lengths(samples: Samples, steps: np.ndarray) -> np.ndarray:
 def _rows(
   samples: generation.Samples,
   judged: Judged,
-  problems: np.ndarray,
-  parents: np.ndarray,
-  num_shared: np.ndarray,
+  problems: np.ndarray,  # [R M]
+  parents: np.ndarray,  # [R M]
+  num_shared: np.ndarray,  # [R M]
 ) -> Samples:
-  """Returns completions `[R, M, ...]` as the rows of a forest.
-
-  Args:
-    samples: completions.
-    judged: their scores.
-    problems, parents, num_shared: `[R M]`, fields of the rows.
-  """
+  """Returns completions `[R, M, ...]` as the rows of a forest."""
   samples, judged = jax.device_get((samples, judged))
   # One after another, the completions of all R.
   flat = np.concatenate

@@ -244,11 +244,8 @@ def _check_labels(key: str, labels: Any, count: int) -> None:
 
 
 def _step_ids_of(task: Task, text: str) -> list[int]:
-  """Returns the tokens of the text of a step, without an end token.
-
-  Raises:
-    ValueError: the task has no tokens for the text.
-  """
+  """Returns the tokens of the text of a step, without an end token."""
+  # The task raises a ValueError if it has no tokens for the text.
   ids = task.completion_ids(text)
   return ids[:-1] if ids[-1:] == [task.eos_id] else ids
 

@@ -11,22 +11,14 @@ import numpy as np
 
 
 def _tables(
-  answers: np.ndarray, scores: np.ndarray
+  answers: np.ndarray,  # [V, n] int, ids of answers; -1 without an answer
+  scores: np.ndarray,  # [V, n], scores of the samples
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the number of samples with the answer of each sample, and the mean.
-
-  Args:
-    answers: `[V, n]` int, equal for equal answers; -1 without an answer.
-    scores: `[V, n]`, scores of the samples.
-
-  Returns:
-    `[V, n]` each: the count of the samples with the same answer, and the mean
-    of their scores; 0 without an answer.
-  """
+  """Returns the count and the mean score of samples with the same answer."""
   same = (answers[:, :, None] == answers[:, None]) & (answers >= 0)[:, None]
   counts = same.sum(-1)
   means = (same * scores[:, None]).sum(-1) / np.maximum(counts, 1)
-  return counts, means
+  return counts, means  # [V, n] each; 0 without an answer
 
 
 def _normalize(values: np.ndarray, exists: np.ndarray) -> np.ndarray:

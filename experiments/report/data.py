@@ -92,14 +92,11 @@ def _title(run_names: Sequence[str]) -> str:
 
 
 def _facts(runs: Sequence[Run]) -> list[str]:
-  """Returns the texts of the line below the title.
-
-  They are the tasks, the method and the number of steps of a single run, and
-  the sizes of the evaluations.
-  """
+  """Returns the texts of the line below the title."""
   tasks = [e.task for run in runs for e in run.evaluations.values()]
   tasks = tasks or [run.config["task"] for run in runs if "task" in run.config]
   facts = list(dict.fromkeys(tasks))  # without repeats
+  # The method and the number of steps are those of a single run.
   if len(runs) == 1:
     (run,) = runs
     if "method" in run.config:
@@ -118,20 +115,14 @@ def _facts(runs: Sequence[Run]) -> list[str]:
 
 
 def _headline(run: Run) -> list[dict[str, Any]]:
-  """Returns pass@k of the base and the trained policy, for up to three k.
-
-  If no verdict is known, it is max@k. Without both evaluations it is [].
-
-  Returns:
-    Dicts with "label", "values" (texts of base and trained), and "difference":
-    its text, and 1 or -1 if its interval is above or below 0, else 0.
-  """
+  """Returns pass@k of the base and the trained policy, for up to three k."""
   if set(run.evaluations) != {"base", "trained"}:
     return []
   base, trained = (run.evaluations[name] for name in ("base", "trained"))
   differences = statistics.compare(base, trained)
   ks = statistics.budgets(min(base.samples, trained.samples))
   has_verdicts = not math.isnan(differences["accuracy/pass@1"].mean)
+  # If no verdict is known, max@k is shown in place of pass@k.
   quantity = evaluation_curves.QUANTITIES["pass" if has_verdicts else "max"]
   headline = []
   for k in dict.fromkeys((ks[0], ks[len(ks) // 2], ks[-1])):
@@ -140,6 +131,7 @@ def _headline(run: Run) -> list[dict[str, Any]]:
     text = (
       f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
     )
+    # 1 or -1 if the interval is above or below 0, else 0.
     sign = (difference.low > 0) - (difference.high < 0)
     headline.append(
       {
@@ -152,10 +144,7 @@ def _headline(run: Run) -> list[dict[str, Any]]:
 
 
 def _config(runs: Sequence[Run]) -> dict[str, Any]:
-  """Returns the table of the settings of one run.
-
-  For several runs it has one column each and only the settings that differ.
-  """
+  """Returns the table of the settings of the runs."""
   flat_configs = [
     flax.traverse_util.flatten_dict(run.config, sep=".") for run in runs
   ]
@@ -177,6 +166,7 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
       "folded": True,
       "note": "The settings in config.json.",
     }
+  # Several runs have one column each, and only the settings that differ.
   differing_rows = [
     (key, values) for key, values in rows if len(set(values)) > 1
   ]
@@ -207,13 +197,9 @@ def _describe_method(run: Run) -> str:
 
 
 def _advantages(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the mean advantages by the number of correct samples.
-
-  Returns:
-    "right", "wrong" and "note", as in `AdvantagesByCount`; or "missing", a
-    sentence that says why the page does not show them.
-  """
+  """Returns the mean advantages by the number of correct samples."""
   advantages = run.advantages
+  # "missing" is a sentence that says why the page does not show them.
   if "missing" in advantages:
     return {"missing": str(advantages["missing"])}
   num_counts = len(counts["shares"][0])
@@ -222,6 +208,7 @@ def _advantages(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:
       "missing": f"This run has no {workdirs.ADVANTAGES_FILE} for groups of "
       f"{num_counts - 1} samples."
     }
+  # The values are the same as in `AdvantagesByCount`.
   return {
     "right": training_curves.to_json_numbers(map(float, advantages["right"])),
     "wrong": training_curves.to_json_numbers(map(float, advantages["wrong"])),

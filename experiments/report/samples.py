@@ -77,18 +77,9 @@ def pack(
 def _pack_run(
   run: int, folder: epath.Path, max_samples: int, max_bytes: int
 ) -> tuple[list[dict[str, Any]], str]:
-  """Packs the samples of one run up to its limits.
-
-  Args:
-    run: index of the run on the page.
-    folder: folder of the sample dumps.
-    max_samples, max_bytes: limits of this run.
-
-  Returns:
-    The columns of each file that is shown, and a sentence about the samples
-    that are not shown, or "".
-  """
+  """Returns the columns of the files that fit, and a note about the others."""
   files = []
+  # The latest step comes first.
   paths = sorted(folder.glob("step_*.jsonl"), reverse=True, key=_step)
   for i, path in enumerate(paths):
     groups = _group_by_prompt(json_files.read(path))
@@ -97,6 +88,7 @@ def _pack_run(
     if num_shown:
       files.append(file)
       max_samples, max_bytes = max_samples - num_shown, max_bytes - size
+    # The limits of this run are reached, so older files are not shown.
     if num_shown < num_samples:
       note = (
         f"of step {_step(path):,}, {num_shown:,} of {num_samples:,} samples "
@@ -125,46 +117,41 @@ def _group_by_prompt(records: Iterable[Record]) -> list[Group]:
 def _pack_file(
   run: int, step: int, groups: list[Group], max_samples: int, max_bytes: int
 ) -> tuple[dict[str, Any], int]:
-  """Packs as many groups of a file as the limits allow.
-
-  Returns:
-    The columns of these groups, and their compressed size in bytes.
-  """
+  """Packs as many groups of a file as the limits allow."""
   ends = itertools.accumulate(map(len, groups))
   num_groups = sum(end <= max_samples for end in ends)
   while True:
     file = _columns(run, step, groups[:num_groups])
     size = len(_compress(file))
     if size <= max_bytes or not num_groups:
-      return file, size
+      return file, size  # columns and compressed size in bytes
     # The size is about proportional to the number of groups. It is above the
     # limit, so that the number decreases, and the loop ends.
     num_groups = num_groups * max_bytes // size
 
 
 def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
-  """Returns the columns of a file, which `web/samples.js` reads.
-
-  "prompts" has [id, text] of each prompt. All other lists have one entry per
-  sample: "group" is the index of its prompt, "cuts" has the lengths of the
-  texts of its tokens, and "terms" are the components of its score. A column is
-  None if no sample has a value.
-  """
+  """Returns the columns of a file, which `web/samples.js` reads."""
   records = [record for group in groups for record in group]
   texts = [_text_and_cuts(record) for record in records]
   # The names of all components, in order.
   terms = dict.fromkeys(name for r in records for name in r.get("terms") or ())
+  # A column is None if no sample has a value.
   return {
     "run": run,
     "step": step,
+    # [id, text] of each prompt. All other lists have one entry per sample.
     "prompts": [[g[0].get("prompt_id"), g[0]["prompt"]] for g in groups],
+    # The index of the sample's prompt.
     "group": [i for i, group in enumerate(groups) for _ in group],
     "completion": [text for text, _ in texts],
+    # The lengths of the texts of the sample's tokens.
     "cuts": _or_none([cuts for _, cuts in texts]),
     "score": [_number(r["score"]) for r in records],
     "correct": [int(r.get("correct", -1)) for r in records],
     "finished": [int(r.get("finished", True)) for r in records],
     "length": [len(r.get("tokens") or ()) for r in records],
+    # The components of the score.
     "terms": [
       [name, [_number((r.get("terms") or {}).get(name)) for r in records]]
       for name in terms
@@ -178,14 +165,11 @@ def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def _text_and_cuts(record: Record) -> tuple[str, list[int] | None]:
-  """Returns the text of a completion, and the length of each token's text.
-
-  The lengths are in UTF-16 units, as in JavaScript; None if the record does not
-  have the texts of the tokens.
-  """
+  """Returns the text of a completion, and the length of each token's text."""
   pieces = record.get("pieces")
   if not pieces:
-    return record["completion"], None
+    return record["completion"], None  # the texts of the tokens are unknown
+  # The lengths are in UTF-16 units, as in JavaScript.
   return "".join(pieces), [_javascript_length(piece) for piece in pieces]
 
 
@@ -210,14 +194,11 @@ def _numbers(values: Any) -> list[float | None] | None:
 
 
 def _token_values(values: Any, round_fn: Callable[[float], float]) -> Any:
-  """Rounds the values of a sample's tokens.
-
-  Returns a list with one value per token, a single value if all are equal, or
-  None if there are no values.
-  """
+  """Returns the rounded values of a sample's tokens, or None without values."""
   if values is None:
     return None
   numbers = [None if x is None else round_fn(x) for x in _numbers(values)]
+  # One number stands for all tokens if their values are equal.
   return numbers[0] if len(set(numbers)) == 1 else numbers
 
 

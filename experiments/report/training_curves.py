@@ -84,23 +84,17 @@ def counts(run: Run, num_runs: int) -> dict[str, Any] | None:
 
 
 def _average(
-  steps: np.ndarray, values: np.ndarray, max_points: int
+  steps: np.ndarray,  # [n]
+  values: np.ndarray,  # [n, ...]
+  max_points: int,  # at least one point remains
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Averages neighbouring points, so that at most `max_points` remain.
-
-  Args:
-    steps: `[n]`.
-    values: `[n, ...]`.
-    max_points: largest number of points; at least one remains.
-
-  Returns:
-    (steps, values). The step of a mean is the last of the steps it averages.
-  """
+  """Averages neighbouring points, so that at most `max_points` remain."""
   window = math.ceil(len(steps) / max(max_points, 1))
   if window == 1:
     return steps, values
   starts = range(0, len(steps), window)
   means = [_finite_mean(values[i : i + window]) for i in starts]
+  # The step of a mean is the last of the steps that it averages.
   return np.array([steps[i : i + window][-1] for i in starts]), np.stack(means)
 
 

@@ -209,15 +209,9 @@ class _Trainer:
     return active if self._tokens is None else active & (tokens < self._tokens)
 
   def _seed(self, params, series, tokens, num_steps, seconds) -> TrainedSeed:
-    """Builds the result of a seed.
-
-    Args:
-      params: final parameters.
-      series: one dict `{metric: [steps of the call]}` for each compiled call.
-      tokens: number of sampled tokens.
-      num_steps: number of steps of each call.
-      seconds: device seconds of each call.
-    """
+    """Builds the result of a seed."""
+    # `series`, `num_steps` and `seconds` have one entry for each compiled call.
+    # An entry of `series` is a dict `{metric: [steps of the call]}`.
     self._check(series)
     # The first call may include compilation; it is left out if there are more.
     timed = slice(1 if len(num_steps) > 1 else 0, None)
@@ -333,12 +327,9 @@ class SideBySide(_Trainer):
     return results
 
   def _active_rows(self, steps: np.ndarray, num_rows: int) -> float:
-    """Returns how many rows computed a step at the same time, on average.
-
-    Args:
-      steps: `[seeds]` steps that each seed made in the call.
-      num_rows: number of rows of the state, padding included.
-    """
+    """Returns how many rows computed a step at the same time, on average."""
+    # `steps` is `[seeds]`, the steps that each seed made in the call.
+    # `num_rows` includes padding.
     if num_rows == self._mesh.size:
       # One row per device: a finished seed costs nothing. The padding rows are
       # copies of the last seed.
@@ -374,11 +365,7 @@ class SideBySide(_Trainer):
     return self._compiled
 
   def _iteration(self):
-    """Returns a function that runs one training step of one seed.
-
-    With a token budget, the function returns the state of a finished seed
-    unchanged, and zeros as its metrics.
-    """
+    """Returns a function that runs one training step of one seed."""
     e = self._e
     prompts = e.config.rollout.prompts
     if e.is_rl:
@@ -408,6 +395,7 @@ class SideBySide(_Trainer):
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return progress, zeros
 
+      # A finished seed keeps its state, and its metrics are zeros.
       active = self._is_active(progress.state.step, progress.tokens)
       return jax.lax.cond(active, train, skip, progress)
 

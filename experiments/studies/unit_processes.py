@@ -120,17 +120,7 @@ class Units:
   def _run(
     self, names: Sequence[str], seeds: Sequence[int], workdir: pathlib.Path
   ) -> int:
-    """Runs every unit without a result, as `STUDY unit NAME SEED`.
-
-    Args:
-      names: names of the arms or rows.
-      seeds: seeds of each.
-      workdir: folder of the runs.
-
-    Returns:
-      0, or the exit status of the first unit that fails, after which no further
-      unit is run. Its process has printed the reason.
-    """
+    """Runs every unit without a result; returns 0 or a failed unit's status."""
     for seed in seeds:
       for name in names:
         if self.results.file(name, seed).exists():
@@ -140,6 +130,7 @@ class Units:
         command = [sys.executable, "-m", self.study, "unit", name, str(seed)]
         command += ["--workdir", str(workdir)]
         status = subprocess.run(command, check=False).returncode
+        # No further unit is run. The failed process has printed the reason.
         if status:
           return status
     return 0

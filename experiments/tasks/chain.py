@@ -229,21 +229,15 @@ def _problems(ids: Array, operations: int) -> Problems:
 
 
 def _other_wording(ids: Array, operations: int) -> Array:
-  """Returns the ids of problems with the first two operands exchanged.
-
-  The id stays the same where this would change the answer, or would be the id
-  of a held-out problem.
-
-  Args:
-    ids: `[P]`.
-    operations: N.
-  """
+  """Returns the ids of problems with the first two operands exchanged."""
   facts = _problems(ids, operations).facts
-  start, first = facts["start"], facts["operands"][:, 0]
+  start, first = facts["start"], facts["operands"][:, 0]  # [P] each
   unit = BASE ** (operations - 1)  # of the first operation's digit of an id
   other = ids + (first - start) * BASE * unit + (start - first) * unit
   commutes = facts["operators"][:, 0] != rules.MINUS - rules.PLUS
   is_trained = other % held_out.DIVISOR != 0
+  # The id stays the same where this would change the answer, or would be the id
+  # of a held-out problem.
   return jnp.where(commutes & is_trained, other, ids)
 
 
@@ -303,32 +297,20 @@ def with_answer(
 
 
 def _write(
-  problems: Problems,
-  slips: Array,
-  fillers: Array,
-  early: Array,
-  completion_length: int,
+  problems: Problems,  # P problems of N operations
+  slips: Array,  # [P, N] int32, added to each result; 0 leaves it right
+  fillers: Array,  # [P, N] bool, True where a filler precedes the operation
+  early: Array,  # [P, N] bool, True where the answer precedes the operation
+  completion_length: int,  # T
 ) -> tuple[Array, Array]:
-  """Writes solutions with the errors that the arguments choose.
-
-  Every token that some solution may have is first written at a fixed position.
-  A mask is True on the tokens that a solution has; these are then moved to the
-  left.
-
-  Args:
-    problems: P problems of N operations.
-    slips: `[P, N]` int32, added to each result; 0 leaves the result right.
-    fillers: `[P, N]` bool, True where a filler step precedes the operation.
-    early: `[P, N]` bool, True where the solution answers before the operation.
-    completion_length: T.
-
-  Returns:
-    `(completions [P, T], lengths [P])`.
-  """
+  """Writes solutions, `[P, T]`, with the errors that the arguments choose."""
   facts = problems.facts
   value = facts["start"]  # [P], the running value
   fill = functools.partial(jnp.full_like, value)  # token -> [P]
   answered = jnp.zeros(value.shape, bool)
+  # Every token that some solution may have is first written at a fixed
+  # position. A mask is True on the tokens that a solution has; these are then
+  # moved to the left.
   columns, masks = [], []  # one array [P] for each possible token
   for i in range(slips.shape[-1]):
     answered = answered | early[:, i]
@@ -353,4 +335,5 @@ def _write(
   tokens = jnp.take_along_axis(tokens, order, -1)
   widths = [(0, 0), (0, completion_length - tokens.shape[-1])]
   completions = jnp.pad(tokens, widths, constant_values=rules.PAD)
+  # completions [P, T], lengths [P]
   return completions.astype(jnp.int32), mask.sum(-1).astype(jnp.int32)

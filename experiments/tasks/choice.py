@@ -122,36 +122,27 @@ def choice(operations: int = 3, options: int = 4) -> Task:
 def _draw_options(
   problem_id: Array, truth: Array, count: int
 ) -> tuple[Array, Array]:
-  """Draws the options of a problem, and another order of them.
-
-  Args:
-    problem_id: id of the problem, from which the random numbers are made.
-    truth: the right result.
-    count: J.
-
-  Returns:
-    The digits `[J]`, of which one is `truth`, and the first position of the
-    option at each position of the other order, `[J]`.
-  """
+  """Draws the options of a problem, and another order of them."""
+  # The random numbers depend on the id of the problem alone.
   key = jax.random.fold_in(jax.random.key(0), problem_id)
   wrong_key, place_key, order_key = jax.random.split(key, 3)
   others = (truth + 1 + jax.random.permutation(wrong_key, 9)) % 10
   options = others[:count].at[0].set(truth)
   place = jax.random.permutation(place_key, count)
+  # The digits `[J]` (J = `count`) of the options, and the first position of the
+  # option at each position of the other order, `[J]`.
   return options[place], jax.random.permutation(order_key, count)
 
 
-def _answer_by_position(completions: Array, shown: Array) -> Array:
-  """Replaces the value after ANS by its position, or that of another option.
-
-  Args:
-    completions: `[P, T]`, demonstrations of `chain`.
-    shown: `[P, J]`, the options. The position of a value that is no option is
-      the remainder of its division by J.
-  """
+def _answer_by_position(
+  completions: Array,  # [P, T], demonstrations of `chain`
+  shown: Array,  # [P, J], the options
+) -> Array:
+  """Replaces the value after ANS by its position, or that of another option."""
   follows = jnp.roll(completions == rules.ANSWER, 1, -1)
   value = completions - rules.DIGIT
   is_option = value[..., None] == shown[:, None]
+  # The position of a value that is no option is its remainder modulo J.
   position = jnp.where(
     is_option.any(-1), jnp.argmax(is_option, -1), value % shown.shape[-1]
   )
@@ -165,20 +156,12 @@ def _with_digits(prompts: Array, digits: Array) -> Array:
 
 
 def _second_answers(
-  problems: Problems, completions: Array, lengths: Array, options: int
+  problems: Problems,  # P problems
+  completions: Array,  # [P, S, T]
+  lengths: Array,  # [P, S]
+  options: int,  # J
 ) -> types.Tokens:
-  """Returns each thought with each answer, after the options in another order.
-
-  Args:
-    problems: P problems.
-    completions: `[P, S, T]`.
-    lengths: `[P, S]`.
-    options: J.
-
-  Returns:
-    Tokens with completions `[P, S J, T + 3]`; entry s J + j has the thought of
-    sample s and the position j + 1, on whose token the mask is True.
-  """
+  """Returns each thought with each answer, after options in another order."""
   shown, order = problems.facts["options"], problems.facts["order"]
   reordered = problems.replace(
     prompts=_with_digits(
@@ -187,6 +170,8 @@ def _second_answers(
   )
   thoughts = chains.lengths_of_thoughts(completions, lengths)
   positions = jnp.tile(1 + jnp.arange(options), completions.shape[1])
+  # The completions are [P, S J, T + 3]: entry s J + j has the thought of sample
+  # s and the position j + 1.
   view = chains.with_answer(
     reordered,
     jnp.repeat(completions, options, 1),

@@ -161,24 +161,16 @@ def held_out(numbers: Array) -> Array:
 
 
 def _operators(uniform: Array) -> Array:
-  """Maps numbers in [0, 1) to operators 0, 1 and 2, for +, - and *.
-
-  Uniform numbers give the operators with the probabilities `OPERATOR_RATES`.
-  """
+  """Maps numbers in [0, 1) to operators 0, 1 and 2, for +, - and *."""
+  # Uniform numbers give the operators with the probabilities `OPERATOR_RATES`.
   thresholds = jnp.cumsum(jnp.asarray(OPERATOR_RATES))[:-1]
   return (uniform[..., None] >= thresholds).sum(-1).astype(jnp.int32)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
 def _draw(key: Array, n: int, count: int, is_test: bool) -> Problems:
-  """Draws n problems of one split. Problem i depends on `key` and i, not on n.
-
-  Args:
-    key: PRNG key.
-    n: number of problems.
-    count: numbers in each problem.
-    is_test: whether held-out problems are drawn, or training problems.
-  """
+  """Draws n problems of one split; problem i is the same for every n."""
+  # `count` is the number of numbers in each problem.
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
   # order: [n, count] numbers as drawn; operators: [n, count - 1]
   order, operators = jax.vmap(lambda key: _draw_one(key, count, is_test))(keys)
@@ -224,33 +216,27 @@ def _draw_one(key: Array, count: int, is_test: bool) -> tuple[Array, Array]:
   return numbers, operators
 
 
-def _is_refused(numbers: Array, operators: Array, is_test: bool) -> Array:
-  """Returns whether an expression is no problem of a split, `[...]`.
-
-  Args:
-    numbers: `[..., count]`.
-    operators: `[..., count - 1]`.
-    is_test: whether the split is the held-out one.
-  """
+def _is_refused(
+  numbers: Array,  # [..., count]
+  operators: Array,  # [..., count - 1]
+  is_test: bool,  # whether the split is the held-out one
+) -> Array:
+  """Returns whether an expression is no problem of a split, `[...]`."""
   target = rules.left_to_right(numbers, operators)
   in_range = (target >= 1) & (target <= LARGEST_TARGET)
   return ~in_range | (held_out(numbers) != is_test)
 
 
-def _write(numbers: Array, operators: Array) -> tuple[Array, Array]:
-  """Encodes expressions as completions.
-
-  Args:
-    numbers: `[P, count]`, in the order of the expression.
-    operators: `[P, count - 1]`.
-
-  Returns:
-    `(completions [P, T], lengths [P])`, EOS included; T = 2 * count.
-  """
+def _write(
+  numbers: Array,  # [P, count], in the order of the expression
+  operators: Array,  # [P, count - 1]
+) -> tuple[Array, Array]:
+  """Encodes expressions as completions."""
   num_problems, count = numbers.shape
   eos = jnp.full((num_problems, 1), rules.EOS)
   # An operator follows each number, and EOS follows the last number.
   followers = jnp.concatenate([operators + rules.PLUS, eos], -1)  # [P, count]
   pairs = jnp.stack([numbers + rules.NUMBER, followers], -1)  # [P, count, 2]
   tokens = pairs.reshape(num_problems, 2 * count).astype(jnp.int32)
+  # completions [P, 2 * count], lengths [P]; EOS is included
   return tokens, jnp.full(num_problems, 2 * count, jnp.int32)

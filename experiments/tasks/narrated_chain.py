@@ -129,25 +129,19 @@ def decode(ids: Array) -> str:
 
 
 def _narrate(
-  completions: Array, lengths: Array, slips: Array, length: int
+  completions: Array,  # [P, T0], demonstrations of `chain`
+  lengths: Array,  # [P]
+  slips: Array,  # [P, T0]
+  length: int,  # T
 ) -> tuple[Array, Array]:
-  """Writes the thoughts before the maths of demonstrations.
-
-  Args:
-    completions: `[P, T0]`, demonstrations of `chain`.
-    lengths: `[P]`.
-    slips: `[P, T0]`, added to the number that is named before an operator; 0
-      names that of the maths.
-    length: T.
-
-  Returns:
-    `(completions [P, T], lengths [P])`.
-  """
+  """Writes the thoughts before the maths of demonstrations."""
   exists = jnp.arange(completions.shape[-1]) < lengths[:, None]
   is_operator = (completions >= rules.PLUS) & (completions <= rules.TIMES)
   operand = jnp.roll(completions, -1, -1) - rules.DIGIT
   # Two places for words before each token, and the token.
   first = jnp.where(is_operator, VERB + completions - rules.PLUS, SO)
+  # `slips` is added to the number that is named before an operator; 0 names
+  # that of the maths.
   second = NUMBER + (operand + slips) % 10
   tokens = jnp.stack([first, second, completions], -1)
   mask = exists[..., None] & jnp.stack(
@@ -163,4 +157,5 @@ def _narrate(
   order = jnp.argsort(~mask, axis=-1, stable=True)
   tokens = jnp.where(mask, tokens, rules.PAD)
   tokens = jnp.take_along_axis(tokens, order, -1)[:, :length]
+  # completions [P, T], lengths [P]
   return tokens.astype(jnp.int32), mask.sum(-1).astype(jnp.int32)

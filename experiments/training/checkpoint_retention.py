@@ -109,11 +109,9 @@ def check_best(e: Experiment, evaluation_metrics: Sequence[str]) -> None:
 
 
 def _step_metrics(e: Experiment) -> list[str]:
-  """Returns the names of the metrics that a training step logs, except times.
-
-  A step whose method has needs that the host computes cannot be traced; it has
-  no names here.
-  """
+  """Returns the names of the metrics of a training step, except times."""
+  # A step whose method has needs that the host computes cannot be traced; it
+  # has no names here.
   if host_needs.host_needs(e.methods):
     return []
   _, metrics = jax.eval_shape(

@@ -179,19 +179,14 @@ class Checkpoints:
     return jax.tree.map(_wrap_key, arrays, abstract_state), meta
 
   def _read(self, step: int, target: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """Reads the shards of this process and the JSON.
-
-    It does not wait for other processes.
-
-    Args:
-      step: step of the checkpoint.
-      target: shapes, dtypes and shardings of the saved arrays.
-    """
+    """Reads the shards of this process and the JSON."""
+    # Nothing here waits for other processes.
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
       saved_tree = handler.metadata(folder / "state").tree
       _check_version(saved_tree, target, step)
       checkpoint_reader.check_matches(target, saved_tree, step)
+      # `target` has the shapes, dtypes and shardings of the saved arrays.
       arrays = handler.restore(
         folder / "state",
         args=ocp.args.PyTreeRestore(
@@ -241,12 +236,7 @@ class Checkpoints:
     return None
 
   def _move_damaged(self, step: int, reason: str) -> epath.Path:
-    """Moves a damaged checkpoint to `DAMAGED_FOLDER`; returns its new folder.
-
-    Args:
-      step: step of the checkpoint.
-      reason: reason for which it cannot be read, written to a text file.
-    """
+    """Moves a damaged checkpoint to `DAMAGED_FOLDER`; returns its new path."""
     folder = self.directory.parent / DAMAGED_FOLDER
     # Distinguishes checkpoints of one step that are damaged at several times.
     number = len(list(folder.glob("*"))) if folder.exists() else 0
@@ -254,6 +244,7 @@ class Checkpoints:
     if jax.process_index() == 0:
       folder.mkdir(parents=True, exist_ok=True)
       # Writing a file first creates the folder in a bucket too.
+      # The reason for which the checkpoint cannot be read is in a text file.
       target.with_suffix(".txt").write_text(reason + "\n")
       (self.directory / str(step)).rename(target)
     multihost.is_true_everywhere(True)  # waits until process 0 has moved it

@@ -238,15 +238,13 @@ def describe_forms(model: ModelConfig) -> str:
 
 @functools.cache
 def _has_cudnn() -> bool:
-  """Returns whether JAX finds cuDNN and a GPU that its attention runs on.
-
-  It does not on a machine without a GPU, whose programs for GPUs are only
-  compiled (`experiments.aot`), unless cuDNN is installed there.
-  """
+  """Returns whether JAX finds cuDNN and a GPU that its attention runs on."""
   x = jax.ShapeDtypeStruct((1, 8, 1, 8), "bfloat16")
   attend = functools.partial(
     jax.nn.dot_product_attention, implementation="cudnn"
   )
+  # The trace fails on a machine without a GPU, whose programs for GPUs are only
+  # compiled (`experiments.aot`), unless cuDNN is installed there.
   try:
     jax.eval_shape(attend, x, x, x)
   except RuntimeError:

@@ -192,15 +192,10 @@ def device_memory(device: jax.Device) -> float | None:
 def _smallest_split(
   candidates: Iterable[int], num_bytes: float, memory: float | None, share: int
 ) -> int:
-  """Returns the first number of parts that is large enough, or the last one.
-
-  Args:
-    candidates: numbers of parts, ascending.
-    num_bytes: bytes that are divided into parts.
-    memory: bytes of one device; None accepts the first candidate.
-    share: one part may take at most memory / share.
-  """
-  candidates = list(candidates)
+  """Returns the first number of parts that is large enough, or the last one."""
+  candidates = list(candidates)  # numbers of parts, ascending
+  # One part may take at most `memory / share` bytes. If the memory of a device
+  # is not known, the first candidate is accepted.
   sufficient = (
     num_parts
     for num_parts in candidates

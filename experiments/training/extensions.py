@@ -162,18 +162,11 @@ def attach(
 
 
 def _prefixes(
-  rollout: types.Rollout, prefix_lengths: Array, keys: Array
+  rollout: types.Rollout,  # [P, S]
+  prefix_lengths: Array,  # [P, S], tokens of each prefix
+  keys: Array,  # [P], PRNG keys of the prompts
 ) -> tuple[Array, Array, Array]:
-  """Returns a prefix of every sample as a prompt.
-
-  Args:
-    rollout: rollout `[P, S]`.
-    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
-    keys: `[P]` PRNG keys of the prompts.
-
-  Returns:
-    Prompts `[P S, L + T]`, their mask, and PRNG keys `[P S]`.
-  """
+  """Returns a prefix of every sample as a prompt, with its mask and its key."""
   num_prompts, num_samples = prefix_lengths.shape
   indices = jnp.arange(num_prompts * num_samples)
   prompts, prompt_mask = continuations.prefix_prompts(
@@ -185,26 +178,17 @@ def _prefixes(
     # Counts down, so that it meets no number of a sample.
     random_keys.NOT_A_SAMPLE - 1 - indices % num_samples,
   )
+  # prompts and mask [P S, L + T], PRNG keys [P S]
   return prompts, prompt_mask, fold(sample_keys, prefix_lengths.ravel())
 
 
 def _with_prefixes(
-  rollout: types.Rollout,
-  prefix_lengths: Array,
-  samples: generation.Samples,
+  rollout: types.Rollout,  # [P, S]
+  prefix_lengths: Array,  # [P, S], number of completion tokens in each prefix
+  samples: generation.Samples,  # continuations [P S, M]
   pad_id: int,
 ) -> tuple[Array, Array, Array]:
-  """Attaches continuations to their prefixes.
-
-  Args:
-    rollout: rollout `[P, S]`.
-    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
-    samples: continuations `[P S, M]`.
-    pad_id: token that fills arrays up.
-
-  Returns:
-    Completions `[P, S M, T]`, lengths and finished `[P, S M]`.
-  """
+  """Attaches continuations to their prefixes."""
   num_prompts, num_samples = prefix_lengths.shape
   texts = continuations.attach(
     rollout.tokens,
@@ -213,30 +197,20 @@ def _with_prefixes(
     samples,
     pad_id,
   )
+  # completions [P, S M, T], lengths and finished [P, S M]
   return jax.tree.map(
     lambda array: array.reshape(num_prompts, -1, *array.shape[2:]), texts
   )
 
 
 def _assemble(
-  rollout: types.Rollout,
-  prefixes: tuple[Array, Array, Array],
-  prefix_lengths: Array,
-  samples: generation.Samples,
-  judged: Judged,
+  rollout: types.Rollout,  # [P, S], of the samples
+  prefixes: tuple[Array, Array, Array],  # results of `_prefixes`
+  prefix_lengths: Array,  # [P, S], number of completion tokens in each prefix
+  samples: generation.Samples,  # continuations [P S, M]
+  judged: Judged,  # scores [P, S M] of prefixes with continuations
 ) -> types.Rollout:
-  """Assembles M continuations of every sample to a rollout `[P S, M]`.
-
-  The task scored at most T tokens of a prefix with its continuation. Later
-  tokens of a continuation are masked out.
-
-  Args:
-    rollout: rollout `[P, S]` of the samples.
-    prefixes: prompts, prompt mask and keys from `_prefixes`.
-    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
-    samples: continuations `[P S, M]`.
-    judged: scores `[P, S M]` of the prefixes with their continuations.
-  """
+  """Assembles M continuations of every sample to a rollout `[P S, M]`."""
   prompts, prompt_mask, keys = prefixes
   num_prompts, num_samples = rollout.sample_mask.shape
   count = samples.lengths.shape[1]  # M
@@ -248,6 +222,8 @@ def _assemble(
   if is_scored is None:
     is_scored = np.ones((num_prompts, num_samples * count), bool)
   is_scored = by_prefix(is_scored)
+  # The task scored at most T tokens of a prefix with its continuation. Later
+  # tokens of a continuation are masked out.
   # [P S, 1], largest number of tokens of a continuation.
   max_lengths = rollout.mask.shape[-1] - prefix_lengths.reshape(-1, 1)
   lengths = jnp.minimum(samples.lengths, max_lengths)

@@ -325,12 +325,7 @@ def judged_task(
 def _shape(
   name: str, question: Question, judged: Judged, components: Mapping[str, Any]
 ) -> tuple[int, ...]:
-  """Returns the shape of the answers to a question.
-
-  Raises:
-    ValueError: the question is about steps, and the task has none, or its name
-      is that of a component.
-  """
+  """Returns the shape of the answers to a question."""
   if name in components:
     raise ValueError(
       f"judge.questions: the task has a component {name!r}; choose another name"
@@ -358,17 +353,14 @@ def _completion_ids(task: Task, text: str) -> list[int]:
 
 
 def _agreement(
-  texts: list[str], answer_ids: np.ndarray, judged: Judged
+  texts: list[str],  # P references
+  answer_ids: np.ndarray,  # [P], ids of their answers, -1 for none
+  judged: Judged,  # scores of the samples
 ) -> np.ndarray:
-  """Returns 1 for samples with the answer of their reference, `[P, S]`.
-
-  Args:
-    texts: P references; the samples of a prompt with "" are NaN.
-    answer_ids: `[P]`, ids of the answers of the references, -1 for none.
-    judged: scores of the samples.
-  """
+  """Returns 1 for samples with the answer of their reference, `[P, S]`."""
   agrees = np.asarray(votes.agreement(judged.answer_ids, answer_ids))
   has_reference = np.array([bool(text) for text in texts])
+  # The samples of a prompt with the reference "" are NaN.
   return np.where(has_reference[:, None], agrees, np.nan)
 
 
@@ -382,22 +374,18 @@ def _mean_of_steps(values: Any, mask: np.ndarray) -> np.ndarray:
 def _groups(
   task: Task, problems: Problems, completions: Any, lengths: Any, judged: Judged
 ) -> list[list[Item]]:
-  """Returns the S samples of each of P problems as items.
-
-  Their fields are those of the problem, with the texts of the "steps", which
-  are those of the task or else the lines of the completion, and the verdict of
-  the task, "correct", and its "score".
-  """
+  """Returns the S samples of each of P problems as items."""
   completions, lengths = np.asarray(completions), np.asarray(lengths)
 
   def item_of(blank: Item, p: int, s: int) -> Item:
     ids = completions[p, s, : lengths[p, s]]
     text = task.text_of(ids)
-    steps = text.splitlines()
+    steps = text.splitlines()  # if the task has no steps
     if judged.step_ids is not None:
       numbers = np.asarray(judged.step_ids)[p, s, : lengths[p, s]]
       count = int(numbers.max(initial=-1)) + 1
       steps = [task.text_of(ids[numbers == k]) for k in range(count)]
+    # These are added to the fields of the problem.
     fields = {
       "steps": steps,
       "correct": int(judged.correct[p, s]),

@@ -215,13 +215,9 @@ class MetricBuffer:
   def _to_durations(
     self, timer: StepTimer, end: float, num_steps: int
   ) -> Times:
-    """Returns the metrics that were measured on the host, for one step.
-
-    Args:
-      timer: the durations and moments of the dispatch.
-      end: moment at which the dispatch ended.
-      num_steps: number of steps of the dispatch.
-    """
+    """Returns the metrics that were measured on the host, for one step."""
+    # `timer` has the durations and moments of a dispatch of `num_steps` steps;
+    # `end` is the moment at which the dispatch ended.
     durations = dict(timer.metrics)
     samples_seconds = durations.pop("time/samples_s", 0.0)
     if samples_seconds:
@@ -245,12 +241,8 @@ class MetricBuffer:
   def _to_log_line(
     self, metrics: dict[str, Any], times: Times
   ) -> dict[str, Any]:
-    """Returns the metrics of a step, with times and learning rates.
-
-    Args:
-      metrics: metrics of the step, on the host.
-      times: durations in seconds by metric.
-    """
+    """Returns the metrics of a step, with times and learning rates."""
+    # `metrics` are on the host; `times` are in seconds.
     sampled_tokens = float(metrics["cost/sampled_tokens"])
     if not self._e.is_rl:
       metrics = {
@@ -271,11 +263,9 @@ class MetricBuffer:
   def _copy_update_counts(
     self, state: training_state.State
   ) -> dict[str, jax.Array]:
-    """Copies the number of updates of each learner from its optimizer's state.
-
-    Skipped updates do not count. The counts are copied because the state may be
-    donated to the next dispatch.
-    """
+    """Copies each learner's number of updates from its optimizer's state."""
+    # Skipped updates do not count. The counts are copied because the state may
+    # be donated to the next dispatch.
     return {
       name: jnp.copy(
         optax.tree.get_all_with_path(state.learners[name].opt_state, "count")[

@@ -82,12 +82,9 @@ def connect_processes(
 
 
 def _initialize(*addresses: Any) -> None:
-  """Connects to the coordinator, or to the cluster that JAX finds.
-
-  Args:
-    *addresses: coordinator, number of processes and index of this process; or
-      nothing.
-  """
+  """Connects to the coordinator, or to the cluster that JAX finds."""
+  # `addresses` are the coordinator, the number of processes and the index of
+  # this process; or nothing.
   try:
     jax.distributed.initialize(
       *addresses, heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT
@@ -202,14 +199,8 @@ def score_on_hosts(
 
 
 def _divide_prompts(array: jax.Array) -> list[np.ndarray]:
-  """Returns the prompts that each process scores, equally many for each.
-
-  Args:
-    array: global array `[P, ...]`, sharded by prompts.
-
-  Returns:
-    One array of positions in P per process.
-  """
+  """Returns the positions in P that each process scores, equally many each."""
+  # `array` is a global array `[P, ...]`, sharded by prompts.
   # (start, stop) of a shard -> processes whose devices have a copy of it.
   processes_by_shard: dict[tuple[int, int], set[int]] = {}
   for device, index in array.sharding.devices_indices_map(array.shape).items():
@@ -227,31 +218,25 @@ def _divide_prompts(array: jax.Array) -> list[np.ndarray]:
 
 
 def _local_prompts(array: jax.Array, indices: np.ndarray) -> np.ndarray:
-  """Copies the entries of some prompts from the devices of this process.
-
-  Args:
-    array: global array `[P, ...]`.
-    indices: positions in P that are on the devices of this process.
-  """
+  """Copies the entries of some prompts from the devices of this process."""
   entries: dict[int, np.ndarray] = {}  # by position in P
   for shard in array.addressable_shards:
     start = shard.index[0].start or 0
     if start not in entries:
       data = np.asarray(shard.data)
       entries.update((start + i, entry) for i, entry in enumerate(data))
+  # `indices` are positions in P that are on these devices.
   return np.stack([entries[index] for index in indices])
 
 
 def _merge(
   scores: np.ndarray, prompts_by_process: Sequence[np.ndarray]
 ) -> np.ndarray:
-  """Merges `[processes, prompts of a process, ...]` into `[P, ...]`.
-
-  A prompt that two processes scored gets the result of the first process.
-  """
+  """Merges `[processes, prompts of a process, ...]` into `[P, ...]`."""
   num_prompts = 1 + max(indices.max() for indices in prompts_by_process)
   merged = np.empty((num_prompts, *scores.shape[2:]), scores.dtype)
   pairs = list(zip(scores, prompts_by_process, strict=True))
+  # A prompt that two processes scored gets the result of the first process.
   for process_scores, indices in reversed(pairs):
     merged[indices] = process_scores
   return merged

@@ -59,17 +59,12 @@ def check(config: ml_collections.ConfigDict, names: Sequence[str]) -> None:
 def _check_settings(
   where: str, settings: Mapping[str, Any], steps: int
 ) -> None:
-  """Checks the settings of one optimizer.
-
-  Args:
-    where: key of the config that has the settings, for messages.
-    settings: settings of the optimizer.
-    steps: training steps of the run.
-  """
+  """Checks the settings of one optimizer."""
   for key, (smallest, upper_bound, suggestion) in RANGES.items():
     value = settings[key]
     if isinstance(value, numbers.Real) and smallest <= value < upper_bound:
       continue
+    # `where` is the key of the config that has the settings.
     limit = "finite"
     if upper_bound != math.inf:
       limit = f"below {upper_bound:g}"

@@ -52,14 +52,9 @@ def check(e: Experiment) -> None:
 
 
 def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:
-  """Checks that the axes of a mesh that split prompts divide sizes evenly.
-
-  Args:
-    sizes: numbers of prompts by the config key that sets them.
-    mesh: the mesh.
-    owner: whose axes they are, for the message.
-  """
+  """Checks that the axes of a mesh that split prompts divide sizes evenly."""
   shards = sharding.num_prompt_shards(mesh)
+  # `sizes` are numbers of prompts by the config key that sets them.
   wrong_sizes = [
     f"{key} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
     for key, size in sizes.items()
@@ -119,11 +114,9 @@ def init_state(
 
 
 def _keys(e: Experiment, seed_key: jax.Array) -> jax.Array:
-  """Returns the keys of the initial parameters and of the run, `[2]`.
-
-  An RL run and its supervised base have the same seed. With the kind folded in,
-  they draw different problems.
-  """
+  """Returns the keys of the initial parameters and of the run, `[2]`."""
+  # An RL run and its supervised base have the same seed. With the kind folded
+  # in, they draw different problems.
   kind_key = jax.random.fold_in(seed_key, KINDS.index(e.config.kind))
   return jax.random.split(kind_key)
 
@@ -148,11 +141,7 @@ def abstract_state(e: Experiment) -> training_state.State:
 def _shardings_on(
   state: training_state.State, mesh: Mesh
 ) -> training_state.State:
-  """Returns the shardings of a state, or of a part of one, on a mesh.
-
-  Parameters and optimizers follow the rules of the mesh. The states of methods
-  and of the sampler are replicated.
-  """
+  """Returns the shardings of a state, or of a part of one, on a mesh."""
   replicated = NamedSharding(mesh, PartitionSpec())
 
   def replicate(tree: types.PyTree) -> types.PyTree:
@@ -161,6 +150,8 @@ def _shardings_on(
   def split(tree: types.PyTree) -> types.PyTree:
     return sharding.shardings(tree, mesh)
 
+  # Parameters and optimizers follow the rules of the mesh. The states of
+  # methods and of the sampler are replicated.
   return training_state.State(
     step=replicated,
     learners={

@@ -95,13 +95,8 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
 
 
 def _make_source(text: str, key: str) -> Any:
-  """Makes one reward from its call.
-
-  Args:
-    text: name and settings, such as "majority()".
-    key: key of the config with this text, for messages.
-  """
-  name, arguments = spec.parse(text, key)
+  """Makes one reward from its name and settings, such as "majority()"."""
+  name, arguments = spec.parse(text, key)  # `key` is for messages
   return rewards.get(name, **arguments)
 
 
@@ -144,12 +139,9 @@ def check_is_read(policy_method: Method) -> None:
 
 
 def _source_levels(transform: transforms.Transform) -> set[str]:
-  """Returns the levels of the signals that a transform starts from.
-
-  A source is a transform without input. A chain or a sum has its transforms in
-  `links`.
-  """
-  if transform.links:
+  """Returns the levels of the signals that a transform starts from."""
+  if transform.links:  # a chain or a sum
     linked = (linked_transform for _, linked_transform in transform.links)
     return set().union(*map(_source_levels, linked))
+  # A source is a transform without input.
   return {transform.gives} if transform.takes == "none" else set()

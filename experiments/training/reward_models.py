@@ -487,11 +487,7 @@ def _update_one(
   rollout: types.Rollout,
   parts: int,
 ) -> tuple[training_state.Learner, Array]:
-  """Makes one update of a model; returns its state and the loss before it.
-
-  The loss is that of the fit without the likelihood of the tokens. An update
-  that is not finite, or that no label is for, changes nothing.
-  """
+  """Makes one update of a model; returns its state and the loss before it."""
   values, weights = LABELS[model.labels](rollout)
   exists = rollout.valid("step")
   data = model.model.filter_text(
@@ -502,6 +498,7 @@ def _update_one(
     )
   )
 
+  # The loss is that of the fit without the likelihood of the tokens.
   loss = model.model.loss
   total = loss.count(data)
 
@@ -512,6 +509,7 @@ def _update_one(
     return value, value
 
   grads, values = gradients.accumulate(loss_fn, learner.params, data, parts)
+  # An update that is not finite, or that no label is for, changes nothing.
   trained, _, _ = gradients.apply(
     model.tx, (learner.params, learner.opt_state), grads, total > 0
   )

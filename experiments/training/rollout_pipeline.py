@@ -56,10 +56,7 @@ def on_sampling_mesh(
 def _make_send(
   e: Experiment,
 ) -> Callable[[training_state.State], training_state.State]:
-  """Returns a function that copies the sampler's state to the sampling mesh.
-
-  Frozen parameters are copied only once.
-  """
+  """Returns a function that copies the sampler's state to the sampling mesh."""
   frozen = []  # the frozen parameters, after the first call
   shardings = placement.sampler_shardings(e)
 
@@ -68,6 +65,7 @@ def _make_send(
     return placement.sampler_state(e, state)
 
   def send(state: training_state.State) -> training_state.State:
+    # Frozen parameters are copied only once.
     if not frozen:
       sent = placement.sampling_params(e, state.carried.frozen)
       frozen.append(jax.device_put(sent, shardings.carried.frozen))
@@ -134,10 +132,8 @@ class AsynchronousSampler:
     return jax.device_put(rollout, self._e.rollout_shardings(rollout))
 
   def _samples_anew(self, done: int) -> bool:
-    """Returns whether the rollout after `done` steps is not sampled ahead.
-
-    True after a checkpoint, and at the end of the run.
-    """
+    """Returns whether the rollout after `done` steps is not sampled ahead."""
     config = self._e.config
     is_saved = config.checkpoint_every and done % config.checkpoint_every == 0
+    # This is so after a checkpoint, and at the end of the run.
     return done >= config.steps or bool(is_saved)

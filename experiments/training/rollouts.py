@@ -205,11 +205,7 @@ def abstract_rollout(
 
 
 def _behavior(method: Method | None, state: State) -> dict[str, Any]:
-  """Returns those arguments of `sample_rollout` that depend on the method.
-
-  They are the sampler, its memory, the parameters of the behavior policy, and
-  all other parameters of the state by name.
-  """
+  """Returns those arguments of `sample_rollout` that depend on the method."""
   if method is None:
     sampler, memory, params = samplers.once(), (), state.params
   else:
@@ -218,21 +214,19 @@ def _behavior(method: Method | None, state: State) -> dict[str, Any]:
   further = {n: p for n, p in state.parameters.items() if n != learners.POLICY}
   return {
     "sampler": sampler,
-    "memory": memory,
-    "params": params,
-    "parameter_sets": further,
+    "memory": memory,  # memory of the sampler
+    "params": params,  # parameters of the behavior policy
+    "parameter_sets": further,  # all other parameters of the state, by name
   }
 
 
 def _with_samples(
   sampling: generation.Sampling, count: int, temperature: float | None = None
 ) -> generation.Sampling:
-  """Returns settings with another number of samples, and another temperature.
-
-  A temperature other than None also turns off top-k, top-p and min-p.
-  """
+  """Returns settings with another number of samples, and a temperature."""
   if temperature is None:
     return dataclasses.replace(sampling, samples=count)
+  # With a temperature, top-k, top-p and min-p are turned off.
   return dataclasses.replace(
     sampling,
     samples=count,

@@ -95,11 +95,8 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _describe_holder(text: str) -> str:
-  """Returns a phrase that names process, host and start of a run.
-
-  Args:
-    text: text of the lock file.
-  """
+  """Returns a phrase that names process, host and start of a run."""
+  # `text` is the text of the lock file.
   try:
     return "process {pid} on {host}, since {since}".format(**json.loads(text))
   except (ValueError, KeyError, TypeError):  # not yet written

@@ -61,18 +61,9 @@ def _read(
   argv: Sequence[str],
   define: DefineFlags,
   required: Sequence[str],
-  overrides: bool,
+  overrides: bool,  # False ignores --config.KEY=VALUE and unknown flags
 ) -> tuple[flags.FlagValues, list[str]]:
-  """Reads the flags once, as described in `parse`.
-
-  Args:
-    argv, define, required: same as in `parse`.
-    overrides: whether to apply `--config.KEY=VALUE`. If False, these arguments
-      and unknown flags are ignored.
-
-  Returns:
-    The flag values, and the arguments that are not flags.
-  """
+  """Reads the flags once; returns their values and the other arguments."""
   # A new object, because the global `flags.FLAGS` can be parsed only once.
   values = flags.FlagValues()
   values.set_gnu_getopt()
@@ -147,20 +138,15 @@ def _check_config_file(argv: Sequence[str]) -> None:
 
 
 def _nearest_file(file: str, name: str) -> str:
-  """Returns the existing config whose path is most similar; "" if none is.
-
-  If the folder of `file` exists, its files are compared, and `name` is appended
-  to the result. Otherwise all configs of the project are compared.
-
-  Args:
-    file: the text before the colon of `--config FILE.py:NAME`.
-    name: the colon and the text after it; "" without a colon.
-  """
+  """Returns the existing config whose path is most similar; "" if none is."""
+  # `file` is the text before the colon of `--config FILE.py:NAME`, and `name`
+  # the colon and the text after it.
   folder = pathlib.Path(file).parent
   if folder.is_dir():
     files = sorted(map(str, folder.glob("*.py")))
     matches = difflib.get_close_matches(file, files, n=1)
     return matches[0] + name if matches else ""
+  # Without such a folder, all configs of the project are compared.
   matches = difflib.get_close_matches(file, configs.listing(), n=1)
   return matches[0] if matches else ""
 

@@ -229,13 +229,9 @@ def run(
 def _describe_work(
   e: Experiment, done: int, initial_step: int
 ) -> tuple[str, float]:
-  """Returns the arguments of `Heartbeat.start` for the next dispatch.
-
-  Args:
-    e: the experiment.
-    done: finished training steps.
-    initial_step: finished training steps when the command was started.
-  """
+  """Returns the arguments of `Heartbeat.start` for the next dispatch."""
+  # `done` counts the finished training steps, and `initial_step` those that
+  # were finished when the command was started.
   step = f"step {done + 1} of {e.config.steps}"
   if done == initial_step:
     return f"{step}: compiling and running", progress.FIRST_SECONDS

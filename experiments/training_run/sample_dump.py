@@ -71,18 +71,11 @@ def make_recorder(
 
 def _to_records(
   e: Experiment,
-  rollout: types.Rollout,
-  advantages: np.ndarray | None,
-  entropies: np.ndarray,
+  rollout: types.Rollout,  # on the host
+  advantages: np.ndarray | None,  # [P, S, T]; None if the loss reads no signal
+  entropies: np.ndarray,  # [P, S, T]
 ) -> list[Record]:
-  """Returns one record per existing sample.
-
-  Args:
-    e: the experiment.
-    rollout: the rollout, on the host.
-    advantages: `[P, S, T]`; None if the loss reads no signal.
-    entropies: `[P, S, T]`.
-  """
+  """Returns one record per existing sample."""
   tokens = rollout.tokens
   decode = functools.cache(lambda ids: e.task.decode(np.array(ids, np.int32)))
   has_steps = rollout.step_scores is not None
@@ -174,13 +167,9 @@ def _round(
 
 
 def _make_prepare(e: Experiment) -> Callable:
-  """Returns `(state, rollout) -> (rollout, advantages, entropies)`, compiled.
+  """Returns a compiled function that prepares the arrays of `_to_records`."""
 
-  The returned rollout has the scores of the method's own reward. Advantages
-  `[P, S, T]` are those of the training step, 0 where its filters remove a
-  sample or token; None if the loss reads no signal. Entropies are `[P, S, T]`.
-  """
-
+  # The function returns (rollout, advantages, entropies).
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def prepare_rollout(state, rollout):
     needs = method_loss.required(e.method, e.plan.updates) | {_ENTROPY}
@@ -189,14 +178,17 @@ def _make_prepare(e: Experiment) -> Callable:
       e.method, scored, state.policy.method_state
     )
     # Only arrays that the records need are returned.
+    # The rollout has the scores of the method's own reward.
     prepared = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]
     first_signal = method_loss.first_signal(e.method, batch)
     if first_signal is None:
-      return prepared, None, entropies
+      return prepared, None, entropies  # the loss reads no signal
     signal, mask = first_signal
     if signal.ndim == 2:  # [P, S] -> [P, S, 1]: all tokens have one value
       signal, mask = signal[..., None], prepared.mask
+    # Advantages `[P, S, T]` are those of the training step, 0 where its filters
+    # remove a sample or token.
     return prepared, jnp.where(mask, signal, 0.0), entropies
 
   return prepare_rollout

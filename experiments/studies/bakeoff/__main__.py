@@ -181,17 +181,14 @@ def _train(
   folder: epath.Path,
   report: Callable[[str], None],
 ) -> list[str]:
-  """Trains one entry after another and returns the names of those that failed.
-
-  The traceback of a failure is printed, and the next entry is trained. A
-  failure of the reference ends the command, because every comparison needs it.
-  """
+  """Trains entries one after another; returns the names of failed entries."""
   failed: list[str] = []
   start_time = time.monotonic()
   for num_done, name in enumerate(names, 1):
     try:
       bakeoff.train(name)
     except Exception as error:
+      # Every comparison needs the reference, so its failure ends the command.
       if name == bakeoff.reference:
         raise
       traceback.print_exc()

@@ -135,11 +135,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _flag_settings(options: argparse.Namespace) -> dict[str, object]:
-  """Returns the settings that come from flags.
-
-  Raises:
-    ValueError: a value of --python is not of the form PEER=PATH.
-  """
+  """Returns the settings that come from flags."""
   settings: dict[str, object] = {}
   for name in ("peer", "out", "profile"):
     if getattr(options, name):
@@ -157,18 +153,11 @@ def _flag_settings(options: argparse.Namespace) -> dict[str, object]:
 def _parse_benchmark(
   text: str, overrides: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
-  """Returns the name of the benchmark and its settings.
-
-  Args:
-    text: name of the benchmark, with or without settings in parentheses.
-    overrides: settings that replace those in `text`.
-
-  Raises:
-    ValueError: the benchmark or a setting is unknown, or a setting has the
-      wrong type. The message names the nearest valid one.
-  """
+  """Returns the name of the benchmark and its settings."""
+  # `text` is the name, with or without settings in parentheses.
   name, settings = spec.parse(text) if text else ("", {})
   settings = {**settings, **overrides}
+  # Both errors name the nearest valid name.
   if name not in BENCHMARKS:
     raise ValueError(registry.describe_unknown("benchmark", name, BENCHMARKS))
   without_console = functools.partial(load(name), None)

@@ -164,10 +164,8 @@ def _run(
 
 
 def _environment(folder: pathlib.Path, piece: str) -> dict[str, str]:
-  """Returns the environment of a piece, which finds one device.
-
-  The piece "numbers" finds all devices, because it compares several with one.
-  """
+  """Returns the environment of a piece, which finds one device."""
+  # This piece compares several devices with one, so it finds all of them.
   if piece == "numbers":
     # A program of several CPU devices must not come from a folder, see
     # `experiments.cli.devices`.

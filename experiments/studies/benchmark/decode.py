@@ -108,11 +108,7 @@ def _rows(
   limits: machine.Machine,
   report: sides.Report,
 ) -> Iterator[Row]:
-  """Yields the rows of one shape, one for each form of the peer.
-
-  Without a peer, yields one row for this project, and for mixed lengths a
-  second one that compares it with itself without refilling.
-  """
+  """Yields the rows of one shape, one for each form of the peer."""
   shape, (peer,) = sizes.DECODE[name], launches
 
   def cost(call: sides.Call) -> flop_counts.Cost:
@@ -140,6 +136,8 @@ def _rows(
   with search(our_launch, _our_options(shape)) as ours:
     if peer is None:
       yield measure(f"decode {name}", ours=ours, peer=None)
+      # For mixed lengths, a second row compares this project with itself
+      # without refilling.
       if shape.mean_length:
         without_refill = dataclasses.replace(
           our_launch, name="ours without refill"

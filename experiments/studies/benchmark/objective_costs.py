@@ -202,15 +202,13 @@ def _inputs(n: int) -> Inputs:
 def _excess(
   program: jax.stages.Compiled, smaller: Mapping[int, timing.Timing], n: int
 ) -> str:
-  """Returns the cost of one call at n if it is above a limit, else "".
-
-  Memory is that of the compiled program; time is extrapolated from smaller n.
-  """
+  """Returns the cost of one call at n if it is above a limit, else ""."""
   temp_bytes = program.memory_analysis().temp_size_in_bytes
   if temp_bytes > MAX_TEMP_BYTES:
     return f"({temp_bytes / 2**30:.1f} GiB)"
   if len(smaller) > 1:
     calls = [timing_at_n.seconds for timing_at_n in smaller.values()]
+    # The time at n is extrapolated from smaller n.
     power = timing.exponent(list(smaller), calls)
     seconds = calls[-1] * (n / max(smaller)) ** power
     if seconds > MAX_SECONDS:

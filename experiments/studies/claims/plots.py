@@ -171,12 +171,10 @@ def _interval(values: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _powers_of_two(outcomes: Outcomes) -> list[int]:
-  """Returns the powers of two up to half the number of samples per problem.
-
-  At k = S samples per problem the estimate of pass@k uses a single subset of k
-  samples, so its variance would be high.
-  """
+  """Returns the powers of two up to half the number of samples per problem."""
   samples = min(outcome.scores.shape[-1] for outcome in outcomes.values())
+  # At k = S samples per problem the estimate of pass@k uses a single subset of
+  # k samples, so its variance would be high.
   return [2**i for i in range(samples.bit_length()) if 2**i <= samples // 2]
 
 

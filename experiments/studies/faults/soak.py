@@ -115,12 +115,7 @@ def fit_slope(points: tuple[np.ndarray, np.ndarray]) -> float:
 
 
 def _measure(pid: int) -> tuple[float, int, int] | None:
-  """Measures a process.
-
-  Returns:
-    Resident memory in MB, number of open files, and number of threads and child
-    processes together; None if the process has ended.
-  """
+  """Returns memory, files and threads of a process; None if it has ended."""
   root = pathlib.Path("/proc", str(pid))
   try:
     status = dict(
@@ -130,9 +125,9 @@ def _measure(pid: int) -> tuple[float, int, int] | None:
       len(path.read_text().split()) for path in root.glob("task/*/children")
     )
     return (
-      int(status["VmRSS"].split()[0]) / 1024,
-      len(list((root / "fd").iterdir())),
-      int(status["Threads"]) + children,
+      int(status["VmRSS"].split()[0]) / 1024,  # resident memory in MB
+      len(list((root / "fd").iterdir())),  # open files
+      int(status["Threads"]) + children,  # threads and child processes
     )
   except (OSError, KeyError, ValueError):
     return None

@@ -76,24 +76,15 @@ def _train_base(task: str, seed: int, folder: pathlib.Path) -> None:
 
 
 def _fit_model(
-  name: str,
+  name: str,  # name of the row
   row: rows.Row,
   seed: int,
-  folder: pathlib.Path,
-  test_lines: pathlib.Path | None = None,
+  folder: pathlib.Path,  # folder of the seed
+  test_lines: pathlib.Path | None = None,  # None samples the policy
 ) -> dict[str, Any]:
-  """Labels, fits and evaluates; returns the content of `metrics.json`.
-
-  All rows of losses have the same labels, except that `dual_head` needs labels
-  of a second kind; and so have all rows of texts.
-
-  Args:
-    name: name of the row.
-    row: the row.
-    seed: seed of all commands.
-    folder: folder of the seed.
-    test_lines: lines on which the model is evaluated; None samples the policy.
-  """
+  """Labels, fits and evaluates; returns the content of `metrics.json`."""
+  # All rows of losses have the same labels, except that `dual_head` needs
+  # labels of a second kind; and so have all rows of texts.
   has_potentials = row.loss == "dual_head"
   shared = "labels_dual_head" if has_potentials else "labels"
   labels = folder / (shared if row.kind in ("loss", "text") else name)

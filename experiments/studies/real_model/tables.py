@@ -196,13 +196,9 @@ def _changes_over_problems(
 def _cell(
   changes: np.ndarray, over_problems: statistics.Estimate | None = None
 ) -> str:
-  """Returns "mean [low, high]" of the changes of an arm.
-
-  Args:
-    changes: one change per seed.
-    over_problems: change of a single seed, with its interval over problems.
-  """
+  """Returns "mean [low, high]" of the changes of an arm, one per seed."""
   mean = _number(changes.mean(), signed=True)
+  # A single seed has an interval over problems.
   if over_problems is not None:
     low, high = over_problems.low, over_problems.high
   elif len(changes) == 1:
@@ -213,12 +209,11 @@ def _cell(
 
 
 def _number(value: float, signed: bool = False) -> str:
-  """Returns a number with three decimals below 10, and else with one.
-
-  There is no zero before the point: ".120". Whole numbers have no decimals.
-  """
+  """Returns a number with three decimals below 10, and else with one."""
+  # Whole numbers without a sign have no decimals.
   if not signed and float(value).is_integer():
     return str(int(value))
   digits = 3 if abs(value) < 10 else 1
   text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+  # There is no zero before the point: ".120".
   return text.replace("0.", ".", 1) if abs(value) < 1 else text

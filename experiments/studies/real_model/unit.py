@@ -101,11 +101,9 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
 def _write_base_evaluation(
   e: Experiment, arm: str, seed: int, workdir: pathlib.Path
 ) -> None:
-  """Writes the evaluation of the policy that the run starts from, if stored.
-
-  It is in the result of the arm from which the run starts, so that the run need
-  not repeat it. An evaluation with other settings is not written.
-  """
+  """Writes the evaluation of the policy that the run starts from, if stored."""
+  # The evaluation is in the result of the arm from which the run starts, so
+  # that the run need not repeat it.
   first = ARMS[arm].start
   unit = (first, seed) if first else (base_of(arm), 0)
   file = RESULTS.file(*unit)
@@ -114,6 +112,7 @@ def _write_base_evaluation(
   evaluation = load_evaluation(json.loads(file.read_text()))
   settings = e.config.evaluation
   shape = settings.problems, settings.samples
+  # An evaluation with other settings is not written.
   if (
     evaluation.task == e.task.name
     and evaluation.scores.shape == shape
@@ -216,11 +215,9 @@ def _read_samples(workdir: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _to_json(evaluation: statistics.Evaluation) -> dict[str, Any]:
-  """Returns the fields of an evaluation as JSON values.
-
-  Within a problem, the distinct answers are numbered from 0; -1 is no answer.
-  """
+  """Returns the fields of an evaluation as JSON values."""
   values = dataclasses.asdict(evaluation)
+  # Within a problem, the distinct answers are numbered from 0; -1 is no answer.
   values["answer_ids"] = np.stack(
     [
       # `maximum` makes all missing answers -1, which is then put first.

@@ -99,14 +99,10 @@ def gym(
 
 
 def _distinct_examples(
-  entries: Any, excluded: set[str]
+  entries: Any,  # a dataset of reasoning-gym, a sequence of dicts
+  excluded: set[str],  # normalized questions that are left out
 ) -> tuple[list[Example], int]:
-  """Returns one example per question, and the number of entries left out.
-
-  Args:
-    entries: a dataset of reasoning-gym, a sequence of problems as dicts.
-    excluded: normalized questions that are left out.
-  """
+  """Returns one example per question, and the number of entries left out."""
   examples: dict[str, Example] = {}
   for i in range(len(entries)):
     entry = entries[i]

@@ -243,29 +243,13 @@ def _check_parts(
   parts: Sequence[str],
   splits: Mapping[str, _Located],
 ) -> None:
-  """Checks that the verifier has the named parts, by judging a few references.
-
-  A part is accepted if at least one outcome has it. If the verdicts of all
-  references are unknown and no outcome has a part, all names are accepted,
-  because they cannot be checked.
-
-  Args:
-    verifier: name of the verifier, for the message.
-    verify: the reward. One that `each` made has no parts, so every name is
-      refused.
-    pool: worker processes that call the reward.
-    parts: names to check.
-    splits: examples of each split. The solutions, or else the questions, of the
-      first few are judged.
-
-  Raises:
-    ValueError: if a part is in no outcome.
-  """
+  """Checks that the verifier has certain parts, by judging a few references."""
   if isinstance(parts, str):
     raise ValueError(
       f"parts={parts!r} must be a tuple of names, such as ({parts!r},)"
     )
   available: set[str] = set()
+  # A reward that `each` made has no parts, so every name is refused.
   if not isinstance(verify, Each):
     items = []
     first_index = 0  # index of the first problem of a split, among all problems
@@ -273,6 +257,7 @@ def _check_parts(
       examples = [example for _, example in splits.get(split, ())]
       for i, example in enumerate(examples[:_NUM_PROBES]):
         meta = {**example.meta, "row": first_index + i}
+        # The solution is judged, or else the question.
         completion = example.solution or example.question
         items.append(
           Item(
@@ -287,7 +272,9 @@ def _check_parts(
       outcomes = pool(items)
     except RuntimeError as error:  # the worker processes do not start
       raise ValueError(f"verifier {verifier!r}: {error}") from None
+    # A part is accepted if at least one outcome has it.
     available = {name for outcome in outcomes for name in outcome.parts}
+    # If all verdicts are unknown, the names cannot be checked and are accepted.
     if not available and all(outcome.verdict < 0 for outcome in outcomes):
       return
   for name in parts:
@@ -302,12 +289,7 @@ def _check_parts(
 def _read_splits(
   file: str, test_file: str, test_fraction: float, needs_answer: bool
 ) -> tuple[dict[str, _Located], dict[str, epath.Path], list[str]]:
-  """Returns the examples of each split, the file of each split, and notes.
-
-  Args:
-    file, test_file, test_fraction: same as in `jsonl`.
-    needs_answer: whether every line must have a reference answer.
-  """
+  """Returns the examples of each split, the file of each split, and notes."""
   if not (file or test_file):
     raise ValueError(
       "jsonl has no file; allowed: --config.data.file=FILE, or "
@@ -318,6 +300,7 @@ def _read_splits(
     for split, name in (("train", file), ("test", test_file))
     if name
   }
+  # `needs_answer` is whether every line must have a reference answer.
   splits = {
     split: _read_examples(file, needs_answer) for split, file in files.items()
   }

@@ -150,10 +150,7 @@ def numbered_lists(
 
 
 def _examples(subjects: Sequence[str], rules: Sequence[str]) -> list[Example]:
-  """Returns a problem per subject, number of items and rule.
-
-  Their order is random, and the same in every run.
-  """
+  """Returns a problem per subject, number of items and rule."""
   examples = []
   for subject, number, name in itertools.product(subjects, NUMBERS, rules):
     count = 3 + NUMBERS.index(number)
@@ -170,6 +167,7 @@ def _examples(subjects: Sequence[str], rules: Sequence[str]) -> list[Example]:
         meta={"items": count, "constraint": dict(rule.constraint)},
       )
     )
+  # The order of the problems is random, and the same in every run.
   random.Random(0).shuffle(examples)
   return examples
 

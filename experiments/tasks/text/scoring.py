@@ -120,20 +120,16 @@ class Scorer:
   def _outcomes(
     self, problems: Problems, texts: Sequence[str], finished: Array
   ) -> list[Outcome]:
-    """Returns the outcomes of P * S texts.
-
-    Args:
-      problems: P problems.
-      texts: P * S completions: first the S completions of the first problem.
-      finished: `[P * S]` bool, whether an end token ends the completion.
-    """
+    """Returns the outcomes of P * S texts."""
     indices = np.asarray(problems.facts["row"])  # [P]
+    # `texts` begins with the S completions of the first problem.
     samples = len(texts) // len(indices)
     items = []
     for index, text in zip(np.repeat(indices, samples), texts, strict=True):
       example = self.examples[index]
       meta = {**example.meta, "row": int(index)}
       items.append(Item(example.question, text, example.answer, meta))
+    # `finished` is `[P * S]`: whether an end token ends the completion.
     judged = [
       i
       for i, item in enumerate(items)

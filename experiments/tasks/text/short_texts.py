@@ -383,10 +383,8 @@ def _examples(
 def _interleave(
   groups: Sequence[Sequence[Example]], limit: int
 ) -> list[Example]:
-  """Returns an example of each group in turn, at most `limit` in all.
-
-  A group without further examples is passed over.
-  """
+  """Returns an example of each group in turn, at most `limit` in all."""
   rounds = itertools.zip_longest(*groups)
+  # A group without further examples is passed over.
   examples = (example for turn in rounds for example in turn if example)
   return list(itertools.islice(examples, limit))

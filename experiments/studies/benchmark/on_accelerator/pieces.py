@@ -648,16 +648,14 @@ def _change_by_a_step(
   attention: str = "plain",
   dtype: str = "float32",
 ) -> np.ndarray:
-  """Returns the change of the parameters by one step of SGD, as one vector.
-
-  With an even number of devices, parameters and batch are sharded over fsdp;
-  with a multiple of four, heads are sharded over tensor as well.
-  """
+  """Returns the change of the parameters by one step of SGD, as one vector."""
   config = countdown.max_at_k()
   config.method = "grpo(beta=0.0)"
   config.rollout.prompts = prompts
   config.model.attention, config.model.dtype = attention, dtype
   config.model.vocab_size = 32  # 25 rows of the embedding cannot be sharded
+  # With an even number of devices, parameters and batch are sharded over fsdp;
+  # with a multiple of four, heads are sharded over tensor as well.
   config.mesh.fsdp = 2 if len(devices) % 2 == 0 else 1
   config.mesh.tensor = 2 if len(devices) % 4 == 0 else 1
   e = build.build(config, devices)

@@ -29,12 +29,9 @@ MAX_STEPS = 10**6  # more than any benchmark runs
 def _tokenizer(
   vocab_size: int, pad_id: int, eos_id: int
 ) -> transformers.PreTrainedTokenizerFast:
-  """Returns a tokenizer whose words are decimal token ids.
-
-  TRL takes prompts as text. Special tokens are matched inside words too, so a
-  special token named "2" would split every number with that digit. They are
-  therefore named "<pad>" and "<eos>".
-  """
+  """Returns a tokenizer whose words are decimal token ids."""
+  # TRL takes prompts as text. Special tokens are matched inside words too, so a
+  # special token named "2" would split every number with that digit.
   special = {"<pad>": pad_id, "<eos>": eos_id}
   words = {
     str(i): i for i in range(vocab_size) if i not in special.values()
