@@ -101,18 +101,3 @@ def test_steps_cover_the_tokens_and_gold_lines_are_true(make):
   ends = [int(line[n - 1]) for line, n in zip(lines, lengths, strict=True)]
   np.testing.assert_array_equal(judged.step_ids[:, 0].max(-1), ends)
   np.testing.assert_array_equal(judged.step_scores[:, 0, :2], 1.0)
-
-
-def test_shapes_can_be_computed_inside_a_trace(make, bare):
-  """The trainer computes the shapes of a rollout by tracing a call of it."""
-  task = make(tokenizer=bare, steps=True)
-  problems = task.test(2)
-
-  def shapes():
-    empty = np.zeros((2, 3, 8), np.int32)
-    ones = np.ones((2, 3), np.int32)
-    return task.score(problems, empty, ones, ones.astype(bool))
-
-  judged = jax.eval_shape(shapes)
-  assert judged.step_ids.shape == (2, 3, 8)
-  assert judged.step_scores.shape == judged.step_mask.shape == (2, 3, 16)
