@@ -34,7 +34,7 @@ from etils import epath
 
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
-from experiments.evaluation import default_settings
+from experiments.evaluation import fallback_settings
 
 
 @errors.command
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   # transformers warns that PyTorch is missing, but tokenizers do not need it.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
-  defaults = default_settings.DEFAULTS
+  defaults = fallback_settings.DEFAULTS
   options = _parser(defaults).parse_args(argv)
   with errors.usage_errors():
     if options.out and options.out.suffix != ".json":
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     source = options.workdir or pretrained.describe(options.policy)
     print(f"loading {source} ...")
     # Imported here, so that the line above is printed at once.
-    from experiments.evaluation import evaluator, policies, statistics
+    from experiments.evaluation import evaluator, policies, summary
     from experiments.logging import progress
 
     if options.workdir:
@@ -105,9 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   for note in loaded.task.notes:
     console.print(note, soft_wrap=True, markup=False)
-  console.print(statistics.table({f"step {loaded.step}": evaluation}))
+  console.print(summary.table({f"step {loaded.step}": evaluation}))
   if options.out:
-    statistics.save(evaluation, options.out)
+    summary.save(evaluation, options.out)
     console.print(f"wrote {options.out}", soft_wrap=True)
   return 0
 
@@ -172,7 +172,7 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
       f"default: the value in the run's config; for --policy: {defaults[name]}"
     )
     if name == "batch":
-      default += f", on a CPU {default_settings.CPU_BATCH}"
+      default += f", on a CPU {fallback_settings.CPU_BATCH}"
     add(f"--{name}", type=kind, help=f"{text}; {default}")
   add(
     "--out",

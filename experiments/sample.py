@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     source = options.workdir or pretrained.describe(options.policy)
     print(f"loading {source} ...")
     # Imported here, so that the line above is printed at once.
-    from experiments.evaluation import completions, policies, talk
+    from experiments.evaluation import policies, talk, user_prompts
     from experiments.logging import progress
     from experiments.training import prng_keys
 
@@ -88,11 +88,11 @@ def main(argv: Sequence[str] | None = None) -> int:
       )
     task = loaded.task
     problems = [
-      completions.make_problem(task, task.prompt_ids(text), i)
+      user_prompts.make_problem(task, task.prompt_ids(text), i)
       for i, text in enumerate(options.prompt)
     ]
     if not problems and not options.talk:
-      problems = list(completions.held_out_problems(task, options.problems))
+      problems = list(user_prompts.held_out_problems(task, options.problems))
     sampling = _make_sampling(options, loaded)
     if options.talk and task.encode_turns and sampling.samples > 1:
       raise ValueError(

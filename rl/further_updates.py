@@ -8,7 +8,7 @@ import optax
 
 from rl import gradients, method_loss, types
 from rl.method import FurtherUpdates
-from rl.minibatches import Plan, split
+from rl.update_plan import Plan, split
 
 Array = jax.Array
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import types, update_guard
-from rl.minibatches import split
+from rl.update_plan import split
 
 Array = jax.Array
 

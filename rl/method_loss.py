@@ -29,8 +29,8 @@ import jax.numpy as jnp
 from rl import gradients, metrics, scoring, types
 from rl.method import Method, State
 from rl.metrics import Tally
-from rl.minibatches import Plan
 from rl.transforms import LevelError
+from rl.update_plan import Plan
 
 Array = jax.Array
 # [P, S, T]. "policy" are the parameters that are trained, and "old" the same
@@ -44,7 +44,7 @@ _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 class Batch:
   """A prepared rollout.
 
-  The first axis of every array is P, along which `rl.minibatches.split` cuts
+  The first axis of every array is P, along which `rl.update_plan.split` cuts
   it; scalars are repeated for every slice.
 
   Attributes:

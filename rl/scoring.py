@@ -39,7 +39,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import bit_sets, minibatches, types
+from rl import bit_sets, types, update_plan
 
 Array = jax.Array
 # Sources whose needs no pass computes -> end of the error if one is missing.
@@ -519,7 +519,7 @@ def passes(
     reads = {str(n) for need in pass_needs for n in need.probe.reads}
     extras = types.Named({k: rollout.extras[k] for k in reads})
     text = (view_tokens(rollout, view), extras)
-    by_probe = minibatches.map_parts(score, text, parts)
+    by_probe = update_plan.map_parts(score, text, parts)
     by_need = {str(n): by_probe[n.probe.name] for n in pass_needs}
     rollout = rollout.replace(
       extras=rollout.extras.update(jax.lax.stop_gradient(by_need))

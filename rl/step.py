@@ -36,8 +36,8 @@ from rl import (
 )
 from rl.learners import POLICY
 from rl.method import Method
-from rl.minibatches import Plan, split
 from rl.training_state import Learner, State
+from rl.update_plan import Plan, split
 
 Array = jax.Array
 Metrics = dict[str, Array]

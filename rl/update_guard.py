@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 Array = jax.Array
 

@@ -24,7 +24,7 @@ from experiments.cli import errors, spec
 from experiments.training_run import loop, validate
 from models import checkpoint_reader
 from rl import advantages, credit, methods, objectives, step, training_state
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 REFUSALS = errors.REFUSALS
 EXAMPLES = hypothesis.settings().max_examples

@@ -11,7 +11,7 @@ import pytest
 from helpers import small_run
 
 from experiments import sweep
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import run_logger
 from experiments.training_run import loop, validate
 from rl import methods
@@ -63,7 +63,7 @@ def test_its_interval_is_over_the_seeds_of_its_sweep(
     if "min_at_k" in one.name:  # solves one problem of two, one of them later
       correct[0] = 1
       correct[1] = one.name.endswith("seed_2")
-    result = statistics.Evaluation(
+    result = summary.Evaluation(
       task="",
       step=1,
       temperature=1.0,
@@ -76,7 +76,7 @@ def test_its_interval_is_over_the_seeds_of_its_sweep(
     )
     folder = tmp_path / "runs" / "mine_sweep" / one.name
     folder.mkdir(parents=True)
-    statistics.save(result, folder / "evaluation.json")
+    summary.save(result, folder / "evaluation.json")
     folder.with_name(f"{one.name}.log").touch()  # as a sweep leaves beside it
   monkeypatch.chdir(tmp_path)
   exec(compile(SEEDS, "your_method.md", "exec"), {})

@@ -119,7 +119,7 @@ def _shared(seed: int, steps: int) -> ConfigDict:
     }
   )
 
-  # How a rollout is divided into updates. Read by rl/minibatches.py.
+  # How a rollout is divided into updates. Read by rl/update_plan.py.
   config.plan = ConfigDict(
     {
       "epochs": 1,  # passes over the rollout

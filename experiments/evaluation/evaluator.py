@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from experiments.evaluation import default_settings, statistics
+from experiments.evaluation import fallback_settings, summary
 from experiments.logging import progress
 from experiments.tasks.task import Problems, Task
 from experiments.training import drawing, multihost, placement, prng_keys
@@ -44,7 +44,7 @@ def evaluate(
   sharding: jax.sharding.Sharding | None = None,
   between_batches: Callable[[], None] = lambda: None,
   update: progress.Update = lambda done: None,
-) -> statistics.Evaluation:
+) -> summary.Evaluation:
   """Samples the task's held-out problems and scores the completions.
 
   Args:
@@ -94,7 +94,7 @@ def evaluate(
     name: np.concatenate([arrays[name] for arrays in batch_results])
     for name in batch_results[0]
   }
-  return statistics.Evaluation(
+  return summary.Evaluation(
     task=task.name,
     step=step,
     temperature=temperature,
@@ -110,7 +110,7 @@ class BatchResult:
   Attributes:
     problems: the n problems of the batch, as numpy arrays.
     samples: S samples of each problem, as numpy arrays.
-    arrays: `{name: [n, S]}`, by the fields of `statistics.Evaluation`.
+    arrays: `{name: [n, S]}`, by the fields of `summary.Evaluation`.
     done: number of problems in this batch and those before it.
   """
 
@@ -202,7 +202,7 @@ def check(e: Experiment) -> None:
 
 def sampling_settings(e: Experiment) -> generation.Sampling:
   """Returns the sampling settings that `evaluate_experiment` uses."""
-  settings = default_settings.fill(e.config.evaluation)
+  settings = fallback_settings.fill(e.config.evaluation)
   return _sampling(
     e.task,
     *(settings[name] for name in ("samples", "rows", "temperature")),
@@ -233,7 +233,7 @@ def evaluate_experiment(
   step: int = 0,
   between_batches: Callable[[], None] = lambda: None,
   update: progress.Update = lambda done: None,
-) -> statistics.Evaluation:
+) -> summary.Evaluation:
   """Evaluates an experiment's policy with the settings of `config.evaluation`.
 
   Args:
@@ -242,7 +242,7 @@ def evaluate_experiment(
       mesh. They are copied if evaluations run on another mesh.
     step, between_batches, update: same as in `evaluate`.
   """
-  settings = default_settings.fill(e.config.evaluation)
+  settings = fallback_settings.fill(e.config.evaluation)
   return evaluate(
     e.task,
     placement.evaluation_policy(e),
@@ -262,7 +262,7 @@ def evaluate_once(
   state: State,
   path: epath.Path,
   between_batches: Callable[[], None],
-) -> statistics.Evaluation:
+) -> summary.Evaluation:
   """Returns the evaluation of a training state, and writes it to a file.
 
   If the file already has an evaluation of the same step, because the run was
@@ -276,10 +276,10 @@ def evaluate_once(
     between_batches: function called after each batch of problems.
   """
   step = int(state.step)
-  is_evaluated = path.exists() and statistics.load(path).step == step
+  is_evaluated = path.exists() and summary.load(path).step == step
   # All processes must take the same branch.
   if multihost.broadcast_from_process_0(is_evaluated):
-    return statistics.load(path)
+    return summary.load(path)
   params = types.join(state.params, state.carried.frozen)
   with progress.lines(
     print,
@@ -287,7 +287,7 @@ def evaluate_once(
     e.config.evaluation.problems,
   ) as update:
     evaluation = evaluate_experiment(e, params, step, between_batches, update)
-  statistics.save(evaluation, path)
+  summary.save(evaluation, path)
   return evaluation
 
 
@@ -310,7 +310,7 @@ def sample_and_score(
 
   Returns:
     The samples on the devices, and the arrays of the batch, `[P, S]`, by the
-    fields of `statistics.Evaluation`.
+    fields of `summary.Evaluation`.
   """
   batch = drawing.place(task, policy, problems, sharding)
   # One key per problem; an evaluation always uses step 0.

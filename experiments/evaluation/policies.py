@@ -13,7 +13,7 @@ from etils import epath
 from experiments import tasks
 from experiments.cli import devices, spec
 from experiments.data import pretrained
-from experiments.evaluation import default_settings, evaluator, statistics
+from experiments.evaluation import evaluator, fallback_settings, summary
 from experiments.logging import progress
 from experiments.tasks.text import free_prompts
 from experiments.training import (
@@ -67,8 +67,8 @@ def load_from_run(
   Args:
     workdir: folder of the run.
     step: training step of the checkpoint; None takes the latest.
-    overrides: values, by the names in `default_settings.DEFAULTS`, that replace
-      those of `config.evaluation`.
+    overrides: values, by the names in `fallback_settings.DEFAULTS`, that
+      replace those of `config.evaluation`.
     cpu_devices: number of CPU devices if the config leaves it open; 0 takes the
       number that is fastest on this processor.
 
@@ -97,7 +97,7 @@ def load_from_run(
     directory, placement.abstract_state(e).params, step
   )
   frozen = initial_state.frozen_params(e, workdir)
-  values = default_settings.fill(config.evaluation)
+  values = fallback_settings.fill(config.evaluation)
   return LoadedPolicy(
     name=str(workdir),
     task=e.task,
@@ -132,7 +132,7 @@ def load_from_folder(
     dtype: type of parameters and activations.
     cpu_devices: number of devices that the host's CPU is split into; 0 takes
       the number that is fastest on this processor.
-    **overrides: values that replace those in `default_settings.DEFAULTS`.
+    **overrides: values that replace those in `fallback_settings.DEFAULTS`.
 
   Returns:
     The policy; its `step` is 0.
@@ -142,7 +142,7 @@ def load_from_folder(
       all tokens of the task, or a setting is out of range.
   """
   folder = pretrained.resolve(str(folder))
-  batch = overrides.get("batch", default_settings.CPU_BATCH)
+  batch = overrides.get("batch", fallback_settings.CPU_BATCH)
   reason = devices.configure(cpu_devices, batches=(batch,))
   model = decoder.choose_fast_forms(hf.load_config(folder, dtype))
   if task:
@@ -155,13 +155,13 @@ def load_from_folder(
   if "batch" not in overrides:
     on_cpu = jax.default_backend() == "cpu"
     batch = (
-      default_settings.CPU_BATCH
+      fallback_settings.CPU_BATCH
       if on_cpu
-      else default_settings.DEFAULTS["batch"]
+      else fallback_settings.DEFAULTS["batch"]
     )
     batch = -(-batch // mesh.size) * mesh.size  # a multiple, rounded up
   values = {
-    **default_settings.DEFAULTS,
+    **fallback_settings.DEFAULTS,
     **overrides,
     "batch": batch,
     "max_tokens": max_tokens,
@@ -183,7 +183,7 @@ def load_from_folder(
 
 def evaluate(
   loaded: LoadedPolicy, update: progress.Update
-) -> statistics.Evaluation:
+) -> summary.Evaluation:
   """Evaluates a policy with its settings.
 
   Args:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import rich.console
 
-from experiments.evaluation import completions, policies
+from experiments.evaluation import policies, user_prompts
 from experiments.logging import progress
 from experiments.tasks.task import Problems
 from rl.sampling import generation
@@ -46,7 +46,7 @@ class Printer:
   def sample(
     self, problem: Problems
   ) -> tuple[generation.Samples, np.ndarray | None]:
-    """Returns the samples and scores of `completions.complete`."""
+    """Returns the samples and scores of `user_prompts.complete`."""
     length = problem.prompts.shape[1]
     if length in self._lengths:
       self._heartbeat.start("sampling", _ANSWER_SECONDS)
@@ -55,7 +55,7 @@ class Printer:
         f"compiling for prompts of up to {length} tokens, and sampling"
       )
     try:
-      result = completions.complete(
+      result = user_prompts.complete(
         self._loaded, problem, self._key, self._sampling
       )
     finally:
@@ -103,7 +103,7 @@ def complete_lines(complete: Printer) -> None:
       continue
     try:
       ids = complete.task.prompt_ids(text)
-      problem = completions.make_problem(complete.task, ids, number)
+      problem = user_prompts.make_problem(complete.task, ids, number)
     except ValueError as error:
       complete.print(str(error), style="red")
       continue
@@ -116,7 +116,7 @@ def converse(complete: Printer) -> None:
     f"Type a line and press Enter. An empty line or {NEW} starts a new "
     "conversation; Ctrl-D ends the command."
   )
-  conversation = completions.Conversation(complete.task)
+  conversation = user_prompts.Conversation(complete.task)
   while (text := _read_line()) is not None:
     if text in ("", NEW):
       if conversation.turns:

@@ -13,7 +13,7 @@ from typing import Any
 
 import flax.traverse_util
 
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.report import evaluation_curves, tables, training_curves
 from experiments.report.runs import Run, names
 from experiments.report.samples import Packed
@@ -119,8 +119,8 @@ def _headline(run: Run) -> list[dict[str, Any]]:
   if set(run.evaluations) != {"base", "trained"}:
     return []
   base, trained = (run.evaluations[name] for name in ("base", "trained"))
-  differences = statistics.compare(base, trained)
-  ks = statistics.budgets(min(base.samples, trained.samples))
+  differences = summary.compare(base, trained)
+  ks = summary.budgets(min(base.samples, trained.samples))
   has_verdicts = not math.isnan(differences["accuracy/pass@1"].mean)
   # If no verdict is known, max@k is shown in place of pass@k.
   quantity = evaluation_curves.QUANTITIES["pass" if has_verdicts else "max"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.evaluation.statistics import Estimate
+from experiments.evaluation.summary import Estimate
 from experiments.report import training_curves
 from experiments.report.runs import Run
 

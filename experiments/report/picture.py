@@ -12,7 +12,7 @@ import matplotlib.ticker
 import numpy as np
 from etils import epath
 
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import json_files
 from experiments.report.runs import Run, names
 
@@ -52,7 +52,7 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
 
 
 def _draw_pass_at_k(
-  axes: matplotlib.axes.Axes, evaluations: Mapping[str, statistics.Evaluation]
+  axes: matplotlib.axes.Axes, evaluations: Mapping[str, summary.Evaluation]
 ) -> None:
   """Draws a curve over k and its 95 % band for each `{name: evaluation}`."""
   max_samples = max(e.samples for e in evaluations.values())
@@ -70,10 +70,10 @@ def _draw_pass_at_k(
     label = f"{name} (step {evaluation.step})"
     axes.plot(ks, curve[:, 0], color=color, linewidth=2, label=label)
     # Dots at the values of k that the tables show.
-    ks = np.array(statistics.budgets(evaluation.samples))
+    ks = np.array(summary.budgets(evaluation.samples))
     axes.plot(ks, curve[ks - 1, 0], "o", color=color, markersize=4)
   axes.set_xscale("log", base=2)
-  axes.set_xticks(statistics.budgets(max_samples))
+  axes.set_xticks(summary.budgets(max_samples))
   axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
   axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
   axes.set_ylim(bottom=0.0)

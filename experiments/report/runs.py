@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import run_logger
 from experiments.training import workdirs
 from models import storage_paths
@@ -37,7 +37,7 @@ class Run:
     evaluations: `{"base": evaluation before training, "trained": evaluation
       after training}`, as far as they exist.
     intermediate: contents of the JSON files of evaluations during training, by
-      step (`statistics.load_record`).
+      step (`summary.load_record`).
   """
 
   workdir: epath.Path
@@ -45,7 +45,7 @@ class Run:
   method: str
   advantages: dict[str, Any]
   series: dict[str, tuple[np.ndarray, np.ndarray]]
-  evaluations: dict[str, statistics.Evaluation]
+  evaluations: dict[str, summary.Evaluation]
   intermediate: list[dict[str, Any]]
 
   @property
@@ -96,12 +96,12 @@ def read(workdir: epath.PathLike) -> Run:
     advantages=_read_object(workdir / workdirs.ADVANTAGES_FILE),
     series=run_logger.read_metrics(workdir),
     evaluations={
-      name: statistics.load(workdir / file)
+      name: summary.load(workdir / file)
       for name, file in EVALUATIONS.items()
       if (workdir / file).exists()
     },
     intermediate=[
-      statistics.load_record(path)
+      summary.load_record(path)
       for path in sorted(workdir.glob("evaluation_[0-9]*.json"))
     ],
   )

@@ -8,7 +8,7 @@ from typing import Any
 import rich.table
 import rich.text
 
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.report.runs import Run, names
 
 
@@ -19,7 +19,7 @@ def evaluation_table(run: Run) -> rich.table.Table | None:
   """
   if not run.evaluations:
     return None
-  return statistics.table(run.evaluations, title=run.title)
+  return summary.table(run.evaluations, title=run.title)
 
 
 def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
@@ -32,21 +32,21 @@ def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
     runs: the runs. Those without an evaluation of the trained policy are left
       out.
   """
-  by_task: dict[str, dict[str, statistics.Evaluation]] = {}
+  by_task: dict[str, dict[str, summary.Evaluation]] = {}
   for run, name in zip(runs, names(runs), strict=True):
     if "trained" in run.evaluations:
       trained = run.evaluations["trained"]
       task = f"{trained.task}, {len(trained.ids)} problems"
       by_task.setdefault(task, {})[name] = trained
   return [
-    statistics.table(evaluations, title=f"trained  ·  {task}")
+    summary.table(evaluations, title=f"trained  ·  {task}")
     for task, evaluations in by_task.items()
     if len(evaluations) > 1
   ]
 
 
 def to_json(table: rich.table.Table) -> dict[str, Any]:
-  """Converts a table of `statistics.table` to JSON values.
+  """Converts a table of `summary.table` to JSON values.
 
   Args:
     table: a table whose first column has labels and whose other columns have

@@ -31,8 +31,9 @@ __all__ = [
 
 # Packages, and modules that define no task.
 _NOT_TASKS = {
-  *("free_prompts", "held_out", "line_scores", "prompting", "reference_views"),
-  *("scoring", "selection", "task", "text", "text_options", "text_task"),
+  *("free_prompts", "line_scores", "numbered_problems", "prompting"),
+  *("reference_views", "scoring", "selection", "task", "text", "text_options"),
+  "text_task",
 }
 
 

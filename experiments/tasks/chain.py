@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.tasks import held_out
+from experiments.tasks import numbered_problems
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import chain as rules
 from rl import registry, types
@@ -93,7 +93,7 @@ def chain(
   completion_length = 8 * operations + 4
 
   def train(key: Array, step: Array, n: int) -> Problems:
-    ids = held_out.train_ids(key, step, n, num_problems)
+    ids = numbered_problems.train_ids(key, step, n, num_problems)
     if reworded:
       if n % 2:
         raise ValueError(
@@ -106,7 +106,9 @@ def chain(
     return _problems(ids, operations)
 
   def test(n: int) -> Problems:
-    ids = held_out.test_ids(n, num_problems, f"chain(operations={operations})")
+    ids = numbered_problems.test_ids(
+      n, num_problems, f"chain(operations={operations})"
+    )
     return _problems(jnp.asarray(ids, jnp.int32), operations)
 
   def score(
@@ -235,7 +237,7 @@ def _other_wording(ids: Array, operations: int) -> Array:
   unit = BASE ** (operations - 1)  # of the first operation's digit of an id
   other = ids + (first - start) * BASE * unit + (start - first) * unit
   commutes = facts["operators"][:, 0] != rules.MINUS - rules.PLUS
-  is_trained = other % held_out.DIVISOR != 0
+  is_trained = other % numbered_problems.DIVISOR != 0
   # The id stays the same where this would change the answer, or would be the id
   # of a held-out problem.
   return jnp.where(commutes & is_trained, other, ids)

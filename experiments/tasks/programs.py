@@ -33,7 +33,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from experiments.tasks import held_out
+from experiments.tasks import numbered_problems
 from experiments.tasks.task import Judged, Problems, Task, spec
 from rewards.process.forest import StepChanges
 from rewards.tasks import programs as rules
@@ -86,12 +86,14 @@ def programs(operations: int = 4, allow_unprotected: bool = False) -> Task:
   completion_length = 6 * operations + 9
 
   def train(key: Array, step: Array, n: int) -> Problems:
-    ids = held_out.train_ids(key, step, n, num_problems)
+    ids = numbered_problems.train_ids(key, step, n, num_problems)
     return _problems(np.asarray(ids), operations)
 
   def test(n: int) -> Problems:
     name = f"programs(operations={operations})"
-    return _problems(held_out.test_ids(n, num_problems, name), operations)
+    return _problems(
+      numbered_problems.test_ids(n, num_problems, name), operations
+    )
 
   def score(
     problems: Problems, completions: Array, lengths: Array, finished: Array

@@ -29,8 +29,8 @@ from experiments.training import (
 from experiments.training.experiment import Experiment
 from models import policy
 from rl.method import Method
-from rl.minibatches import Plan
 from rl.sampling import generation
+from rl.update_plan import Plan
 
 # The tokens of one rollout are indexed with 32 bits.
 _MAX_ROLLOUT_TOKENS = np.iinfo(np.int32).max

@@ -29,7 +29,7 @@ from jax.sharding import Mesh
 from experiments.training import multihost
 from models import presets, sharding
 from models.config import ModelConfig
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 _TRAINING_BYTES = 16  # per parameter
 _TENSOR_SHARE = 3  # the sampling copy takes at most 1/3 of the memory

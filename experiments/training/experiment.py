@@ -23,8 +23,8 @@ from models import lora, policy, repeated_heads, sharding, transformer
 from models.config import ModelConfig
 from rl import learners, scoring, step, training_state, types
 from rl.method import Method
-from rl.minibatches import Plan
 from rl.sampling import generation
+from rl.update_plan import Plan
 
 # The position of a kind is part of the keys of its runs; add new kinds at the
 # end.

@@ -42,7 +42,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from rl import learners, step, training_state, types
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 FOLDER = "stopped"  # in the workdir
 _EXTRAS = "extras"  # part of the name of an array of `Rollout.extras`

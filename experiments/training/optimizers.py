@@ -11,7 +11,7 @@ import ml_collections
 import optax
 
 from rl import learners, registry
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 SCHEDULES = ("constant", "cosine", "linear")
 # Setting of an optimizer -> (smallest value, exclusive upper bound, value that

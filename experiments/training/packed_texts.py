@@ -22,7 +22,7 @@ from experiments.training.experiment import Experiment
 from models import forward_pass, sharding
 from models.config import ModelConfig
 from rl import learners, method_loss, scoring, step, types
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 Array = jax.Array
 # Room of a packed pass, as a fraction of the positions of a padded one. From
@@ -110,7 +110,7 @@ def _required(
 
   Args:
     texts: texts of one rollout.
-    slicings: numbers of slices into which `rl.minibatches.split` cuts them.
+    slicings: numbers of slices into which `rl.update_plan.split` cuts them.
       Each slice must have room.
     shards: number of devices that prompts are split over. The prompts of each
       device must have room.

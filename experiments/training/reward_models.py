@@ -36,11 +36,11 @@ from rl import (
   gradients,
   learners,
   masked,
-  minibatches,
   registry,
   step,
   training_state,
   types,
+  update_plan,
 )
 from rl.method import Method
 
@@ -405,7 +405,7 @@ def add_scores(
     def score(part, model=model, params=params):
       return model.model.scores(params, part)
 
-    scores[name] = minibatches.map_parts(score, data, parts)
+    scores[name] = update_plan.map_parts(score, data, parts)
   return _with_scores(rollouts, scores)
 
 

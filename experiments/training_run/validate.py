@@ -20,7 +20,7 @@ import ml_collections
 from etils import epath
 
 from experiments.cli import arguments
-from experiments.evaluation import evaluator, statistics, trip_wires
+from experiments.evaluation import evaluator, summary, trip_wires
 from experiments.logging import writers
 from experiments.training import (
   build,
@@ -44,7 +44,7 @@ from experiments.training.experiment import KINDS, Experiment
 from experiments.training_run import config_keys
 from rl import registry, step
 from rl.method import Method
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 
 def check_and_build(
@@ -145,7 +145,7 @@ def _evaluation_metrics(e: Experiment) -> list[str]:
   """Returns the names of the metrics that the evaluations of a run log."""
   if not e.is_evaluated:
     return []
-  names = statistics.metric_names(e.config.evaluation.samples)
+  names = summary.metric_names(e.config.evaluation.samples)
   return names if e.traps is None else [trip_wires.METRIC, *names]
 
 

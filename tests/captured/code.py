@@ -22,7 +22,7 @@ MODULES = {
   "methods": ("rl.methods",),
   "method": ("rl.method_loss", "rl.prepare", "rl.method"),
   "learners": ("rl.learners",),
-  "plan": ("rl.minibatches", "rl.plan"),
+  "plan": ("rl.update_plan", "rl.plan"),
   "probes": ("rl.scoring", "rl.probes"),
   "staleness": ("rl.losses.importance", "rl.methods.staleness"),
   "step": ("rl.step",),

@@ -10,7 +10,7 @@ import experiments
 import models
 
 # The turns of a conversation follow each other.
-CHANGING = {"experiments.evaluation.completions:Conversation"}
+CHANGING = {"experiments.evaluation.user_prompts:Conversation"}
 
 
 def _dataclasses():

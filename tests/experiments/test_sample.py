@@ -12,7 +12,7 @@ from helpers import small_chat, small_jsonl, small_policy, small_run
 
 from experiments import sample, tasks
 from experiments.cli import errors
-from experiments.evaluation import completions
+from experiments.evaluation import user_prompts
 from experiments.training import build
 
 
@@ -74,7 +74,7 @@ def test_a_text_prompt_takes_the_tasks_template(tmp_path):
   requested = []
   for i in range(small_jsonl.ROWS):
     ids = task.prompt_ids(small_jsonl.row(i)["prompt"])
-    problem = completions.make_problem(task, ids)
+    problem = user_prompts.make_problem(task, ids)
     requested.append(problem.prompts[problem.prompt_mask])
   shown_ids = shown.prompts[shown.prompt_mask]
   assert sum(np.array_equal(ids, shown_ids) for ids in requested) == 1
@@ -101,13 +101,13 @@ def test_a_folder_answers_a_prompt_without_a_task(folder, capsys):
 
 def test_talk_is_a_conversation_that_a_line_ends(folder, capsys, monkeypatch):
   prompts = []
-  complete = completions.complete
+  complete = user_prompts.complete
 
   def record(loaded, problem, *arguments):
     prompts.append(problem.prompts[problem.prompt_mask])
     return complete(loaded, problem, *arguments)
 
-  monkeypatch.setattr(completions, "complete", record)
+  monkeypatch.setattr(user_prompts, "complete", record)
   text = "Add 1.\nAdd 2.\n\nAdd 1.\n/new\nAdd 2.\n" + "Add 3. " * 400
   monkeypatch.setattr("sys.stdin", io.StringIO(text))
   lines = output(capsys, "--policy", folder, "--talk", "--max_tokens", 4)

@@ -9,7 +9,7 @@ from helpers import small_run
 
 from experiments import sweep
 from experiments.cli import errors
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 
 CONFIG = """
 from helpers import small_run
@@ -175,7 +175,7 @@ def test_the_printed_commands_run_and_are_not_run_again(
   (printed,) = capsys.readouterr().out.splitlines()
   assert "--config.method=reinforce" in printed
   run = runs / "samples_2-seed_0"
-  assert statistics.load(run / "evaluation.json").step == 1
+  assert summary.load(run / "evaluation.json").step == 1
   assert sweep.main(args) == 0
   log = (runs / "samples_2-seed_0.log").read_text()
   assert "complete at step 1" in log

@@ -15,7 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from helpers import method_rows, tabular_policy
 from rl import learners, methods, scoring, step, training_state
 from rl.method_loss import required
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 P = 8  # enough for four devices
 # Metrics of the step in microbatches on a mesh.

@@ -7,7 +7,7 @@ import numpy as np
 from helpers import tabular_policy
 from rl import method, method_loss, scoring, transforms, types
 from rl.losses import surrogates, terms
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 OLD = scoring.Need("old", scoring.log_probs)
 

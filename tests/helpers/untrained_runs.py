@@ -7,7 +7,7 @@ import ml_collections
 import numpy as np
 import rich.console
 
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import json_files, run_logger
 from experiments.training import method_from_config, workdirs
 from experiments.training_run import method_files
@@ -20,7 +20,7 @@ def evaluation(rate, step, samples=16, problems=40):
   rng = np.random.default_rng(step)
   skill = rng.beta(2 * rate, 2 * (1 - rate), size=(problems, 1))
   correct = rng.random((problems, samples)) < skill
-  return statistics.Evaluation(
+  return summary.Evaluation(
     task="countdown(count=4)",
     step=step,
     temperature=1.0,
@@ -63,9 +63,9 @@ def make(workdir, rate=0.6, method="rloo"):
           "group/solve_count_hist": counts / 32,
         },
       )
-  statistics.save(evaluation(0.3, 0), workdir / "evaluation_base.json")
-  statistics.save(evaluation(0.4, 60), workdir / "evaluation_000060.json")
-  statistics.save(evaluation(rate, STEPS), workdir / "evaluation.json")
+  summary.save(evaluation(0.3, 0), workdir / "evaluation_base.json")
+  summary.save(evaluation(0.4, 60), workdir / "evaluation_000060.json")
+  summary.save(evaluation(rate, STEPS), workdir / "evaluation.json")
 
 
 def record(prompt=0, text="1 + 2", **changes):

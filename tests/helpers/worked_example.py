@@ -23,7 +23,7 @@ import numpy as np
 
 import rewards
 from rl import method, method_loss, scoring, transforms, types
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 
 def rollout(

@@ -14,8 +14,8 @@ from models import lora, sharding, transformer
 from models import policy as policies
 from models.config import ModelConfig
 from rl import fused_loop, methods, step, training_state, types
-from rl.minibatches import Plan
 from rl.sampling import generation
+from rl.update_plan import Plan
 
 BASE = ModelConfig(
   vocab_size=12,

@@ -14,7 +14,7 @@ from helpers import worked_example
 from rl import further_updates, scoring
 from rl.losses.terms import term
 from rl.method import FurtherUpdates
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 VALUES = scoring.Need("policy", scoring.values)
 ROLLOUT = worked_example.rollout([[1.0], [1.0]])

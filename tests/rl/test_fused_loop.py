@@ -13,8 +13,8 @@ from models import policy as policies
 from models import sharding, transformer
 from models.config import ModelConfig
 from rl import fused_loop, methods, step, training_state, types
-from rl.minibatches import Plan
 from rl.sampling import generation
+from rl.update_plan import Plan
 
 MODEL = ModelConfig(
   vocab_size=16,

@@ -23,9 +23,9 @@ from rl import (
   training_state,
   types,
 )
-from rl.minibatches import Plan
 from rl.sampling import generation
 from rl.transforms import transform
+from rl.update_plan import Plan
 from tests.rl import test_fused_loop as real
 
 P, S, V = 8, 4, real.MODEL.vocab_size

@@ -22,10 +22,10 @@ from rl import (
 )
 from rl.losses import ratios, surrogates, terms
 from rl.metrics import Tally
-from rl.minibatches import Plan
 from rl.reward import Reward
 from rl.sampling import samplers
 from rl.transforms import LevelError, chain
+from rl.update_plan import Plan
 
 
 def test_an_unknown_method_or_setting_names_the_nearest():

@@ -11,8 +11,8 @@ from helpers import worked_example
 from rl import method_loss, scoring, transforms, types
 from rl.losses import aggregates, surrogates, terms
 from rl.method import FurtherUpdates, Method
-from rl.minibatches import Plan
 from rl.transforms import LevelError, chain, scores, transform
+from rl.update_plan import Plan
 
 close = np.testing.assert_allclose
 POLICY_LOG_PROBS = scoring.Need("policy", scoring.log_probs)

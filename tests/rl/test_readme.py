@@ -11,7 +11,7 @@ import pytest
 
 from rl import masked, method_loss, methods, scoring, types
 from rl.losses import surrogates, terms
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "rl" / "README.md").read_text()

@@ -12,10 +12,10 @@ from helpers import worked_example
 from rl import parameter_sets, step, training_state, transforms
 from rl.losses import surrogates, terms
 from rl.method import Method
-from rl.minibatches import Plan
 from rl.reward import Reward
 from rl.sampling import samplers
 from rl.transforms import chain, scores, transform
+from rl.update_plan import Plan
 
 close = np.testing.assert_allclose
 SCORES = np.array([[2.0, -1.0], [4.0, 3.0]], np.float32)

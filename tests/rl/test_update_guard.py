@@ -6,7 +6,7 @@ import pytest
 from helpers import compiled, worked_example
 
 from rl import update_guard
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 update_guard = compiled.functions(update_guard)
 

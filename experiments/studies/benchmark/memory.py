@@ -29,7 +29,7 @@ from experiments.studies.benchmark import outcome, random_rollout, sizes
 from models import policy, transformer
 from models.config import ModelConfig
 from rl import method_loss, methods, step, training_state, types
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 Array = jax.Array
 MIN_MEMORY_RATIO, TOLERANCE = 2.5, 1e-5

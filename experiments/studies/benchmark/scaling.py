@@ -44,8 +44,8 @@ from experiments.studies.benchmark import (
 )
 from models import flop_counts, policy, sharding, transformer
 from rl import methods, objectives, step, training_state, types
-from rl.minibatches import Plan
 from rl.sampling import generation
+from rl.update_plan import Plan
 
 TOLERANCE = 0.15
 FACTORS = (1, 2, 4)  # the growing size, divided by its smallest value

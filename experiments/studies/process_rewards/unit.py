@@ -18,7 +18,7 @@ from typing import Any
 
 from experiments.cli import errors, spec
 from experiments.configs import chain, fitted_reward
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import json_files
 from experiments.prm import __main__ as prm
 from experiments.prm import fit, label, step_lines
@@ -175,7 +175,7 @@ def _run_paid(row: rows.Row, seed: int, folder: pathlib.Path) -> dict[str, Any]:
     "threshold": reward_models.read_record(model)["threshold"],
     "series": {name: seed_results.series(lines, name) for name in SERIES},
     "evaluation": {
-      when: _pass_at(statistics.load(workdir / file))
+      when: _pass_at(summary.load(workdir / file))
       for when, file in (
         ("before", workdirs.BASE_EVALUATION_FILE),
         ("after", workdirs.EVALUATION_FILE),
@@ -191,7 +191,7 @@ def _run_paid(row: rows.Row, seed: int, folder: pathlib.Path) -> dict[str, Any]:
   }
 
 
-def _pass_at(evaluation: statistics.Evaluation) -> dict[str, float]:
+def _pass_at(evaluation: summary.Evaluation) -> dict[str, float]:
   """Returns pass@k by k."""
   estimates = evaluation.estimates
   return {str(k): estimates[f"accuracy/pass@{k}"].mean for k in _KS}

@@ -17,14 +17,14 @@ from typing import Any
 import matplotlib.figure
 import numpy as np
 
-from experiments.evaluation import intervals, statistics
+from experiments.evaluation import intervals, summary
 from experiments.report import picture
 from experiments.studies import seed_results
 from experiments.studies.claims import plots
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
 
-# Row of the table -> name in `statistics.Evaluation.estimates`.
+# Row of the table -> name in `summary.Evaluation.estimates`.
 _ESTIMATES = {
   "pass@1": "accuracy/pass@1",
   "pass@4": "accuracy/pass@4",
@@ -183,18 +183,18 @@ def _title(arm: str, seeds: int) -> str:
 
 def _changes_over_problems(
   base: dict[str, Any], runs: Sequence[dict[str, Any]]
-) -> dict[str, statistics.Estimate]:
+) -> dict[str, summary.Estimate]:
   """Returns the changes of an arm with one seed by row; {} with more seeds."""
   if len(runs) > 1:  # the table has intervals over seeds
     return {}
-  changes = statistics.compare(
+  changes = summary.compare(
     unit.load_evaluation(base), unit.load_evaluation(runs[0])
   )
   return {row: changes[name] for row, name in _ESTIMATES.items()}
 
 
 def _cell(
-  changes: np.ndarray, over_problems: statistics.Estimate | None = None
+  changes: np.ndarray, over_problems: summary.Estimate | None = None
 ) -> str:
   """Returns "mean [low, high]" of the changes of an arm, one per seed."""
   mean = _number(changes.mean(), signed=True)

@@ -27,7 +27,7 @@ from etils import epath
 from experiments import preferences
 from experiments.cli import arguments, devices, errors
 from experiments.configs import tulu3
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import json_files, provenance
 from experiments.studies import seed_results
 from experiments.training import preemption, workdirs
@@ -124,8 +124,7 @@ def run_seed(seed: int, folder: epath.Path) -> dict[str, Any]:
       if name.startswith("pairs/")
     },
     "stages": {
-      stage: _pass_at(statistics.load(path))
-      for stage, path in evaluations.items()
+      stage: _pass_at(summary.load(path)) for stage, path in evaluations.items()
     },
   }
 
@@ -141,7 +140,7 @@ def _run_stage(
   loop.run(validate.check_and_build(config, workdir), workdir)
 
 
-def _pass_at(evaluation: statistics.Evaluation) -> dict[str, float]:
+def _pass_at(evaluation: summary.Evaluation) -> dict[str, float]:
   """Returns pass@k by k."""
   estimates = evaluation.estimates
   return {str(k): estimates[f"accuracy/pass@{k}"].mean for k in KS}

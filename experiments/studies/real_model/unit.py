@@ -5,7 +5,7 @@ The result (`unit_processes`) has
   "task"           the task
   "device"         kind of the device
   "evaluation"     samples of the held-out problems after training, all fields
-                   of `statistics.Evaluation`
+                   of `summary.Evaluation`
   "page_log_prob"  mean log-probability per token of `page.txt`, the beginning
                    of Alice in Wonderland, in nats: it falls if the model
                    forgets ordinary text
@@ -30,7 +30,7 @@ import numpy as np
 
 from experiments.cli import errors
 from experiments.data import pretrained
-from experiments.evaluation import policies, statistics
+from experiments.evaluation import policies, summary
 from experiments.logging import json_files, progress
 from experiments.studies import seed_results
 from experiments.studies.real_model.arms import ARMS, base_of
@@ -79,7 +79,7 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
   peak_gib = _peak_gib()
   loaded = _load_policy(config, workdir)
   if config.steps and experiment.is_evaluated:
-    evaluation = statistics.load(workdir / workdirs.EVALUATION_FILE)
+    evaluation = summary.load(workdir / workdirs.EVALUATION_FILE)
   else:  # the loop evaluates neither a base model nor a supervised run
     with progress.lines(
       print,
@@ -120,7 +120,7 @@ def _write_base_evaluation(
   ):
     workdir.mkdir(parents=True, exist_ok=True)
     evaluation = dataclasses.replace(evaluation, step=0)  # of the new run
-    statistics.save(evaluation, workdir / workdirs.BASE_EVALUATION_FILE)
+    summary.save(evaluation, workdir / workdirs.BASE_EVALUATION_FILE)
 
 
 def _load_policy(
@@ -139,10 +139,10 @@ def _load_policy(
   )
 
 
-def load_evaluation(record: dict[str, Any]) -> statistics.Evaluation:
+def load_evaluation(record: dict[str, Any]) -> summary.Evaluation:
   """Returns the evaluation of a record."""
   values = record["evaluation"]
-  return statistics.Evaluation(
+  return summary.Evaluation(
     task=values["task"],
     step=values["step"],
     temperature=values["temperature"],
@@ -214,7 +214,7 @@ def _read_samples(workdir: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
   }
 
 
-def _to_json(evaluation: statistics.Evaluation) -> dict[str, Any]:
+def _to_json(evaluation: summary.Evaluation) -> dict[str, Any]:
   """Returns the fields of an evaluation as JSON values."""
   values = dataclasses.asdict(evaluation)
   # Within a problem, the distinct answers are numbered from 0; -1 is no answer.

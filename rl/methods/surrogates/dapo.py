@@ -6,7 +6,7 @@ Axes: P prompts, S samples per prompt (a group).
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.methods.surrogates.overlong import soft_overlong
+from rl.methods.shaping.overlong import soft_overlong
 from rl.transforms import (
   chain,
   finished,

@@ -5,7 +5,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.methods.surrogates.overlong import soft_overlong
+from rl.methods.shaping.overlong import soft_overlong
 from rl.methods.surrogates.weights import weighted_reinforce
 from rl.transforms import chain, group_normalize, mixed_verdicts, scores
 

@@ -9,7 +9,7 @@ from helpers import small_run
 
 from experiments import preferences
 from experiments.configs import defaults, tulu3
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.training import iteration, placement, workdirs
 from experiments.training_run import loop, validate
 
@@ -61,7 +61,7 @@ def test_every_stage_starts_from_the_run_before(tmp_path, monkeypatch):
   assert preferences.main(words.split()) == 0
   workdirs_of_stages = [run("dpo"), run("rlvr")]
   evaluations = [
-    statistics.load(workdir / file)
+    summary.load(workdir / file)
     for workdir in workdirs_of_stages
     for file in (workdirs.BASE_EVALUATION_FILE, workdirs.EVALUATION_FILE)
   ]

@@ -15,7 +15,7 @@ import pytest
 import rich.console
 from jax.sharding import NamedSharding, PartitionSpec
 
-from experiments.evaluation import evaluator, statistics
+from experiments.evaluation import evaluator, summary
 from experiments.logging import progress
 from experiments.tasks.task import Judged, Problems, Task
 from rl import types
@@ -393,8 +393,8 @@ def test_unknown_verdicts_are_left_out():
   correct[0, -2:] = [1, 0]
   correct[1] = -1
   fields = {**evaluation.__dict__, "correct": correct}
-  names = statistics.Evaluation.__dataclass_fields__
-  columns = statistics.Evaluation(**{n: fields[n] for n in names}).columns
+  names = summary.Evaluation.__dataclass_fields__
+  columns = summary.Evaluation(**{n: fields[n] for n in names}).columns
   assert columns["accuracy/pass@1"][0] == 0.5
   assert columns["accuracy/pass@2"][0] == 1.0
   assert np.isnan(columns["accuracy/pass@3"][0])
@@ -406,25 +406,25 @@ def test_unknown_verdicts_are_left_out():
 
 def test_differences_are_of_the_means_and_their_intervals_are_paired():
   base, trained = _evaluation(0.4), _evaluation(0.6)
-  differences = statistics.compare(base, trained)
+  differences = summary.compare(base, trained)
   for name, difference in differences.items():
     want = trained.estimates[name].mean - base.estimates[name].mean
     assert difference.mean == pytest.approx(want, abs=1e-6)
   assert differences["accuracy/pass@1"].low > 0
   # A policy against itself differs by nothing, surely.
-  for difference in statistics.compare(base, base).values():
+  for difference in summary.compare(base, base).values():
     assert difference == (0.0, 0.0, 0.0)
 
 
 def test_other_problems_cannot_be_compared():
   with pytest.raises(ValueError, match="64 problems and first token on 20"):
-    statistics.compare(_evaluation(), _evaluation(problems=20))
+    summary.compare(_evaluation(), _evaluation(problems=20))
 
 
 def test_saved_evaluations_are_found_again(tmp_path):
   path = tmp_path / "run" / "evaluation.json"
-  statistics.save(_evaluation(), path)
-  loaded = statistics.load(path)
+  summary.save(_evaluation(), path)
+  loaded = summary.load(path)
   _same(_evaluation(), loaded)
   assert loaded.estimates == _evaluation().estimates
   assert (loaded.task, loaded.step) == ("first token", 0)
@@ -433,7 +433,7 @@ def test_saved_evaluations_are_found_again(tmp_path):
 def test_the_table_has_both_policies_and_their_difference():
   console = rich.console.Console(file=io.StringIO(), width=120)
   console.print(
-    statistics.table({"base": _evaluation(0.4), "trained": _evaluation(0.6)})
+    summary.table({"base": _evaluation(0.4), "trained": _evaluation(0.6)})
   )
   text = console.file.getvalue()
   budgets = ["1", "2", "4", "8", "16", "32"]
@@ -449,9 +449,7 @@ def test_the_table_has_both_policies_and_their_difference():
 def test_the_best_score_is_left_out_where_every_score_is_the_verdict():
   def table(*evaluations):
     console = rich.console.Console(file=io.StringIO(), width=120)
-    console.print(
-      statistics.table({str(i): e for i, e in enumerate(evaluations)})
-    )
+    console.print(summary.table({str(i): e for i, e in enumerate(evaluations)}))
     return console.file.getvalue()
 
   graded = _evaluation(0.4)
@@ -466,6 +464,6 @@ def test_the_best_score_is_left_out_where_every_score_is_the_verdict():
 
 
 def test_table_budgets_are_powers_of_two_and_s_itself():
-  assert statistics.budgets(1) == [1]
-  assert statistics.budgets(12) == [1, 2, 4, 8, 12]
-  assert statistics.budgets(64) == [1, 2, 4, 8, 16, 32, 64]
+  assert summary.budgets(1) == [1]
+  assert summary.budgets(12) == [1, 2, 4, 8, 12]
+  assert summary.budgets(64) == [1, 2, 4, 8, 16, 32, 64]

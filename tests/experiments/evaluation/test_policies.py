@@ -12,7 +12,7 @@ from helpers import small_chat, small_gsm8k, small_run
 
 from experiments import evaluate, tasks
 from experiments.configs import defaults
-from experiments.evaluation import policies, statistics
+from experiments.evaluation import policies, summary
 from experiments.tasks.text import free_prompts
 from experiments.training import build, decoder
 
@@ -53,7 +53,7 @@ def run(folder, task, out, *words):
   usual += ["--max_tokens", str(T), "--out", str(out)]
   named = ["--policy", str(folder), "--task", task]
   assert evaluate.main([*named, *usual, *words]) == 0
-  return statistics.load(out)
+  return summary.load(out)
 
 
 def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):

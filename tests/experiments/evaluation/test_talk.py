@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.evaluation import completions, talk
+from experiments.evaluation import talk, user_prompts
 from experiments.tasks.task import Problems
 
 END = 0
@@ -73,7 +73,7 @@ def printer(monkeypatch):
     result.problems.append(problem)
     return result.answer, result.scores
 
-  monkeypatch.setattr(completions, "complete", complete)
+  monkeypatch.setattr(user_prompts, "complete", complete)
   result.lines = lambda: file.getvalue().splitlines()
   return result
 

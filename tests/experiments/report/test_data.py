@@ -7,7 +7,7 @@ import pytest
 from etils import epath
 from helpers import untrained_runs
 
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.report import data, evaluation_curves, runs, samples, tables
 
 NOTHING = samples.Packed("", "", False)
@@ -56,10 +56,10 @@ def test_the_headline_has_the_sign_of_an_interval_apart_from_zero(
 
   def compare(*evaluations):
     calls.append(evaluations)
-    estimate = statistics.Estimate((low + high) / 2, low, high)
+    estimate = summary.Estimate((low + high) / 2, low, high)
     return {f"accuracy/pass@{k}": estimate for k in range(1, 6)}
 
-  monkeypatch.setattr(statistics, "compare", compare)
+  monkeypatch.setattr(summary, "compare", compare)
   run = run_of(evaluations={"base": base, "trained": trained})
   headline = data._headline(run)
   ((first, second),) = calls
@@ -137,7 +137,7 @@ def test_the_evaluation_after_training_comes_last():
 def estimates_of(accuracy, reward):
   """Returns estimates of two samples; those of majority votes are pass@k."""
   return {
-    f"{name}{k}": statistics.Estimate(*values[k - 1])
+    f"{name}{k}": summary.Estimate(*values[k - 1])
     for name, values in (
       ("accuracy/pass@", accuracy),
       ("accuracy/maj@", accuracy),

@@ -5,7 +5,7 @@ import pytest
 from etils import epath
 from helpers import untrained_runs
 
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.report import picture, runs
 
 
@@ -92,7 +92,7 @@ def test_colors_of_runs_begin_anew_without_the_gray(evaluations):
 
 def test_axes_begin_at_zero_and_have_the_budgets_of_the_largest(axes):
   assert axes.get_ylim()[0] == 0
-  assert axes.get_xticks().tolist() == statistics.budgets(5)
+  assert axes.get_xticks().tolist() == summary.budgets(5)
   assert axes.xaxis.get_transform().base == 2
   assert axes.get_axisbelow() is True  # the grid is behind the lines
   assert not axes.get_legend().get_frame_on()

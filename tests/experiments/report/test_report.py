@@ -16,7 +16,7 @@ import rich.console
 from helpers import untrained_runs
 
 from experiments import report
-from experiments.evaluation import advantages_by_count, statistics
+from experiments.evaluation import advantages_by_count, summary
 from experiments.logging import run_logger
 from experiments.report import data, page, picture, samples, training_curves
 from experiments.training import workdirs
@@ -102,7 +102,7 @@ def test_pass_at_k_is_drawn_as_it_was_estimated(runs, collected):
       np.testing.assert_allclose(curve[part], want[:, i], rtol=1e-4)
     assert shown[name]["step"] == step
     assert "max" not in shown[name]["curves"]  # scores are the verdicts
-  between = statistics.load(runs / "first" / "evaluation_000060.json")
+  between = summary.load(runs / "first" / "evaluation_000060.json")
   np.testing.assert_allclose(
     shown["step 60"]["curves"]["pass"]["mean"],
     [between.estimates[f"accuracy/pass@{k}"].mean for k in range(1, 17)],
@@ -113,7 +113,7 @@ def test_pass_at_k_is_drawn_as_it_was_estimated(runs, collected):
 def test_the_headline_is_the_paired_difference(runs, collected):
   run = report.read(runs / "first")
   base, trained = run.evaluations["base"], run.evaluations["trained"]
-  result = statistics.compare(base, trained)
+  result = summary.compare(base, trained)
   assert [one["label"] for one in collected["headline"]] == [
     "pass@1",
     "pass@4",
@@ -129,7 +129,7 @@ def test_the_headline_is_the_paired_difference(runs, collected):
 def test_the_table_of_the_page_is_that_of_the_terminal(runs, collected):
   run = report.read(runs / "first")
   console = rich.console.Console(file=io.StringIO(), width=160)
-  console.print(statistics.table(run.evaluations))
+  console.print(summary.table(run.evaluations))
   printed = console.file.getvalue()
   (table,) = collected["tables"]
   assert table["columns"] == ["base", "trained", "difference"]
@@ -241,7 +241,7 @@ def test_a_run_without_the_files_of_its_method_says_so(runs, tmp_path):
 
 
 def test_a_run_that_is_not_finished_shows_what_it_has(tmp_path, capsys):
-  statistics.save(
+  summary.save(
     untrained_runs.evaluation(0.3, 0), tmp_path / "a" / "evaluation_base.json"
   )
   workdirs.write_config(tmp_path / "b", ml_collections.ConfigDict({"x": 1}))

@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run
 
 from experiments.cli import errors
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.studies.faults import __main__ as command
 from experiments.studies.faults import disks, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome
@@ -97,9 +97,9 @@ def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
 
 
 def test_an_evaluation_is_compared_sample_by_sample(finished, copy):
-  evaluation = statistics.load(copy / "evaluation.json")
+  evaluation = summary.load(copy / "evaluation.json")
   evaluation.scores[0, 0] += 1e-3
-  statistics.save(evaluation, copy / "evaluation.json")
+  summary.save(evaluation, copy / "evaluation.json")
   differing = runs.differences(finished, copy)
   assert "evaluations evaluation scores" in differing
   assert all(line.startswith("evaluations") for line in differing)

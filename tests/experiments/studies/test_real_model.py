@@ -9,7 +9,7 @@ from helpers import small_policy
 
 from experiments.configs import smollm2
 from experiments.data import pretrained
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.studies import seed_results, unit_processes
 from experiments.studies.real_model import __main__ as command
 from experiments.studies.real_model import arms, tables, unit
@@ -19,7 +19,7 @@ def make_evaluation(correct):
   """An evaluation whose problem i has `correct[i]` right ones of 16 samples."""
   counts = np.array(correct)[:, None]
   right = np.arange(16) < counts
-  return statistics.Evaluation(
+  return summary.Evaluation(
     task="task",
     step=30,
     temperature=1.0,
@@ -60,7 +60,7 @@ def test_an_evaluation_survives_its_record():
     evaluation,
     answer_ids=np.where(evaluation.answer_ids < 0, -1, restored.answer_ids),
   )
-  for field in dataclasses.fields(statistics.Evaluation):
+  for field in dataclasses.fields(summary.Evaluation):
     np.testing.assert_array_equal(
       getattr(restored, field.name), getattr(changed, field.name)
     )
@@ -227,7 +227,7 @@ def test_units_write_their_results(small_arms, results):
   assert evaluations["grpo"].scores.shape == (8, 2)
   # Runs read the evaluation of the policy that they start from.
   for name, start in (("grpo", "texts_base"), ("tulu3_dpo", "tulu3_sft")):
-    base = statistics.load(small_arms / f"{name}_0" / "evaluation_base.json")
+    base = summary.load(small_arms / f"{name}_0" / "evaluation_base.json")
     assert base.step == 0
     np.testing.assert_array_equal(base.lengths, evaluations[start].lengths)
   assert len(records["grpo"]["series"]["entropy"]) == 2

@@ -10,7 +10,7 @@ from helpers import compiled
 
 from experiments import tasks
 from experiments.tasks import chain as chains
-from experiments.tasks import held_out
+from experiments.tasks import numbered_problems
 from rewards.tasks import chain as rules
 
 fast = compiled.functions(chains)
@@ -83,7 +83,7 @@ def test_sizes_and_names_follow_from_the_settings():
   assert (task.prompt_length, task.completion_length) == (6, 20)
   problems = task.train(jax.random.key(0), 0, 200)
   assert set(np.asarray(problems.facts["start"]).tolist()) == set(range(10))
-  expected = held_out.test_ids(5, 9000, "this")
+  expected = numbered_problems.test_ids(5, 9000, "this")
   np.testing.assert_array_equal(task.test(5).ids, expected)
   assert problems.ids.max() < 9000
   for operations, nearest in ((0, 1), (6, 5), (9, 5)):

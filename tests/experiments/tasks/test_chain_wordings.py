@@ -8,7 +8,7 @@ from helpers import worked_example
 
 from experiments import tasks
 from experiments.tasks import chain as chains
-from experiments.tasks import held_out
+from experiments.tasks import numbered_problems
 from rl import types
 
 
@@ -29,7 +29,7 @@ def test_wordings_have_the_same_answer_and_are_not_held_out(task):
     first, second = (text(task, problems, j).split() for j in (i, i + 1))
     answers = [completions[j, lengths[j] - 2] for j in (i, i + 1)]
     assert answers[0] == answers[1]
-    assert problems.ids[i + 1] % held_out.DIVISOR
+    assert problems.ids[i + 1] % numbered_problems.DIVISOR
     if first != second:
       exchanged += 1
       assert first[1] in "+*"
@@ -37,7 +37,7 @@ def test_wordings_have_the_same_answer_and_are_not_held_out(task):
     elif first[1] != "-" and first[0] != first[2]:
       start, operand = int(first[0]), int(first[2])
       difference = (operand - start) * (chains.BASE**2 - chains.BASE)
-      assert (problems.ids[i] + difference) % held_out.DIVISOR == 0
+      assert (problems.ids[i] + difference) % numbered_problems.DIVISOR == 0
   assert exchanged > 30
   with pytest.raises(ValueError, match="3 problems are none"):
     task.train(jax.random.key(0), 0, 3)

@@ -32,7 +32,7 @@ from tensorboard.backend.event_processing import event_accumulator
 
 from experiments import evaluate, report, tasks
 from experiments.data import json_lines, tfds
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import json_files, run_logger
 from experiments.studies import arms
 from experiments.studies.claims import page
@@ -292,7 +292,7 @@ def test_an_evaluation_is_written_to_a_bucket(bucket, model, capsys):
   words += ["--problems", "8", "--samples", "2", "--batch", "8"]
   assert evaluate.main(words) == 0
   assert f"wrote {out}" in capsys.readouterr().out
-  result = statistics.load(out)
+  result = summary.load(out)
   assert result.scores.shape == (8, 2)
   assert result.task.startswith("countdown")
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import small_run
 
 from experiments.training import device_mesh
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 # 1000 parameters: 2000 bytes in bfloat16, and 16000 bytes to train them.
 MODEL = python.SimpleNamespace(

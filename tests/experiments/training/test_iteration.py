@@ -11,7 +11,7 @@ from flax import struct
 from jax.sharding import SingleDeviceSharding
 
 from experiments.training import iteration
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from experiments.training import metric_buffer, nan_guard, step_timer
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 
 def test_each_learner_has_the_rate_of_its_own_updates():

@@ -25,7 +25,7 @@ from experiments.training import (
 from experiments.training_run import loop
 from rl import learners, method, scoring
 from rl.losses import terms
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 FINE = {
   "optim/skipped": 0.0,

@@ -9,7 +9,7 @@ from helpers import small_run
 
 from experiments.configs import defaults
 from experiments.training import optimizers
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 
 def test_each_learner_has_its_settings_and_its_updates(monkeypatch):

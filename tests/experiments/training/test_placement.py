@@ -13,8 +13,8 @@ from experiments.training import initial_state, placement, prng_keys
 from experiments.training.experiment import KINDS, Experiment
 from models import lora, policy, sharding, transformer
 from rl import training_state
-from rl.minibatches import Plan
 from rl.sampling import samplers
+from rl.update_plan import Plan
 
 NAMESPACE = types.SimpleNamespace
 

@@ -19,7 +19,7 @@ from helpers import small_gsm8k, small_run
 
 from experiments import evaluate, tasks
 from experiments.configs import defaults
-from experiments.evaluation import statistics
+from experiments.evaluation import summary
 from experiments.logging import json_files, profiler, progress
 from experiments.training import (
   build,
@@ -234,8 +234,8 @@ def test_another_run_can_be_the_start(straight, tmp_path):
   """Its base is evaluated on the same draws as the policy that it was."""
   e = small_run.experiment(method="reinforce", steps=1, init_from=str(straight))
   loop.run(e, tmp_path)
-  existing = statistics.load(straight / "evaluation.json")
-  here = statistics.load(tmp_path / "evaluation_base.json")
+  existing = summary.load(straight / "evaluation.json")
+  here = summary.load(tmp_path / "evaluation_base.json")
   assert (existing.step, here.step) == (STEPS, 0)
   for name in ("ids", "scores", "lengths", "answer_ids"):
     np.testing.assert_array_equal(getattr(here, name), getattr(existing, name))
@@ -359,7 +359,7 @@ def test_text_scored_on_the_host_runs_end_to_end(text):
       "policy/clip_frac_high",
     }
   for name in ("evaluation_base.json", "evaluation.json"):
-    result = statistics.load(text / name)
+    result = summary.load(text / name)
     assert result.scores.shape == (small_gsm8k.TEST, 2)
     assert set(np.unique(result.scores)) <= {0.0, 1.0}
   assert "max_at_k(k=2)" in (text / "method.txt").read_text()
@@ -379,8 +379,8 @@ def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
   assert "step 8" in shown
   assert "pass@2" in shown
   result, base = (
-    statistics.load(out),
-    statistics.load(text / "evaluation_base.json"),
+    summary.load(out),
+    summary.load(text / "evaluation_base.json"),
   )
   assert result.step == 8
   np.testing.assert_array_equal(result.scores, base.scores)

@@ -9,8 +9,8 @@ import pytest
 from helpers import tabular_policy, worked_example
 
 from rl import method_loss, methods, scoring, types
-from rl.minibatches import Plan
 from rl.transforms import chain
+from rl.update_plan import Plan
 
 close = functools.partial(np.testing.assert_allclose, atol=1e-6)
 

@@ -10,7 +10,7 @@ import pytest
 from helpers import tabular_policy, worked_example
 
 from rl import method_loss, methods, objectives, types
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 LOGITS = np.array([0.3, -0.4, 0.1])
 REWARDS = np.array([0.2, 1.0, -0.5])

@@ -9,7 +9,7 @@ from helpers import tabular_policy
 
 from rl import methods, step, training_state
 from rl.methods.surrogates import fixpo
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 EPS = 0.05
 

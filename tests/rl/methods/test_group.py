@@ -12,7 +12,7 @@ from rl import method_loss, methods, types
 from rl.losses import aggregates
 from rl.methods.group.riskpo import mixed_risk, track_quantiles
 from rl.methods.group.unlikeliness import discount_likely
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 
 def groups(scores, lengths=None, **extras):

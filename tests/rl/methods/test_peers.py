@@ -78,8 +78,8 @@ from rl import (
 from rl.losses import aggregates, importance, ratios, surrogates, terms
 from rl.methods.critic import values
 from rl.methods.group import lite_ppo
-from rl.minibatches import Plan
 from rl.transforms import chain, each
+from rl.update_plan import Plan
 
 TOKENS = BATCH.mask.sum()
 DDOF = {

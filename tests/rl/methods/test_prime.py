@@ -11,8 +11,8 @@ from helpers import tabular_policy, worked_example
 
 from rl import method_loss, methods, scoring
 from rl.methods.process import implicit
-from rl.minibatches import Plan
 from rl.transforms import accuracy_between, all_finished
+from rl.update_plan import Plan
 
 BETA = 0.05
 OPEN = {"low": 0.0, "high": 1.0}  # no group is filtered by its accuracy

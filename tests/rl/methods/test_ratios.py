@@ -29,8 +29,8 @@ from rl.methods.surrogates import (
   stable_reinforce,
   weights,
 )
-from rl.minibatches import Plan
 from rl.transforms import chain
+from rl.update_plan import Plan
 
 PHASE = "prepared/phase"
 

@@ -22,7 +22,7 @@ from rl.methods.sampling import (
   prof,
   ticket_mask,
 )
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 coba = compiled.functions(coba)
 dars = compiled.functions(dars)

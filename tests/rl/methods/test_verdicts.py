@@ -13,7 +13,7 @@ from helpers import tabular_policy, worked_example
 from rl import method_loss, methods, types
 from rl.advantages import group_normalize, leave_one_out
 from rl.methods.verdicts import noise
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 P3 = np.array([0.5, 0.3, 0.2])
 close = functools.partial(np.testing.assert_allclose, atol=1e-6, rtol=0)

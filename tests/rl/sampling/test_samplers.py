@@ -13,8 +13,8 @@ from experiments.studies import multi_seed
 from experiments.training import placement, rollouts
 from rl import fused_loop, methods, scoring, step, training_state, types
 from rl.methods.sampling import eepo
-from rl.minibatches import Plan
 from rl.sampling import samplers
+from rl.update_plan import Plan
 
 PILOT, SAMPLES = 3, 5
 

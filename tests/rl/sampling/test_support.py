@@ -13,8 +13,8 @@ from helpers import tabular_policy
 from models import forward_pass, policy, transformer
 from models.config import ModelConfig
 from rl import bit_sets, method_loss, methods, scoring, types
-from rl.minibatches import Plan
 from rl.sampling import generation, token_sampling
+from rl.update_plan import Plan
 
 CONFIG = ModelConfig(
   vocab_size=40,

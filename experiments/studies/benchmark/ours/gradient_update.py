@@ -23,7 +23,7 @@ from models import hf, policy, sharding
 from rl import masked, scoring, step, training_state, transforms, types
 from rl.losses import surrogates, terms
 from rl.method import Method
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:

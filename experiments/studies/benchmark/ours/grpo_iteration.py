@@ -24,8 +24,8 @@ from experiments.tasks.task import Judged, Problems
 from experiments.training import drawing, packed_texts
 from models import policy
 from rl import fused_loop, masked, methods, step, training_state, types
-from rl.minibatches import Plan
 from rl.sampling import generation
+from rl.update_plan import Plan
 
 Array = jax.Array
 

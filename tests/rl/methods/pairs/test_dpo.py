@@ -8,7 +8,7 @@ from helpers import worked_example
 
 from rl import method_loss, methods, scoring, types
 from rl.methods.pairs import mah_dpo
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 # Two groups with a pair. d = log pi - log ref, by token; the first two samples
 # of group 0 and the last two of group 1 are the pairs, and the other sample of

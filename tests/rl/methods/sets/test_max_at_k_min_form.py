@@ -17,7 +17,7 @@ from helpers import (
 
 from rl import method_loss, methods, types
 from rl.methods.sets import max_at_k_min_form
-from rl.minibatches import Plan
+from rl.update_plan import Plan
 
 # A policy of two steps of one token each. The second token depends on the
 # first, and so does its score.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import worked_example
 
-from rl.methods.surrogates import overlong
+from rl.methods.shaping import overlong
 
 
 @pytest.mark.parametrize(

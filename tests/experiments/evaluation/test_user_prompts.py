@@ -9,7 +9,7 @@ import pytest
 from helpers import small_chat, small_jsonl, small_policy
 
 from experiments import tasks
-from experiments.evaluation import completions
+from experiments.evaluation import user_prompts
 from experiments.tasks.task import Judged, Problems
 from experiments.tasks.text import free_prompts
 from models import hf, tokenizer
@@ -46,7 +46,7 @@ def answer(folder, task, text, finished=True):
 
 
 def test_a_conversation_is_rendered_with_all_turns(folder, task):
-  conversation = completions.Conversation(task)
+  conversation = user_prompts.Conversation(task)
   problem, num_dropped = conversation.ask("Add 2 and 3.")
   assert prompt_text(folder, problem) == (
     "<|user|>Add 2 and 3.<|end|><|assistant|>"
@@ -69,7 +69,7 @@ def test_the_oldest_turns_are_dropped_with_their_answers(folder, task):
   one_turn = len(task.encode("Add 1."))
   limit = 3 * one_turn
   small = dataclasses.replace(task, prompt_length=limit)
-  conversation = completions.Conversation(small)
+  conversation = user_prompts.Conversation(small)
   numbers_dropped = []
   for _ in range(5):
     problem, num_dropped = conversation.ask("Add 1.")
@@ -91,25 +91,27 @@ def test_a_sample_without_a_score_has_nan():
     correct=np.ones((2, 2)),
     answer_ids=None,
   )
-  np.testing.assert_array_equal(completions.first_scores(judged), [0.5, 2.0])
+  np.testing.assert_array_equal(user_prompts.first_scores(judged), [0.5, 2.0])
   judged = dataclasses.replace(
     judged, scored=np.array([[True, False], [True, True]])
   )
-  np.testing.assert_array_equal(completions.first_scores(judged), [0.5, np.nan])
+  np.testing.assert_array_equal(
+    user_prompts.first_scores(judged), [0.5, np.nan]
+  )
 
 
 def test_prompts_have_one_of_few_lengths(task):
   ids = task.encode("Add 1.")
   lengths = {
-    completions.make_problem(task, ids * times).prompts.shape[1]
+    user_prompts.make_problem(task, ids * times).prompts.shape[1]
     for times in (1, 2, 3, 30)
   }
   assert lengths == {128, 512}
-  long = completions.make_problem(task, [5] * 513)
+  long = user_prompts.make_problem(task, [5] * 513)
   assert long.prompts.shape == (1, free_prompts.PROMPT_LENGTH)
   assert long.prompt_mask.sum() == 513
   with pytest.raises(ValueError, match=r"the prompt has 0 tokens"):
-    completions.make_problem(task, [])
+    user_prompts.make_problem(task, [])
 
 
 def test_without_a_chat_template_a_text_is_continued(tmp_path):
@@ -125,20 +127,20 @@ def test_a_problem_has_its_tokens_at_the_end():
   """A prompt of exactly 128 tokens needs no longer row than 128."""
   task = SimpleNamespace(name="small", prompt_length=600, pad_id=7)
   for count, length in ((1, 128), (128, 128), (129, 512), (513, 600)):
-    problem = completions.make_problem(task, [5] * count, number=3)
+    problem = user_prompts.make_problem(task, [5] * count, number=3)
     assert problem.prompts.shape == (1, length)
     padding = [7] * (length - count)
     np.testing.assert_array_equal(problem.prompts[0], padding + [5] * count)
     is_token = [False] * (length - count) + [True] * count
     np.testing.assert_array_equal(problem.prompt_mask[0], is_token)
     assert (problem.ids.tolist(), problem.facts) == ([3], {})
-  completions.make_problem(task, [5] * 600)
+  user_prompts.make_problem(task, [5] * 600)
   with pytest.raises(ValueError, match="have 1 to 600"):
-    completions.make_problem(task, [5] * 601)
+    user_prompts.make_problem(task, [5] * 601)
   # The lengths are below that of the task.
   task.prompt_length = 128
-  assert completions.make_problem(task, [5]).prompts.shape == (1, 128)
-  assert completions.make_problem(task, [5]).ids == 0
+  assert user_prompts.make_problem(task, [5]).prompts.shape == (1, 128)
+  assert user_prompts.make_problem(task, [5]).ids == 0
 
 
 def test_held_out_problems_come_one_by_one():
@@ -150,7 +152,7 @@ def test_held_out_problems_come_one_by_one():
       facts={},
     )
   )
-  problems = list(completions.held_out_problems(task, 3))
+  problems = list(user_prompts.held_out_problems(task, 3))
   assert [problem.prompts.tolist() for problem in problems] == [
     *([[0]], [[1]], [[2]])
   ]
@@ -162,7 +164,9 @@ def test_the_samples_of_the_first_copy_are_scored(monkeypatch, facts):
   problem = Problems(
     np.array([[5, 6]]), np.ones((1, 2), bool), np.zeros(1, int), facts
   )
-  monkeypatch.setattr(completions.sharding, "num_prompt_shards", lambda mesh: 3)
+  monkeypatch.setattr(
+    user_prompts.sharding, "num_prompt_shards", lambda mesh: 3
+  )
   drawn = generation.Samples(
     completions=np.arange(12).reshape(3, 2, 2),
     lengths=np.arange(6).reshape(3, 2),
@@ -175,7 +179,7 @@ def test_the_samples_of_the_first_copy_are_scored(monkeypatch, facts):
     prompts.extend(batch_prompts.tolist())
     return drawn
 
-  monkeypatch.setattr(completions.drawing, "generate", generate)
+  monkeypatch.setattr(user_prompts.drawing, "generate", generate)
   place = jax.sharding.SingleDeviceSharding(jax.devices()[0])
   place.mesh = None
   loaded = SimpleNamespace(
@@ -191,7 +195,7 @@ def test_the_samples_of_the_first_copy_are_scored(monkeypatch, facts):
       ),
     ),
   )
-  samples, scores = completions.complete(
+  samples, scores = user_prompts.complete(
     loaded, problem, jax.random.key(0), None
   )
   assert prompts == [[5, 6]] * 3

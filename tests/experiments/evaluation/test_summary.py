@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.evaluation import statistics
-from experiments.evaluation.statistics import Estimate
+from experiments.evaluation import summary
+from experiments.evaluation.summary import Estimate
 
 NAN = float("nan")
 # Three problems with three samples; a verdict of the second is unknown, and two
 # of the third, which has one score.
-EVALUATION = statistics.Evaluation(
+EVALUATION = summary.Evaluation(
   task="by hand",
   step=1,
   temperature=1.0,
@@ -65,7 +65,7 @@ def test_a_difference_is_trained_minus_base():
   more = dataclasses.replace(
     EVALUATION, scores=EVALUATION.scores + np.float32(0.25)
   )
-  differences = statistics.compare(EVALUATION, more)
+  differences = summary.compare(EVALUATION, more)
   assert differences["reward/mean"].mean == pytest.approx(0.25)
   assert differences["accuracy/pass@1"].mean == 0
   fewer = dataclasses.replace(
@@ -75,7 +75,7 @@ def test_a_difference_is_trained_minus_base():
       for name in ("scores", "correct", "answer_ids", "lengths", "finished")
     },
   )
-  differences = statistics.compare(EVALUATION, fewer)
+  differences = summary.compare(EVALUATION, fewer)
   assert "reward/max@3" not in differences
   # 2 + 4 in place of 2 + 4 + 6, 1, and 3 + 6 in place of 3 + 6 + 6.
   expected = np.mean([3 - 4, 0, 4.5 - 5])
@@ -96,7 +96,7 @@ def test_a_difference_is_trained_minus_base():
 def test_a_difference_that_is_not_chance_is_colored(
   estimate, signed, text, style
 ):
-  cell = statistics._cell(estimate, 2, signed)
+  cell = summary._cell(estimate, 2, signed)
   assert cell.plain == text
   styles = [span.style for span in cell.spans if span.style != "dim"]
   assert [s for s in styles if s] == ([style] if style else [])
@@ -108,7 +108,7 @@ def test_a_field_cannot_be_changed_after_its_estimates_are_kept():
 
 
 # One problem with four samples: every interval is the mean alone.
-BASE = statistics.Evaluation(
+BASE = summary.Evaluation(
   task="one problem",
   step=0,
   temperature=1.0,
@@ -131,7 +131,7 @@ TRAINED = dataclasses.replace(
 def _shown(width=100, **evaluations):
   """Returns the lines of a table in a terminal."""
   console = rich.console.Console(file=io.StringIO(), width=width)
-  console.print(statistics.table(evaluations, title="a title"))
+  console.print(summary.table(evaluations, title="a title"))
   return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 

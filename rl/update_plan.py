@@ -1,4 +1,4 @@
-"""Cuts rollouts into minibatches and microbatches.
+"""The plan of updates: cuts rollouts into minibatches and microbatches.
 
 One optimizer update is computed from a minibatch. A minibatch may be cut into
 microbatches, whose gradients are computed one after another to save memory.

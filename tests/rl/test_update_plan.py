@@ -1,4 +1,4 @@
-"""Tests of `rl.minibatches`: plans, and slices of the axis of prompts."""
+"""Tests of `rl.update_plan`: plans, and slices of the axis of prompts."""
 
 import dataclasses
 
@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl import minibatches
-from rl.minibatches import Plan
+from rl import update_plan
+from rl.update_plan import Plan
 
 
 def test_by_default_a_rollout_is_used_once_and_as_a_whole():
@@ -48,12 +48,12 @@ def test_prompts_must_fill_all_slices():
 def test_slices_are_strided_and_scalars_are_repeated():
   x = jnp.arange(18).reshape(6, 3)
   tree = {"x": x, "ids": jnp.arange(6), "scalar": jnp.float32(7)}
-  parts = minibatches.split(tree, 2)
+  parts = update_plan.split(tree, 2)
   assert parts["ids"].tolist() == [[0, 2, 4], [1, 3, 5]]
   assert parts["scalar"].tolist() == [7, 7]
   np.testing.assert_array_equal(parts["x"], [x[::2], x[1::2]])
   del parts["scalar"]
-  joined = minibatches.join(parts)
+  joined = update_plan.join(parts)
   np.testing.assert_array_equal(joined["x"], x)
   assert joined["ids"].tolist() == list(range(6))
 
@@ -67,7 +67,7 @@ def test_a_function_sees_one_slice_at_a_time(parts, shapes):
     seen.append(tree["x"].shape)
     return tree["x"] ** 2, tree["x"].sum(-1)
 
-  squares, sums = minibatches.map_parts(fn, {"x": x}, parts)
+  squares, sums = update_plan.map_parts(fn, {"x": x}, parts)
   assert seen == shapes  # traced once, for all slices
   np.testing.assert_array_equal(squares, x**2)
   np.testing.assert_array_equal(sums, x.sum(-1))
