@@ -110,7 +110,7 @@ class _CheckpointParams(contextlib.AbstractContextManager):
     self._path = directory / str(self.step) / "state"
     self._handler = ocp.PyTreeCheckpointHandler()
     tree = self._handler.metadata(self._path).tree
-    self._place = _IN_STATE if _IN_STATE[0] in tree else _ALONE
+    self._place = _ALONE if _ALONE[0] in tree else _IN_STATE
     self.tree = functools.reduce(operator.getitem, self._place, tree)
 
   def check(self, abstract_params: types.PyTree) -> types.PyTree:
