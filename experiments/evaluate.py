@@ -71,16 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     source = options.workdir or pretrained.describe(options.policy)
     print(f"loading {source} ...")
     # Imported here, so that the line above is printed at once.
-    from experiments.evaluation import evaluator, policies, summary
+    from experiments.evaluation import evaluator, policy_loader, summary
     from experiments.logging import progress
 
     if options.workdir:
       overrides = _flags_present(options, defaults)
-      loaded = policies.load_from_run(options.workdir, options.step, overrides)
+      loaded = policy_loader.load_from_run(
+        options.workdir, options.step, overrides
+      )
     else:
       names = (*defaults, "max_tokens", "dtype", "cpu_devices")
       overrides = _flags_present(options, names)
-      loaded = policies.load_from_folder(
+      loaded = policy_loader.load_from_folder(
         options.policy, options.task, **overrides
       )
   settings = loaded.settings
@@ -98,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with progress.bar_or_lines(
     console, "evaluation", settings["problems"]
   ) as update:
-    evaluation = policies.evaluate(loaded, update)
+    evaluation = policy_loader.evaluate(loaded, update)
   console.print(
     f"{loaded.name}: {evaluation.task}, {len(evaluation.ids)} problems",
     soft_wrap=True,

@@ -62,7 +62,7 @@ from experiments.data import pretrained
 from models import storage_paths
 
 if TYPE_CHECKING:
-  from experiments.evaluation import policies
+  from experiments.evaluation import policy_loader
 
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES, DEFAULT_BATCH = 1024, 8, 64
 
@@ -288,15 +288,14 @@ def _check(options: argparse.Namespace) -> None:
       )
 
 
-def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:
+def _load_policy(options: argparse.Namespace) -> policy_loader.LoadedPolicy:
   """Loads the policy of --workdir or of --policy."""
-  from experiments.evaluation import policies  # after the first line of output
 
   if options.workdir:
-    return policies.load_from_run(
+    return policy_loader.load_from_run(
       options.workdir, options.step, {"batch": options.batch}
     )
-  return policies.load_from_folder(
+  return policy_loader.load_from_folder(
     options.policy,
     options.task,
     max_tokens=options.max_tokens,

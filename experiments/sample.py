@@ -41,7 +41,7 @@ from experiments.cli import arguments, errors
 from experiments.data import pretrained
 
 if TYPE_CHECKING:
-  from experiments.evaluation import policies
+  from experiments.evaluation import policy_loader
   from rl.sampling import generation
 
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES = 4, 2
@@ -66,19 +66,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     source = options.workdir or pretrained.describe(options.policy)
     print(f"loading {source} ...")
     # Imported here, so that the line above is printed at once.
-    from experiments.evaluation import policies, talk, user_prompts
+    from experiments.evaluation import policy_loader, talk, user_prompts
     from experiments.logging import progress
     from experiments.training import prng_keys
 
     if options.workdir:
       # One prompt is sampled at a time, so several CPU devices would only
       # repeat it.
-      loaded = policies.load_from_run(
+      loaded = policy_loader.load_from_run(
         options.workdir, options.step, {}, cpu_devices=1
       )
     else:
       has_prompts = options.prompt or options.talk
-      loaded = policies.load_from_folder(
+      loaded = policy_loader.load_from_folder(
         options.policy,
         options.task or "",
         max_tokens=options.max_tokens,
@@ -214,7 +214,7 @@ def _has_no_task(options: argparse.Namespace) -> bool:
 
 
 def _make_sampling(
-  options: argparse.Namespace, loaded: policies.LoadedPolicy
+  options: argparse.Namespace, loaded: policy_loader.LoadedPolicy
 ) -> generation.Sampling:
   """Returns the settings of sampling; flags take precedence."""
   # Imported here, so that the command prints its first line at once.

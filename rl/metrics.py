@@ -14,7 +14,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from rl import masked, objectives, scoring, types
+from rl import best_of_k, masked, scoring, types
 
 Array = jax.Array
 
@@ -41,7 +41,7 @@ def pass_at_k_curve(
 
   Source: Chen et al. 2021, Evaluating Large Language Models Trained on Code.
   """
-  return _curve(objectives.pass_at_k_value, correct, ks, valid)
+  return _curve(best_of_k.pass_at_k_value, correct, ks, valid)
 
 
 def max_at_k_curve(
@@ -62,7 +62,7 @@ def max_at_k_curve(
   Raises:
     ValueError: if a k is not in 1..S.
   """
-  return _curve(objectives.max_at_k_value, scores, ks, valid)
+  return _curve(best_of_k.max_at_k_value, scores, ks, valid)
 
 
 def _curve(

@@ -349,8 +349,12 @@ def _evaluate(
   # devices' prompts together would gather the parameters of the heads, and sum
   # their gradients over devices, once per chunk.
   return scored.local(evaluate_locally)(
-    *(scored.heads, scored.hidden, tokens.completions, tokens.support),
-    *(reads, tokens.mask),
+    scored.heads,
+    scored.hidden,
+    tokens.completions,
+    tokens.support,
+    reads,
+    tokens.mask,
   )
 
 

@@ -10,7 +10,7 @@ steps in turn:
   for each epoch, for each minibatch:
     gradient       of the loss, over microbatches        rl.method_loss.gradient
     optimizer      one Optax update, unless it is refused rl.gradients
-  further updates  of `Method.further_updates`, if any   rl.further_updates
+  further updates  of `Method.further_updates`, if any   rl.further_losses
 
 At the end every parameter set is updated by its rule (`rl.parameter_sets`).
 """
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import (
-  further_updates,
+  further_losses,
   gradients,
   learners,
   method_loss,
@@ -134,7 +134,7 @@ def _make_learner_step(
     # Further updates: only few methods have any.
     num_passes = {}
     for further in method.further_updates:
-      trained, passes = further_updates.run(
+      trained, passes = further_losses.run(
         further, policy, tx, plan, trained, batch.rollout, usable
       )
       num_passes[f"phase/{further.metric}_passes"] = passes

@@ -23,7 +23,7 @@ from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.training_run import loop, validate
 from models import checkpoint_reader
-from rl import advantages, credit, methods, objectives, step, training_state
+from rl import advantages, best_of_k, credit, methods, step, training_state
 from rl.update_plan import Plan
 
 REFUSALS = errors.REFUSALS
@@ -256,9 +256,9 @@ SCORES = hnp.arrays(
 )
 MASKS = hnp.arrays(bool, (2, N))
 FUNCTIONS = {
-  "max_at_k_weights": lambda s, m: objectives.max_at_k_weights(s, 3, valid=m),
-  "pass_at_k_value": lambda s, m: objectives.pass_at_k_value(s > 0, 3, m),
-  "pass_at_k_advantages": lambda s, m: objectives.pass_at_k_advantages(
+  "max_at_k_weights": lambda s, m: best_of_k.max_at_k_weights(s, 3, valid=m),
+  "pass_at_k_value": lambda s, m: best_of_k.pass_at_k_value(s > 0, 3, m),
+  "pass_at_k_advantages": lambda s, m: best_of_k.pass_at_k_advantages(
     s > 0, 3, valid=m
   ),
   "center": advantages.center,

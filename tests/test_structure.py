@@ -212,7 +212,7 @@ def test_what_is_asked_little_loads_little(code, left_out):
 
 # The promise to whoever builds on this: names and their parameters.
 PUBLIC = {
-  "rl.objectives": {
+  "rl.best_of_k": {
     "max_at_k_value": ["scores", "k", "valid"],
     "max_at_k_weights": ["scores", "k", "valid", "baseline"],
     "max_at_k_off_policy_value": ["scores", "log_ratios", "k", "valid"],

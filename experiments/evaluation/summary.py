@@ -35,11 +35,11 @@ from etils import epath
 
 from experiments.evaluation import intervals, majority_vote
 from experiments.logging import json_files
-from rl import objectives
+from rl import best_of_k
 
 # Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"
-_max_at_k_values = jax.jit(objectives.max_at_k_values)
+_max_at_k_values = jax.jit(best_of_k.max_at_k_values)
 
 
 class Estimate(NamedTuple):

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import rich.console
 
-from experiments.evaluation import policies, user_prompts
+from experiments.evaluation import policy_loader, user_prompts
 from experiments.logging import progress
 from experiments.tasks.task import Problems
 from rl.sampling import generation
@@ -31,7 +31,7 @@ class Printer:
 
   def __init__(
     self,
-    loaded: policies.LoadedPolicy,
+    loaded: policy_loader.LoadedPolicy,
     key: jax.Array,
     sampling: generation.Sampling,
     console: rich.console.Console,

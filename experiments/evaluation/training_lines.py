@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.evaluation import evaluator, policies
+from experiments.evaluation import evaluator, policy_loader
 from experiments.logging import progress
 from experiments.tasks.task import Problems, Task
 from experiments.training.training_texts import (
@@ -52,7 +52,7 @@ class Lines:
 
 
 def collect(
-  loaded: policies.LoadedPolicy,
+  loaded: policy_loader.LoadedPolicy,
   problems: Problems,
   key: jax.Array,
   sampling: generation.Sampling,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from experiments.evaluation import policies
+from experiments.evaluation import policy_loader
 from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import drawing
 from models import sharding
@@ -57,7 +57,7 @@ def held_out_problems(task: Task, count: int) -> Iterator[Problems]:
 
 
 def complete(
-  loaded: policies.LoadedPolicy,
+  loaded: policy_loader.LoadedPolicy,
   problem: Problems,
   key: jax.Array,
   sampling: generation.Sampling,

@@ -43,7 +43,7 @@ from experiments.cli import arguments, errors, spec
 from models import storage_paths
 
 if TYPE_CHECKING:
-  from experiments.evaluation import policies
+  from experiments.evaluation import policy_loader
 
 METRICS_FILE = "metrics.json"
 
@@ -298,10 +298,10 @@ def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
 
 def _load_policy(
   policy: str, task: str, step: int | None
-) -> policies.LoadedPolicy:
+) -> policy_loader.LoadedPolicy:
   """Loads a run, or the model in a folder if it has no run."""
   # Imported here, so that the command prints its first line at once.
-  from experiments.evaluation import policies
+  from experiments.evaluation import policy_loader
   from experiments.training import workdirs
 
   # `policy` is the workdir of a run, the folder of a model, or a name in
@@ -309,7 +309,7 @@ def _load_policy(
   folder = storage_paths.parse(policy)
   if workdirs.is_run(folder):
     # Without a step, the latest checkpoint of the run is loaded.
-    loaded = policies.load_from_run(folder, step, {}, cpu_devices=1)
+    loaded = policy_loader.load_from_run(folder, step, {}, cpu_devices=1)
     if task:  # otherwise the task of the run is used
       loaded = dataclasses.replace(loaded, task=_make_task(task, policy))
     return loaded
@@ -318,7 +318,7 @@ def _load_policy(
       f"{policy} is no workdir of a run; a folder of a model needs a --task"
     )
   # `problems` counts test problems, which are not read here.
-  return policies.load_from_folder(policy, task, cpu_devices=1, problems=1)
+  return policy_loader.load_from_folder(policy, task, cpu_devices=1, problems=1)
 
 
 def _make_task(text: str, folder: str) -> Any:

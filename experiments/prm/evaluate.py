@@ -50,7 +50,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.evaluation import intervals, majority_vote, policies
+from experiments.evaluation import intervals, majority_vote, policy_loader
 from experiments.prm import fit, policy_forest, search, votes
 from experiments.tasks.task import Task
 from experiments.training import prng_keys
@@ -104,7 +104,7 @@ def on_lines(
 
 def on_samples(
   fitted: fit.FittedModel,
-  loaded: policies.LoadedPolicy,
+  loaded: policy_loader.LoadedPolicy,
   task: Task,
   problems: int,
   samples: int,

@@ -20,7 +20,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments import tasks
 from experiments.cli import errors, spec
-from experiments.evaluation import policies
+from experiments.evaluation import policy_loader
 from experiments.logging import json_files
 from experiments.prm import label
 from experiments.training import checkpointing, prng_keys, reward_models
@@ -150,7 +150,7 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
 
 
 def make_model(
-  settings: Settings, loaded: policies.LoadedPolicy
+  settings: Settings, loaded: policy_loader.LoadedPolicy
 ) -> tuple[ModelConfig, step_model.StepModel, types.PyTree]:
   """Returns the model, and its parameters before the first update.
 
@@ -183,7 +183,7 @@ def make_model(
 
 
 def _replicate(
-  params: types.PyTree, loaded: policies.LoadedPolicy
+  params: types.PyTree, loaded: policy_loader.LoadedPolicy
 ) -> types.PyTree:
   """Puts all parameters on all devices of the policy."""
   mesh = loaded.sharding.mesh
@@ -210,7 +210,7 @@ def split(data: StepData, calibration: float) -> tuple[StepData, StepData]:
 
 def fit(
   settings: Settings,
-  loaded: policies.LoadedPolicy,
+  loaded: policy_loader.LoadedPolicy,
   data: StepData,
   workdir: epath.Path,
   update: Callable[[int], None],
@@ -375,7 +375,9 @@ def calibrate(
   )
 
 
-def load(workdir: epath.Path, loaded: policies.LoadedPolicy) -> FittedModel:
+def load(
+  workdir: epath.Path, loaded: policy_loader.LoadedPolicy
+) -> FittedModel:
   """Loads the model of a workdir.
 
   Args:

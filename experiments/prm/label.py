@@ -17,7 +17,7 @@ import numpy as np
 from etils import epath
 
 from experiments.cli import spec
-from experiments.evaluation import policies, training_lines
+from experiments.evaluation import policy_loader, training_lines
 from experiments.logging import json_files, progress
 from experiments.prm import policy_forest, step_lines
 from experiments.training import prng_keys
@@ -130,7 +130,7 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
 
 def run(
   settings: Settings,
-  loaded: policies.LoadedPolicy,
+  loaded: policy_loader.LoadedPolicy,
   workdir: epath.Path,
   update: progress.Update,
 ) -> dict[str, Any]:

@@ -31,8 +31,8 @@ __all__ = [
 
 # Packages, and modules that define no task.
 _NOT_TASKS = {
-  *("free_prompts", "line_scores", "numbered_problems", "prompting"),
-  *("reference_views", "scoring", "selection", "task", "text", "text_options"),
+  *("free_prompts", "length_limits", "line_scores", "numbered_problems"),
+  *("prompting", "reference_views", "scoring", "task", "text", "text_options"),
   "text_task",
 }
 

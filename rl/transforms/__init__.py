@@ -1,7 +1,8 @@
 """Transforms turn scores into advantages, as Optax transforms gradients.
 
 `base` has the class `Transform` and the functions that compose transforms,
-`library` the transforms of scores, rewards and advantages, and `filters` the
+`library` the transforms of scores, rewards and advantages, `level_changes`
+those from one level to another, such as steps to tokens, and `filters` the
 transforms that choose samples. Import their public names from this package, for
 example `from rl.transforms import chain`.
 """
@@ -13,7 +14,6 @@ from rl.transforms.base import (
   chain,
   check_shape,
   describe,
-  each,
   lift,
   scale,
   suggest_bridge,
@@ -29,35 +29,37 @@ from rl.transforms.filters import (
   right_verdict,
   wrong_verdict,
 )
-from rl.transforms.library import (
+from rl.transforms.level_changes import (
   broadcast,
   broadcast_steps,
+  last_step,
+  mean_tokens,
+  min_steps,
+  place_at_step_ends,
+  place_last,
+  sample_ends,
+  step_ends,
+  sum_steps,
+  sum_tokens,
+  weighted_sum,
+)
+from rl.transforms.library import (
   center,
   components,
   gae,
   group_normalize,
-  last_step,
   leave_one_out,
   log_ratios,
   max_at_k_weights,
-  mean_tokens,
   min_form_rewards,
-  min_steps,
   minus_running_mean,
   moving_average_value,
   pass_at_k_advantages,
-  place_at_step_ends,
-  place_last,
   probe,
   returns_to_go,
-  sample_ends,
   scores,
-  step_ends,
   step_scores,
-  sum_steps,
-  sum_tokens,
   update_moving_average,
   verdicts,
-  weighted_sum,
   whiten,
 )

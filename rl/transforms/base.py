@@ -457,47 +457,6 @@ def among(
   return dataclasses.replace(inner, name=name, apply=apply, links=())
 
 
-def each(inner: Transform) -> Transform:
-  """Applies a transform of samples to each component of a vector signal.
-
-  Args:
-    inner: transform from a sample signal to a sample signal, without state. A
-      level-agnostic transform must be bound first: `scale(2.0).bind("sample")`.
-
-  Returns:
-    A transform from `[M, P, S]` to `[M, P, S]`.
-
-  Raises:
-    LevelError: if `inner` takes or gives another level, or is level-agnostic.
-    TypeError: if `inner` carries state.
-  """
-  _check_transform(inner)
-  if (inner.takes, inner.gives) != ("sample", "sample"):
-    bind = "; bind it with .bind('sample')" if inner.bind else ""
-    raise LevelError(
-      f"each: the transform must take and give a sample signal, but {inner} is "
-      f"{inner.takes} -> {inner.gives}{bind}"
-    )
-  if jax.tree.leaves(inner.init()):
-    raise TypeError(
-      f"each: {inner} carries state, and one state cannot serve several "
-      "components; write one chain per component"
-    )
-
-  def apply(signal, rollout, state):
-    apply_inner = jax.vmap(lambda r: inner.apply(r, rollout, state)[0])
-    return apply_inner(signal), state  # signal is [M, P, S]
-
-  return dataclasses.replace(
-    inner,
-    name=f"each({inner})",
-    takes="vector",
-    gives="vector",
-    apply=apply,
-    links=(),
-  )
-
-
 def describe(t: Transform, indent: str = "") -> list[tuple[str, str]]:
   """Describes a transform in lines `(text, level of the result)`.
 

@@ -413,7 +413,7 @@ def _novelty() -> Any:
 
 
 def _objectives(name: str, x: Inputs) -> dict[str, Any]:
-  """An estimator of `rl.objectives` on ragged groups, by its settings."""
+  """An estimator of `rl.best_of_k` on ragged groups, by its settings."""
   fn = getattr(code.load("objectives"), name)
   scores, valid, ratios = x.unit(), x.first(), 0.3 * x.normal()
   scores = jnp.round(scores, 1)  # some are equal

@@ -10,7 +10,7 @@ from helpers import small_run
 
 from experiments import planted_judge
 from experiments.configs import judged as configs
-from experiments.evaluation import policies, trip_wires
+from experiments.evaluation import policy_loader, trip_wires
 from experiments.logging import json_files
 from experiments.planted_judge import Faults
 from experiments.training_run import loop, validate
@@ -184,7 +184,9 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
   is_watched = (tmp_path / "run" / trip_wires.FILE).exists()
   assert is_watched == (name == "guarded")
   # The policy is loaded without the judge, whose server has stopped.
-  loaded = policies.load_from_run(tmp_path / "run", None, {}, cpu_devices=1)
+  loaded = policy_loader.load_from_run(
+    tmp_path / "run", None, {}, cpu_devices=1
+  )
   assert loaded.task.jittable
   for line in json_files.read(tmp_path / "run" / "metrics.jsonl"):
     assert line["judge/unanswered_frac"] == 0

@@ -54,7 +54,6 @@ from rewards.shaping import (
   stretched_with_progress,
 )
 from rewards.steps import (
-  attribution,
   gains,
   gated_accumulation,
   information_gain,
@@ -62,6 +61,7 @@ from rewards.steps import (
   outcome_centered,
   significant_gains,
   step_count,
+  turn_contributions,
 )
 from rewards.text import (
   instead_of_nothing,
@@ -256,12 +256,12 @@ CASES = {
     {0: 1},
   ),
   "attribution_loss": (
-    attribution.attribution_loss,
+    turn_contributions.attribution_loss,
     (STEP_SCORES, STEPS, SAMPLES),
     {0: 1},
   ),
   "attributed": (
-    lambda c, g, m: attribution.attributed(c, g, m),
+    lambda c, g, m: turn_contributions.attributed(c, g, m),
     (STEP_SCORES, UNIT[1, ..., :K], STEPS),
     {0: 2, 1: 2},
   ),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rl import objectives
+from rl import best_of_k
 
-objectives = compiled.functions(objectives)
+objectives = compiled.functions(best_of_k)
 
 
 def chances(n, k):
@@ -44,11 +44,11 @@ def test_weights_of_16384_samples(k):
   g = np.random.default_rng(k).normal(size=16384).astype(np.float32)
   value, s = exact_weights(g, k)
   np.testing.assert_allclose(
-    jax.jit(objectives.max_at_k_value, static_argnums=1)(g, k),
+    jax.jit(best_of_k.max_at_k_value, static_argnums=1)(g, k),
     value,
     rtol=1e-4,
   )
-  weigh = jax.jit(objectives.max_at_k_weights, static_argnums=(1, 3))
+  weigh = jax.jit(best_of_k.max_at_k_weights, static_argnums=(1, 3))
   expected = {"none": s}
   if k < len(g):
     expected["centered"] = (s - s.mean()) / (1 - k / len(g))
@@ -60,7 +60,7 @@ def test_weights_of_16384_samples(k):
 def test_ragged_groups_of_512_with_k_64():
   """A group of n valid ones of 512 samples has the weights of its n samples."""
   rng = np.random.default_rng(0)
-  weigh = jax.jit(objectives.max_at_k_weights, static_argnums=1)
+  weigh = jax.jit(best_of_k.max_at_k_weights, static_argnums=1)
   for n in (64, 100, 511):
     g = rng.normal(size=512).astype(np.float32)
     valid = np.zeros(512, bool)
@@ -101,7 +101,7 @@ def test_exact_off_policy_weights_of_512_samples_with_k_256():
   value = off_policy_value(x, rho[None], k)[0]
   want = np.empty(n)
   want[order] = value - off_policy_value(x, without, k)
-  weigh = functools.partial(objectives.max_at_k_off_policy_weights, k=k)
+  weigh = functools.partial(best_of_k.max_at_k_off_policy_weights, k=k)
   got = np.asarray(jax.jit(weigh)(jnp.asarray(g), jnp.asarray(log_ratios)))
   assert np.abs(got - want).max() < 1e-3 * np.abs(want).max()
   first = jax.jit(functools.partial(weigh, order="first"))
@@ -112,6 +112,6 @@ def test_exact_off_policy_weights_of_512_samples_with_k_256():
   # The baseline: what the others' (k-1)-subsets reach, times the ratio.
   lost = off_policy_value(x, without, k - 1)
   want[order] -= rho * lost * math.comb(n, k - 1) / math.comb(n, k)
-  gains = jax.jit(objectives.max_at_k_off_policy_advantages, static_argnums=2)
+  gains = jax.jit(best_of_k.max_at_k_off_policy_advantages, static_argnums=2)
   got = np.asarray(gains(jnp.asarray(g), jnp.asarray(log_ratios), k))
   assert np.abs(got - want).max() < 1e-3 * np.abs(want).max()

@@ -1,6 +1,6 @@
 """Times the objective functions, relative to a sort of the same array.
 
-The functions are all array functions of `rl.objectives`, `rl.advantages` and
+The functions are all array functions of `rl.best_of_k`, `rl.advantages` and
 `rl.credit`, jitted, on groups of n samples (or tokens): `[2^14 / n, n]`
 float32. A ratio of 2 is twice the time of `jnp.sort` on that array. An exponent
 of 1.5 means that the cost of one group grows with n^1.5. A function is skipped
@@ -26,7 +26,7 @@ import rich.table
 from experiments.cli import errors
 from experiments.studies.benchmark import timing
 from experiments.studies.benchmark.outcome import Outcome
-from rl import advantages, credit, objectives
+from rl import advantages, best_of_k, credit
 
 Array = jax.Array
 SIZES = (64, 256, 1024, 4096, 16384)  # values of n
@@ -113,7 +113,7 @@ def functions(n: int) -> dict[str, Callable[[Inputs], Array]]:
   for label, k in (("8", 8), ("n/2", n // 2)):
     calls.update(_functions_of_k(label, k))
   calls |= {
-    "max_at_k_values": lambda x: objectives.max_at_k_values(x.scores),
+    "max_at_k_values": lambda x: best_of_k.max_at_k_values(x.scores),
     "center": lambda x: advantages.center(x.scores),
     "leave_one_out": lambda x: advantages.leave_one_out(x.scores),
     "group_normalize": lambda x: advantages.group_normalize(x.scores),
@@ -129,34 +129,34 @@ def functions(n: int) -> dict[str, Callable[[Inputs], Array]]:
 
 def _functions_of_k(label: str, k: int) -> dict[str, Callable[[Inputs], Array]]:
   calls = {
-    f"max_at_k_value(k={label})": lambda x: objectives.max_at_k_value(
+    f"max_at_k_value(k={label})": lambda x: best_of_k.max_at_k_value(
       x.scores, k
     ),
-    f"pass_at_k_value(k={label})": lambda x: objectives.pass_at_k_value(
+    f"pass_at_k_value(k={label})": lambda x: best_of_k.pass_at_k_value(
       x.scores > 0, k
     ),
     f"max_at_k_off_policy_value(k={label})": lambda x: (
-      objectives.max_at_k_off_policy_value(x.scores, x.log_ratios, k)
+      best_of_k.max_at_k_off_policy_value(x.scores, x.log_ratios, k)
     ),
   }
-  for baseline in objectives.BASELINES:
+  for baseline in best_of_k.BASELINES:
     calls[f"{LIMITED_FUNCTION}(k={label}, {baseline})"] = (
-      lambda x, baseline=baseline: objectives.max_at_k_weights(
+      lambda x, baseline=baseline: best_of_k.max_at_k_weights(
         x.scores, k, baseline=baseline
       )
     )
-  for form in objectives.FORMS:
+  for form in best_of_k.FORMS:
     calls[f"pass_at_k_advantages(k={label}, {form})"] = lambda x, form=form: (
-      objectives.pass_at_k_advantages(x.scores, k, form=form, key=x.key)
+      best_of_k.pass_at_k_advantages(x.scores, k, form=form, key=x.key)
     )
-  for order in objectives.ORDERS:
+  for order in best_of_k.ORDERS:
     calls[f"max_at_k_off_policy_weights(k={label}, {order})"] = (
-      lambda x, order=order: objectives.max_at_k_off_policy_weights(
+      lambda x, order=order: best_of_k.max_at_k_off_policy_weights(
         x.scores, x.log_ratios, k, order=order
       )
     )
     calls[f"max_at_k_off_policy_advantages(k={label}, {order})"] = (
-      lambda x, order=order: objectives.max_at_k_off_policy_advantages(
+      lambda x, order=order: best_of_k.max_at_k_off_policy_advantages(
         x.scores, x.log_ratios, k, order=order
       )
     )

@@ -43,7 +43,7 @@ from experiments.studies.benchmark import (
   timing,
 )
 from models import flop_counts, policy, sharding, transformer
-from rl import methods, objectives, step, training_state, types
+from rl import best_of_k, methods, step, training_state, types
 from rl.sampling import generation
 from rl.update_plan import Plan
 
@@ -214,7 +214,7 @@ def compile_update(shape: sizes.Shape, mesh: Mesh) -> Call:
 def compile_max_at_k(k: int) -> Call:
   """Returns a compiled call that computes max@k weights of random scores."""
   scores = jax.random.normal(jax.random.key(0), (2**20 // GROUP, GROUP))
-  weigh = functools.partial(objectives.max_at_k_weights, k=k)
+  weigh = functools.partial(best_of_k.max_at_k_weights, k=k)
   return functools.partial(jax.jit(weigh).lower(scores).compile(), scores)
 
 

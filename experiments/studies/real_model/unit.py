@@ -30,7 +30,7 @@ import numpy as np
 
 from experiments.cli import errors
 from experiments.data import pretrained
-from experiments.evaluation import policies, summary
+from experiments.evaluation import policy_loader, summary
 from experiments.logging import json_files, progress
 from experiments.studies import seed_results
 from experiments.studies.real_model.arms import ARMS, base_of
@@ -86,7 +86,7 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
       f"{loaded.name}: evaluation",
       loaded.settings["problems"],
     ) as update:
-      evaluation = policies.evaluate(loaded, update)
+      evaluation = policy_loader.evaluate(loaded, update)
   return {
     "device": jax.devices()[0].device_kind,
     "task": experiment.task.name,
@@ -125,11 +125,11 @@ def _write_base_evaluation(
 
 def _load_policy(
   config: ml_collections.ConfigDict, workdir: pathlib.Path
-) -> policies.LoadedPolicy:
+) -> policy_loader.LoadedPolicy:
   """Loads the trained policy; with 0 steps the model of `policy.path`."""
   if config.steps:
-    return policies.load_from_run(workdir, None, {})
-  return policies.load_from_folder(
+    return policy_loader.load_from_run(workdir, None, {})
+  return policy_loader.load_from_folder(
     config.policy.path,
     config.task,
     max_tokens=config.rollout.max_tokens or None,
@@ -155,7 +155,7 @@ def load_evaluation(record: dict[str, Any]) -> summary.Evaluation:
   )
 
 
-def page_log_prob(loaded: policies.LoadedPolicy, model: str) -> float:
+def page_log_prob(loaded: policy_loader.LoadedPolicy, model: str) -> float:
   """Returns the mean log-probability per token of the page, in nats.
 
   Args:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from experiments.cli import errors
-from experiments.evaluation import evaluator, policies
+from experiments.evaluation import evaluator, policy_loader
 from experiments.logging import json_files, provenance
 from experiments.studies.real_model.unit import RESULTS
 from experiments.tasks.text import numbered_lists, short_texts
@@ -53,7 +53,9 @@ def measure(policy: str, report: Callable[[str], None]) -> None:
     UsageError: the model has not been downloaded.
   """
   with errors.usage_errors():
-    loaded = policies.load_from_folder(policy, "short_texts", cpu_devices=1)
+    loaded = policy_loader.load_from_folder(
+      policy, "short_texts", cpu_devices=1
+    )
   rows = {}
   for name, (text, problems) in variants().items():
     task = build.make_task_from_text(text, tokenizer=loaded.name)

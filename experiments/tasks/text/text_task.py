@@ -33,11 +33,11 @@ import numpy as np
 from experiments.data import epochs, json_lines, overlap
 from experiments.tasks.task import Problems, Task
 from experiments.tasks.text import (
+  length_limits,
   line_scores,
   prompting,
   reference_views,
   scoring,
-  selection,
 )
 from experiments.tasks.text.text_options import Example, TextOptions
 from models import tokenizer
@@ -68,8 +68,8 @@ def build(
 ) -> Task:
   """Builds a task from examples and a verifier.
 
-  `selection` says which problems are used, and in which order `test(n)` returns
-  them. The task's `notes` count the problems that are left out or cut.
+  `length_limits` says which problems are used, and in which order `test(n)`
+  returns them. The task's `notes` count the problems that are left out or cut.
 
   Args:
     name: name of the dataset.
@@ -138,7 +138,7 @@ def build(
   all_notes = []
   for split in json_lines.SPLITS:
     if len(indices[split]):
-      indices[split], note = selection.select(
+      indices[split], note = length_limits.select(
         name, split, indices[split], prompts, solutions, options
       )
       all_notes.append(note)

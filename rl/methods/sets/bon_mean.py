@@ -15,7 +15,7 @@ def bon_mean(k: int = 4, clip: float = 0.2, beta: float = 0.01) -> Method:
   """A_i = (s_i - mean s) / std s, with s the max@k weights.
 
   s_i [P, S] is the unbiased max@k weight of sample i, `max_at_k_weights` of
-  `rl.objectives`; mean and std (ddof 0) are over the n samples of its group.
+  `rl.best_of_k`; mean and std (ddof 0) are over the n samples of its group.
   Subtracting the mean multiplies the expected gradient of max@k by 1 - k/n, and
   the division brings the advantages of every group to the same size. At k = n
   all weights are equal and nothing is learned, so choose k below n. The loss is

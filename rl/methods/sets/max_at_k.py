@@ -16,7 +16,7 @@ def max_at_k(
   """Ascends E over prompts of E[max of k scores], for any real score.
 
   A_i [P, S] is the unbiased max@k weight of sample i, `max_at_k_weights` of
-  `rl.objectives`. The loss is PPO-clip, summed over the tokens of all samples
+  `rl.best_of_k`. The loss is PPO-clip, summed over the tokens of all samples
   of a group and averaged over prompts. The expected gradient of the first
   update of a rollout is exactly that of max@k; in later updates the clip makes
   it approximate. k = 1 maximises the mean score, without a baseline. Among the
@@ -29,7 +29,7 @@ def max_at_k(
 
   Args:
     k: size of the set whose best score is maximised.
-    baseline: one of `rl.objectives.BASELINES`.
+    baseline: one of `rl.best_of_k.BASELINES`.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(

@@ -6,7 +6,7 @@ Axes: P prompts, S samples per prompt (a group), K reasoning steps.
 import jax
 import jax.numpy as jnp
 
-from rl import objectives, types
+from rl import best_of_k, types
 from rl.losses.aggregates import prompt_mean_token_sum
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -29,7 +29,7 @@ def increments_of_running_minimum(
   """Returns the increase of W of the running minimum at each step.
 
   m_1 >= m_2 >= ... are the running minima of the step scores of a sample. W(x)
-  is the weight of the sample in `rl.objectives.max_at_k_weights`, with the
+  is the weight of the sample in `rl.best_of_k.max_at_k_weights`, with the
   baseline "leave_one_out_minus_one", if its score is x and that of each other
   sample of the group its worst step. Step 1 gets W(m_1), and step j gets
   W(m_j) - W(m_{j-1}) <= 0, which is 0 unless its score is the lowest so far.
@@ -49,7 +49,7 @@ def increments_of_running_minimum(
   # [P, S, K, S]: the scores of the group, if sample i had the score m_j.
   is_self = jnp.eye(worst.shape[-1], dtype=bool)[:, None]
   groups = jnp.where(is_self, minima[..., None], worst[:, None, None])
-  weights = objectives.max_at_k_weights(
+  weights = best_of_k.max_at_k_weights(
     groups, k, has_steps[:, None, None], "leave_one_out_minus_one"
   )
   values = jnp.sum(jnp.where(is_self, weights, 0.0), -1)  # W(m_j), [P, S, K]

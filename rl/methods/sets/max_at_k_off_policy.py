@@ -6,7 +6,7 @@ Axes: P prompts, S samples per prompt (a group).
 import jax
 import jax.numpy as jnp
 
-from rl import objectives, scoring, types
+from rl import best_of_k, scoring, types
 from rl.losses.aggregates import prompt_mean
 from rl.losses.terms import term
 from rl.method import Method
@@ -39,7 +39,7 @@ def off_policy_max_at_k(
   log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)  # [P, S]
   # A depends on the ratios, but only the factor log rho is differentiated.
   stopped = jax.lax.stop_gradient(log_ratios)
-  advantages = objectives.max_at_k_off_policy_advantages(
+  advantages = best_of_k.max_at_k_off_policy_advantages(
     signal, jnp.clip(stopped, -bound, bound), k, rollout.sample_mask, order
   )
   has_gradient = jnp.where(advantages > 0, stopped <= bound, stopped >= -bound)

@@ -6,7 +6,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 import jax
 import jax.numpy as jnp
 
-from rl import masked, objectives, scoring, types
+from rl import best_of_k, masked, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -44,8 +44,8 @@ def choose_k_by_entropy(
   is_at_least = exists & (entropy >= entropy[:, None])
   max_prompts = exploit * masked.count(exists) + _ROUNDING
   has_high_entropy = masked.count(is_at_least) <= max_prompts  # [P]
-  pass_at_1 = objectives.pass_at_k_advantages(signal, 1, valid)
-  pass_at_k = objectives.pass_at_k_advantages(signal, k, valid)
+  pass_at_1 = best_of_k.pass_at_k_advantages(signal, 1, valid)
+  pass_at_k = best_of_k.pass_at_k_advantages(signal, k, valid)
   return jnp.where(has_high_entropy[:, None], pass_at_1, pass_at_k)
 
 

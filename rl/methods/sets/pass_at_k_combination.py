@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rl import masked, objectives, types
+from rl import best_of_k, masked, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -31,8 +31,8 @@ def blend_with_pass_at_1(
   """b A_pass@k + (1 - b) A_pass@1, with b = blend(mean score of the group)."""
   valid = rollout.sample_mask
   weight = blend(masked.mean(signal, valid, keepdims=True))  # [P, 1]
-  pass_at_k = objectives.pass_at_k_advantages(signal, k, valid)
-  pass_at_1 = objectives.pass_at_k_advantages(signal, 1, valid)
+  pass_at_k = best_of_k.pass_at_k_advantages(signal, k, valid)
+  pass_at_1 = best_of_k.pass_at_k_advantages(signal, 1, valid)
   blended = weight * pass_at_k + (1 - weight) * pass_at_1
   return jnp.where(valid, blended, 0.0)
 

@@ -99,7 +99,7 @@ def success_rate_advantages(
                              wrong. Terms with j > n are left out
 
   With the series of pass@k these are the weights of
-  `rl.objectives.max_at_k_weights` with the same baselines, for k < n if
+  `rl.best_of_k.max_at_k_weights` with the same baselines, for k < n if
   centered; with that of p, "centered" is `rl.advantages.leave_one_out` over n;
   with that of log p, "centered" is (r_i - mean r) / (n mean r). Sums of
   alternating terms lose accuracy in float32: for "all k right", k should be at

@@ -22,7 +22,7 @@ from experiments import pretrained as command
 from experiments.cli import cache_folders
 from experiments.configs import defaults
 from experiments.data import pretrained
-from experiments.evaluation import policies
+from experiments.evaluation import policy_loader
 from experiments.logging import json_files
 from experiments.training import build, initial_state
 from models import checkpoint_reader, hf, policy, tokenizer, transformer
@@ -106,7 +106,7 @@ def test_a_run_and_an_evaluation_read_the_folder_of_a_name(cache, tmp_path):
   e = build.build(config)
   assert e.model.width == model.width
   start = initial_state.starting_params(e, epath.Path(tmp_path / "run"))
-  loaded = policies.load_from_folder("smollm2", "countdown")
+  loaded = policy_loader.load_from_folder("smollm2", "countdown")
   for actual in (start, loaded.params):
     jax.tree.map(np.testing.assert_array_equal, actual, params)
 

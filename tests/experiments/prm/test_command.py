@@ -9,7 +9,7 @@ import types as python
 import pytest
 import rich.console
 
-from experiments.evaluation import policies
+from experiments.evaluation import policy_loader
 from experiments.prm import __main__ as command
 from experiments.prm import evaluate, fit, label, step_lines
 from experiments.training import build, workdirs
@@ -226,9 +226,9 @@ def test_a_run_is_loaded_at_its_step_and_a_folder_with_its_task(
 ):
   """The task of a run can be replaced; a tokenizer comes from its folder."""
   calls = []
-  loaded = policies.LoadedPolicy(
+  loaded = policy_loader.LoadedPolicy(
     **dict.fromkeys(
-      [f.name for f in command.dataclasses.fields(policies.LoadedPolicy)]
+      [f.name for f in command.dataclasses.fields(policy_loader.LoadedPolicy)]
     )
   )
   monkeypatch.setattr(workdirs, "is_run", lambda folder: folder.name == "run")
@@ -237,8 +237,8 @@ def test_a_run_is_loaded_at_its_step_and_a_folder_with_its_task(
     calls.append((*map(str, arguments), settings))
     return loaded
 
-  monkeypatch.setattr(policies, "load_from_run", record)
-  monkeypatch.setattr(policies, "load_from_folder", record)
+  monkeypatch.setattr(policy_loader, "load_from_run", record)
+  monkeypatch.setattr(policy_loader, "load_from_folder", record)
   monkeypatch.setattr(
     build, "make_task_from_text", lambda text, tokenizer: (text, tokenizer)
   )

@@ -12,7 +12,7 @@ import pytest
 from helpers import fitted_model, small_policy
 
 from experiments.configs import chain, defaults
-from experiments.evaluation import policies
+from experiments.evaluation import policy_loader
 from experiments.prm import __main__ as command
 from experiments.prm import evaluate, fit, label, step_lines
 from experiments.training import build, checkpointing, placement, workdirs
@@ -43,7 +43,7 @@ def save_base(folder, task):
 
 @pytest.fixture(scope="module")
 def loaded(base):
-  return policies.load_from_run(base, None, {}, cpu_devices=1)
+  return policy_loader.load_from_run(base, None, {}, cpu_devices=1)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_model_reads_maths_without_words(labelled, tmp_path, capsys):
   folder = tmp_path / "prm"
   assert run_label(base, folder) == 0
   assert run("fit", folder, *FIT, "--text", "maths") == 0
-  loaded = policies.load_from_run(base, None, {}, cpu_devices=1)
+  loaded = policy_loader.load_from_run(base, None, {}, cpu_devices=1)
   fitted = fit.load(folder, loaded)
   assert fitted.model.left_out == loaded.task.word_ids
   # The other words of a line change nothing.
@@ -174,7 +174,7 @@ def test_a_later_checkpoint_of_the_policy_changes_nothing(base, tmp_path):
     saving.save(5, {"params": later}, {})
   assert run("fit", folder, *FIT) == 0
   assert json.loads((folder / "fit.json").read_text())["policy_step"] == 0
-  fitted = fit.load(folder, policies.load_from_run(run_folder, 0, {}, 1))
+  fitted = fit.load(folder, policy_loader.load_from_run(run_folder, 0, {}, 1))
   embed = np.asarray(fitted.params["decoder"]["embed"]["table"])
   first = np.asarray(params["embed"]["table"])
   # Four updates move it little.
@@ -309,7 +309,7 @@ def test_a_killed_fit_ends_as_an_uninterrupted_one(
   labelled, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(fit, "DISPATCH", 2)
-  loaded = policies.load_from_run(
+  loaded = policy_loader.load_from_run(
     label.read_record(labelled)["settings"]["policy"], None, {}, cpu_devices=1
   )
   data = step_lines.read(labelled / "labels.jsonl", loaded.task, 32).data

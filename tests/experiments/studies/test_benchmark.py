@@ -8,7 +8,7 @@ import pytest
 
 from experiments.studies.benchmark import __main__ as command
 from experiments.studies.benchmark import objective_costs, timing
-from rl import advantages, credit, objectives
+from rl import advantages, best_of_k, credit
 
 NAMES = list(objective_costs.functions(64))
 WEIGHTS = "max_at_k_weights(k=8, none)"
@@ -70,7 +70,7 @@ def test_a_function_that_spent_its_budget_is_not_called_again():
   assert machine.calls.count("fast") == 10
 
 
-@pytest.mark.parametrize("module", [objectives, advantages, credit])
+@pytest.mark.parametrize("module", [best_of_k, advantages, credit])
 def test_every_array_function_is_listed(module):
   for name, fn in inspect.getmembers(module, inspect.isfunction):
     if fn.__module__ == module.__name__ and not name.startswith("_"):

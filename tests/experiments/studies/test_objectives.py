@@ -8,8 +8,8 @@ import pytest
 
 import rl
 from experiments.studies import objectives
+from rl import best_of_k as set_objectives
 from rl import methods
-from rl import objectives as set_objectives
 
 PAGE = pathlib.Path(rl.__file__).with_name("README.md")
 

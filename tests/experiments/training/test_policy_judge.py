@@ -13,7 +13,7 @@ from helpers import small_policy, small_run
 
 from experiments import judge_lines, verify
 from experiments.configs import defaults, small_judge
-from experiments.evaluation import policies
+from experiments.evaluation import policy_loader
 from experiments.logging import json_files
 from experiments.training import (
   build,
@@ -445,7 +445,7 @@ def test_a_judge_is_trained_on_lines_and_is_asked(tmp_path, capsys):
   assert again.identity == complete.identity
   fields = p_yes.fields_of("Question 3?", "So ;", "good")
   assert complete.next_words(llm_judge.messages_of("unread", fields))["0"] > 0.9
-  trained = policies.load_from_run(run, None, {}, cpu_devices=1)
+  trained = policy_loader.load_from_run(run, None, {}, cpu_devices=1)
   ids = np.array([trained.task.prompt_ids(json.dumps(fields))])
   logits, _ = trained.policy.prefill(
     trained.params, ids, np.ones(ids.shape, bool), 1, 1

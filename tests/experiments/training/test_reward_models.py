@@ -13,7 +13,7 @@ from helpers import fitted_model, worked_example
 
 from experiments import tasks
 from experiments.configs import defaults
-from experiments.evaluation import policies
+from experiments.evaluation import policy_loader
 from experiments.logging import json_files
 from experiments.training import (
   build,
@@ -401,7 +401,7 @@ def test_a_policy_is_loaded_without_its_model(tmp_path):
   write_model(model)
   run(make_config(model, steps=1), tmp_path / "run")
   shutil.rmtree(model)
-  loaded = policies.load_from_run(tmp_path / "run", None, {}, 1)
+  loaded = policy_loader.load_from_run(tmp_path / "run", None, {}, 1)
   assert loaded.step == 1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy, worked_example
 
-from rl import method_loss, methods, objectives, types
+from rl import best_of_k, method_loss, methods, types
 from rl.update_plan import Plan
 
 LOGITS = np.array([0.3, -0.4, 0.1])
@@ -134,7 +134,7 @@ def test_a_sample_beyond_the_bound_rests():
 def test_the_orders_are_one_at_the_first_update():
   """Sampler and policy agree: every order is max_at_k without a baseline."""
   want = expected_gradient("max_at_k", 4, k=3, baseline="none")
-  for order in objectives.ORDERS:
+  for order in best_of_k.ORDERS:
     got = expected_gradient("max_at_k_off_policy", 4, k=3, order=order)
     np.testing.assert_allclose(got, want, atol=2e-6)
 

@@ -77,8 +77,7 @@ from rl import (
 )
 from rl.losses import aggregates, importance, ratios, surrogates, terms
 from rl.methods.critic import values
-from rl.methods.group import lite_ppo
-from rl.transforms import chain, each
+from rl.transforms import chain
 from rl.update_plan import Plan
 
 TOKENS = BATCH.mask.sum()
@@ -327,18 +326,6 @@ CASES = {
     methods.get("gdpo", names=COMPONENTS),
     peers.trl_clip(peers.trl_components(PARTS, eps=(1e-6, 0.0)), "dapo"),
     factor=DDOF["samples"],
-  ),
-  "gdpo of our pieces, TRL": Case(
-    composed(
-      terms.policy_gradient(surrogates.ppo_clip()),
-      chain(
-        transforms.components(COMPONENTS),
-        each(z_score(1e-4)),
-        transforms.weighted_sum((1.0, 1.0)),
-        lite_ppo.batch_normalize(1, 1e-4),
-      ),
-    ),
-    peers.trl_clip(peers.trl_components(PARTS), "dapo"),
   ),
   "dapo without filters, verl": Case(
     with_loss_filter("dapo", max_length=6, cache=3),

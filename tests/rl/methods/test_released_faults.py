@@ -29,11 +29,11 @@ from helpers.step_groups import (
 )
 
 from rl import (
+  best_of_k,
   credit,
   method_loss,
   methods,
   metrics,
-  objectives,
   scoring,
   transforms,
   types,
@@ -346,7 +346,7 @@ def test_scores_other_than_0_and_1_pass_through_as_advantages(form, k):
   over subsets like any other.
   """
   right = jnp.array([1.0, 0, 0, 1, 0, 0])
-  a = objectives.pass_at_k_advantages
+  a = best_of_k.pass_at_k_advantages
   signs = a(2 * right - 1, k, None, form)
   close(signs, a(right, k, None, form))
   close(a(10 * right + 3, k, None, form), signs, atol=1e-5)
@@ -357,7 +357,7 @@ def test_scores_other_than_0_and_1_pass_through_as_advantages(form, k):
 def test_k_above_n_is_not_a_number():
   """It is refused if known beforehand, and 0 in a group that is too small."""
   scores = jnp.array([1.0, 0, 0, 1])
-  for f in (objectives.pass_at_k_advantages, objectives.max_at_k_weights):
+  for f in (best_of_k.pass_at_k_advantages, best_of_k.max_at_k_weights):
     with pytest.raises(ValueError, match=r"k = 5 .*1 to the 4 .*value is 4"):
       f(scores, 5)
     assert not f(scores, 3, jnp.array([True, True, False, False])).any()

@@ -1,6 +1,6 @@
 """Groups without a gradient of set objectives: k = n, none right, few wrong.
 
-Every statement of the tables in `rl.objectives`, on groups of n = 4.
+Every statement of the tables in `rl.best_of_k`, on groups of n = 4.
 """
 
 import functools
@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import methods, objectives
+from rl import best_of_k, methods
 
 N = 4
-weights = jax.jit(objectives.max_at_k_weights, static_argnums=(1, 3))
-advantages = jax.jit(objectives.pass_at_k_advantages, static_argnums=(1, 3))
+weights = jax.jit(best_of_k.max_at_k_weights, static_argnums=(1, 3))
+advantages = jax.jit(best_of_k.pass_at_k_advantages, static_argnums=(1, 3))
 close = functools.partial(np.testing.assert_allclose, atol=1e-6, rtol=0)
 CASES = [(k, c) for k in range(1, N + 1) for c in range(N + 1)]
 
@@ -29,7 +29,7 @@ def right(c):
 def of(k, c):
   """The weights of every baseline, `{name: [N]}`."""
   g = jnp.asarray(right(c), jnp.float32)
-  return {b: np.asarray(weights(g, k, None, b)) for b in objectives.BASELINES}
+  return {b: np.asarray(weights(g, k, None, b)) for b in best_of_k.BASELINES}
 
 
 def is_flat(k, c):
@@ -95,7 +95,7 @@ def test_where_the_default_is_silent_no_other_prefers_a_sample():
   for k in range(2, N + 1):
     silent = ~np.asarray(weights(g, k, None, "leave_one_out_minus_one")).any(-1)
     assert 0 < silent.sum() < len(g)
-    for baseline in objectives.BASELINES:
+    for baseline in best_of_k.BASELINES:
       w = np.asarray(weights(g, k, None, baseline))[silent]
       close(np.ptp(w, axis=-1), 0)
     assert not np.asarray(advantages(g, k))[silent].any()
@@ -103,7 +103,7 @@ def test_where_the_default_is_silent_no_other_prefers_a_sample():
 
 def test_at_k_n_the_default_credits_the_best_with_its_lead():
   graded = jnp.array([0.1, 0.7, 0.4, 1.0])
-  got = {b: weights(graded, N, None, b) for b in objectives.BASELINES}
+  got = {b: weights(graded, N, None, b) for b in best_of_k.BASELINES}
   close(got["leave_one_out_minus_one"], [0, 0, 0, 0.3])
   close(got["leave_one_out"], [1.0] * 4)
   close(got["none"], [1.0] * 4)
@@ -147,11 +147,11 @@ def test_bootstrap_is_zero_where_its_subsets_agree():
 def test_fewer_samples_than_k_are_nothing_to_learn(k):
   g = jnp.array([1.0, 0, 0, 1])
   valid = jnp.arange(N) < k - 1
-  for baseline in objectives.BASELINES:
+  for baseline in best_of_k.BASELINES:
     assert not weights(g, k, valid, baseline).any()
-  for form in objectives.FORMS:
+  for form in best_of_k.FORMS:
     assert not advantages(g, k, valid, form, jax.random.key(0)).any()
-  assert objectives.max_at_k_value(g, k, valid) == 0
+  assert best_of_k.max_at_k_value(g, k, valid) == 0
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from rl.transforms import (
   chain,
   check_shape,
   describe,
-  each,
   lift,
   scale,
   scores,
@@ -307,20 +306,6 @@ def test_a_subset_of_tokens_has_the_samples_with_one_of_its_tokens():
   close(_value(t)[0], [[-2.5, -2.5, 0, 0], [0] * 4, [2.5, 2.5, 0, 0]])
   close(_value(t)[1], [[-2.5, -2.5, 0, 0], [0] * 4, [2.5, 0, 0, 0]])
   assert t.links == ()
-
-
-def test_components_are_transformed_one_by_one():
-  source = _source("vector")
-  t = chain(source, each(scale(3.0).bind("sample")))
-  close(_value(t), np.full((7, 2, 3), 3.0))
-  assert str(each(center())) == "each(center())"
-  assert (each(center()).takes, each(center()).gives) == ("vector", "vector")
-  with pytest.raises(LevelError, match=r"bind it with .bind\('sample'\)"):
-    each(scale(3.0))
-  with pytest.raises(LevelError, match=r"step -> sample$"):
-    each(transforms.sum_steps())
-  with pytest.raises(TypeError, match="carries state"):
-    each(transforms.minus_running_mean())
 
 
 # Descriptions.

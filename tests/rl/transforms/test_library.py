@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import worked_example
 
-from rl import objectives, scoring, transforms
+from rl import best_of_k, scoring, transforms
 from rl.sampling import random_keys
 from rl.transforms import chain
 
@@ -122,7 +122,7 @@ def test_bootstrap_advantages_have_a_key_per_prompt():
   advantages = _value(transforms.scores(), transform, rollout=rollout)
   drawn = random_keys.keys(keys, "pass_at_k_advantages")
   for p in range(2):
-    want = objectives.pass_at_k_advantages(
+    want = best_of_k.pass_at_k_advantages(
       scores[p], 2, valid[p], "bootstrap", drawn[p]
     )
     close(advantages[p], want, rtol=1e-6)
@@ -131,7 +131,7 @@ def test_bootstrap_advantages_have_a_key_per_prompt():
   assert str(analytic) == "pass_at_k_advantages(k=2, form=analytic)"
   close(
     _value(transforms.scores(), analytic, rollout=rollout),
-    objectives.pass_at_k_advantages(scores, 2, valid),
+    best_of_k.pass_at_k_advantages(scores, 2, valid),
     rtol=1e-6,
   )
 

@@ -20,7 +20,6 @@ from rl.transforms import (
   broadcast,
   center,
   chain,
-  each,
   group_normalize,
   lift,
   min_form_rewards,
@@ -87,16 +86,17 @@ def test_among_of_a_filter_is_a_filter():
   assert value(among(everyone, transforms.finished())).dtype == bool
 
 
-def test_each_runs_over_components():
+def test_components_are_summed_with_weights():
   rollout = ROLLOUT.replace(
     components={"a": ROLLOUT.scores, "b": 2 * ROLLOUT.scores}
   )
   source = transforms.components(("a", "b"))
-  got = value(chain(source, each(center())), rollout)
-  centered = value(chain(scores(), center()))
-  np.testing.assert_allclose(got, [centered, 2 * centered], atol=1e-6)
   mixed = chain(source, transforms.weighted_sum((1.0, -0.5)))
   np.testing.assert_allclose(value(mixed, rollout), 0, atol=1e-6)
+  mixed = chain(source, transforms.weighted_sum((1.0, 0.5)))
+  np.testing.assert_allclose(
+    value(mixed, rollout), 2 * ROLLOUT.scores, atol=1e-6
+  )
 
 
 def test_state_is_threaded_through_chain_and_sum():

@@ -59,7 +59,7 @@ from experiments.studies.benchmark.on_accelerator import (
 from experiments.training import build, device_mesh, iteration, placement
 from experiments.training.experiment import Experiment
 from models import flop_counts, transformer
-from rl import objectives, step, types
+from rl import best_of_k, step, types
 from rl.sampling import generation
 
 BFLOAT16 = 2  # bytes
@@ -638,7 +638,7 @@ def _max_at_k_difference(n: int = 8, k: int = 3) -> float:
   for subset in subsets:
     best = max(scores[list(subset)])
     expected[list(subset)] += best / len(subsets)
-  actual = objectives.max_at_k_weights(jnp.asarray(scores, jnp.float32), k)
+  actual = best_of_k.max_at_k_weights(jnp.asarray(scores, jnp.float32), k)
   return _relative_difference(actual, expected)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rl import advantages, objectives
+from rl import advantages, best_of_k
 from rl.methods.sets import success_rates
 
 success_rates = compiled.functions(success_rates)
@@ -124,7 +124,7 @@ def test_pass_at_k_has_the_weights_of_max_at_k(k, baseline):
   rows, valid, _ = groups(6)
   series = (1.0, *[0.0] * (k - 1), -1.0)
   got = success_rates.success_rate_advantages(rows, series, valid, baseline)
-  expected = objectives.max_at_k_weights(jnp.asarray(rows), k, None, baseline)
+  expected = best_of_k.max_at_k_weights(jnp.asarray(rows), k, None, baseline)
   np.testing.assert_allclose(got, expected, atol=1e-6)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import tasks
-from experiments.tasks.text import selection
+from experiments.tasks.text import length_limits
 
 
 def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
@@ -72,7 +72,7 @@ def test_an_empty_split_names_the_lengths_to_change(split, limits):
   prompts, solutions = [[1] * 4, [1] * 2], [[1], [1] * 10]
   indices = np.array([0, 1]) if split == "train" else np.array([0])
   with pytest.raises(ValueError, match=f"no {split} .* fits into {limits}"):
-    selection.select("numbers", split, indices, prompts, solutions, options)
+    length_limits.select("numbers", split, indices, prompts, solutions, options)
 
 
 def test_a_test_problem_may_have_any_solution():
@@ -80,7 +80,7 @@ def test_a_test_problem_may_have_any_solution():
   prompts, solutions = [[1], [1] * 4, [1]], [[1], [1], [1] * 10]
   indices = np.array([2, 1, 0])
   for split, expected in (("train", [0]), ("test", [2, 0])):
-    used, note = selection.select(
+    used, note = length_limits.select(
       "numbers", split, indices, prompts, solutions, options
     )
     assert used.tolist() == expected

@@ -1,4 +1,4 @@
-"""Tests of `rewards.steps.attribution`."""
+"""Tests of `rewards.steps.turn_contributions`."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,10 @@ import pytest
 from helpers import compiled
 
 from rewards.steps import (
-  attribution,
+  turn_contributions,
 )
 
-attribution = compiled.functions(attribution)
+attribution = compiled.functions(turn_contributions)
 
 
 def test_attribution_recovers_what_each_turn_brings():
@@ -22,7 +22,7 @@ def test_attribution_recovers_what_each_turn_brings():
 
   def loss(c):
     contributions = jnp.broadcast_to(c, existing.shape)
-    return attribution.attribution_loss(
+    return turn_contributions.attribution_loss(
       contributions, jnp.asarray(existing), outcomes
     ).mean()
 
@@ -37,20 +37,22 @@ def test_attribution_recovers_what_each_turn_brings():
 
 def test_attributed_rewards_and_their_weakness():
   mask = jnp.arange(6) < 5
-  result = attribution.attributed(jnp.full(6, 0.1), jnp.ones(6), mask)
+  result = turn_contributions.attributed(jnp.full(6, 0.1), jnp.ones(6), mask)
   np.testing.assert_allclose(result, [0.6] * 5 + [0], rtol=1e-6)
   # Idle accepted actions collect: five of them beat one that succeeds.
-  idle = attribution.attributed(jnp.zeros(6), jnp.ones(6), mask).sum()
+  idle = turn_contributions.attributed(jnp.zeros(6), jnp.ones(6), mask).sum()
   assert (
     idle
-    > attribution.attributed(jnp.ones(6), jnp.ones(6), jnp.arange(6) < 1)[0]
+    > turn_contributions.attributed(
+      jnp.ones(6), jnp.ones(6), jnp.arange(6) < 1
+    )[0]
   )
 
 
 @pytest.mark.worked_example("function:attribution.attribution_loss")
 def test_loss_of_two_samples_of_unequal_length():
   """Contributions 0.5 + 0.25 against outcome 1, and 0.125 - 1 + 3 against 2."""
-  result = attribution.attribution_loss(
+  result = turn_contributions.attribution_loss(
     jnp.array([[0.5, 0.25, jnp.nan], [0.125, -1, 3]]),
     jnp.array([[True, True, False], [True, True, True]]),
     jnp.array([1, 2]),
@@ -64,7 +66,9 @@ def test_contributions_and_accepted_actions():
   contributions = jnp.array([[0.25, -0.75, jnp.nan], [2, 0.5, 1]])
   grounded = jnp.array([[True, False, True], [False, True, True]])
   mask = jnp.array([[True, True, False], [True, True, True]])
-  result = attribution.attributed(contributions, grounded, mask)
+  result = turn_contributions.attributed(contributions, grounded, mask)
   np.testing.assert_array_equal(result, [[0.75, -0.75, 0], [2, 1, 1.5]])
-  result = attribution.attributed(contributions, grounded, mask, 2.0, 0.25)
+  result = turn_contributions.attributed(
+    contributions, grounded, mask, 2.0, 0.25
+  )
   np.testing.assert_array_equal(result, [[0.75, -1.5, 0], [4, 1.25, 2.25]])

@@ -9,27 +9,27 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rl import objectives
+from rl import best_of_k
 
-objectives = compiled.functions(objectives)
+objectives = compiled.functions(best_of_k)
 
 OUTCOMES = 3
 LOGITS = np.array([0.3, -0.4, 0.1])
 REWARDS = np.array([0.2, 1.0, -0.5])
 
 # Compiled: eager operations on many shapes cost more than the programs.
-max_at_k_value = jax.jit(objectives.max_at_k_value, static_argnums=1)
-max_at_k_values = jax.jit(objectives.max_at_k_values)
-max_at_k_weights = jax.jit(objectives.max_at_k_weights, static_argnums=(1, 3))
+max_at_k_value = jax.jit(best_of_k.max_at_k_value, static_argnums=1)
+max_at_k_values = jax.jit(best_of_k.max_at_k_values)
+max_at_k_weights = jax.jit(best_of_k.max_at_k_weights, static_argnums=(1, 3))
 off_policy_advantages = jax.jit(
-  objectives.max_at_k_off_policy_advantages, static_argnums=(2, 4)
+  best_of_k.max_at_k_off_policy_advantages, static_argnums=(2, 4)
 )
 off_policy_weights = jax.jit(
-  objectives.max_at_k_off_policy_weights, static_argnums=(2, 4)
+  best_of_k.max_at_k_off_policy_weights, static_argnums=(2, 4)
 )
-pass_at_k_value = jax.jit(objectives.pass_at_k_value, static_argnums=1)
+pass_at_k_value = jax.jit(best_of_k.pass_at_k_value, static_argnums=1)
 pass_at_k_advantages = jax.jit(
-  objectives.pass_at_k_advantages, static_argnums=(1, 3)
+  best_of_k.pass_at_k_advantages, static_argnums=(1, 3)
 )
 
 
@@ -152,7 +152,7 @@ def exact_gradient(k):
   [
     (n, k, baseline)
     for n, k in ((4, 1), (4, 2), (5, 3), (4, 4))
-    for baseline in objectives.BASELINES
+    for baseline in best_of_k.BASELINES
     if n > k or baseline != "centered"  # s is flat at n = k
   ],
 )
@@ -284,7 +284,7 @@ def test_off_policy_forms_equal_products_over_subsets(estimator, has_baseline):
 def test_off_policy_is_on_policy_at_ratio_one():
   g = jnp.asarray(np.random.default_rng(1).normal(size=(3, 6)), jnp.float32)
   zero = jnp.zeros_like(g)
-  for order in objectives.ORDERS:
+  for order in best_of_k.ORDERS:
     np.testing.assert_allclose(
       off_policy_weights(g, zero, 3, None, order),
       max_at_k_weights(g, 3),
@@ -296,7 +296,7 @@ def test_off_policy_is_on_policy_at_ratio_one():
       atol=1e-6,
     )
   np.testing.assert_allclose(
-    objectives.max_at_k_off_policy_value(g, zero, 3),
+    best_of_k.max_at_k_off_policy_value(g, zero, 3),
     max_at_k_value(g, 3),
     atol=1e-6,
   )
@@ -391,7 +391,7 @@ def test_a_group_without_a_valid_sample_is_worth_nothing(garbage):
   g, none = jnp.full((6,), garbage), jnp.zeros((6,), bool)
   assert max_at_k_value(g, 2, none) == 0
   assert pass_at_k_value(g, 2, none) == 0
-  for baseline in objectives.BASELINES:
+  for baseline in best_of_k.BASELINES:
     assert not max_at_k_weights(g, 2, none, baseline).any()
   for form in ("analytic", "full"):
     assert not pass_at_k_advantages(g, 2, none, form).any()
@@ -417,24 +417,24 @@ LOG_RATIOS = np.linspace(-0.4, 0.5, 15, dtype=np.float32).reshape(3, 5)
 @pytest.mark.parametrize(
   "objective",
   [
-    lambda g, r, valid: objectives.max_at_k_value(g, 2, valid),
-    lambda g, r, valid: objectives.pass_at_k_value(g > 0.4, 2, valid),
+    lambda g, r, valid: best_of_k.max_at_k_value(g, 2, valid),
+    lambda g, r, valid: best_of_k.pass_at_k_value(g > 0.4, 2, valid),
     *(
-      lambda g, r, valid, baseline=baseline: objectives.max_at_k_weights(
+      lambda g, r, valid, baseline=baseline: best_of_k.max_at_k_weights(
         g, 2, valid, baseline
       )
-      for baseline in objectives.BASELINES
+      for baseline in best_of_k.BASELINES
     ),
-    lambda g, r, valid: objectives.max_at_k_off_policy_value(g, r, 2, valid),
+    lambda g, r, valid: best_of_k.max_at_k_off_policy_value(g, r, 2, valid),
     *(
-      lambda g, r, valid, order=order: (
-        objectives.max_at_k_off_policy_advantages(g, r, 2, valid, order)
+      lambda g, r, valid, order=order: best_of_k.max_at_k_off_policy_advantages(
+        g, r, 2, valid, order
       )
-      for order in objectives.ORDERS
+      for order in best_of_k.ORDERS
     ),
-    lambda g, r, valid: objectives.max_at_k_off_policy_weights(g, r, 2, valid),
-    lambda g, r, valid: objectives.pass_at_k_advantages(g, 2, valid),
-    lambda g, r, valid: objectives.pass_at_k_advantages(g, 2, valid, "full"),
+    lambda g, r, valid: best_of_k.max_at_k_off_policy_weights(g, r, 2, valid),
+    lambda g, r, valid: best_of_k.pass_at_k_advantages(g, 2, valid),
+    lambda g, r, valid: best_of_k.pass_at_k_advantages(g, 2, valid, "full"),
   ],
 )
 def test_a_group_of_a_batch_is_treated_as_if_it_were_alone(objective):
@@ -477,15 +477,15 @@ def test_the_smallest_and_the_largest_k_are_accepted():
   np.testing.assert_allclose(max_at_k_value(g, 1), 7 / 3, rtol=1e-6)
   np.testing.assert_allclose(max_at_k_value(g, 3), 4, rtol=1e-6)
   np.testing.assert_allclose(
-    objectives.max_at_k_weights(g, 3), [4, 4, 4], rtol=1e-6
+    best_of_k.max_at_k_weights(g, 3), [4, 4, 4], rtol=1e-6
   )
   np.testing.assert_allclose(
-    objectives.max_at_k_off_policy_weights(g, 0 * g, 3), [4, 4, 4], rtol=1e-6
+    best_of_k.max_at_k_off_policy_weights(g, 0 * g, 3), [4, 4, 4], rtol=1e-6
   )
   for k, nearest in ((0, 1), (4, 3)):
     for call in (
-      lambda k=k: objectives.max_at_k_value(g, k),
-      lambda k=k: objectives.pass_at_k_advantages(g, k, None, "full"),
+      lambda k=k: best_of_k.max_at_k_value(g, k),
+      lambda k=k: best_of_k.pass_at_k_advantages(g, k, None, "full"),
     ):
       with pytest.raises(
         ValueError, match=f"k = {k} .* 3 samples .* valid value is {nearest}"
@@ -493,22 +493,22 @@ def test_the_smallest_and_the_largest_k_are_accepted():
         call()
   for k in (True, 2.0):
     with pytest.raises(TypeError, match=f"k = {k} must be a static int"):
-      objectives.max_at_k_value(g, k)
+      best_of_k.max_at_k_value(g, k)
 
 
 def test_unknown_choices_are_refused():
   g = jnp.ones(3)
   for kind, call in (
-    ("baseline", lambda: objectives.max_at_k_weights(g, 2, None, "x")),
+    ("baseline", lambda: best_of_k.max_at_k_weights(g, 2, None, "x")),
     (
       "order",
-      lambda: objectives.max_at_k_off_policy_weights(g, g, 2, None, "x"),
+      lambda: best_of_k.max_at_k_off_policy_weights(g, g, 2, None, "x"),
     ),
     (
       "order",
-      lambda: objectives.max_at_k_off_policy_advantages(g, g, 2, None, "x"),
+      lambda: best_of_k.max_at_k_off_policy_advantages(g, g, 2, None, "x"),
     ),
-    ("form", lambda: objectives.pass_at_k_advantages(g, 2, None, "x")),
+    ("form", lambda: best_of_k.pass_at_k_advantages(g, 2, None, "x")),
   ):
     with pytest.raises(ValueError, match=f"unknown {kind} 'x'"):
       call()
@@ -516,7 +516,7 @@ def test_unknown_choices_are_refused():
 
 def test_scores_of_integers_are_real_numbers():
   np.testing.assert_allclose(
-    objectives.max_at_k_weights(jnp.array([0, 1, 4]), 1),
+    best_of_k.max_at_k_weights(jnp.array([0, 1, 4]), 1),
     [0, 1 / 3, 4 / 3],
     rtol=1e-6,
   )
@@ -534,15 +534,15 @@ def test_the_centered_weights_of_many_samples_are_not_shrunk():
 
 def test_a_group_of_one_sample_has_its_score_and_no_baseline():
   g, zero = jnp.array([5.0]), jnp.zeros(1)
-  assert objectives.max_at_k_value(g, 1) == 5
-  assert objectives.max_at_k_off_policy_value(g, zero, 1) == 5
-  for baseline, want in zip(objectives.BASELINES, (5, 5, 5, 0), strict=True):
-    weights = objectives.max_at_k_weights(g, 1, None, baseline)
+  assert best_of_k.max_at_k_value(g, 1) == 5
+  assert best_of_k.max_at_k_off_policy_value(g, zero, 1) == 5
+  for baseline, want in zip(best_of_k.BASELINES, (5, 5, 5, 0), strict=True):
+    weights = best_of_k.max_at_k_weights(g, 1, None, baseline)
     assert weights.tolist() == [want], baseline
   for estimate in (
-    objectives.max_at_k_off_policy_weights,
-    objectives.max_at_k_off_policy_advantages,
+    best_of_k.max_at_k_off_policy_weights,
+    best_of_k.max_at_k_off_policy_advantages,
   ):
     np.testing.assert_allclose(estimate(g, zero, 1), [5])
   for form in ("analytic", "full"):
-    assert objectives.pass_at_k_advantages(g, 1, None, form).tolist() == [0]
+    assert best_of_k.pass_at_k_advantages(g, 1, None, form).tolist() == [0]

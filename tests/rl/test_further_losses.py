@@ -1,4 +1,4 @@
-"""Tests of `rl.further_updates`: which minibatches are updated, and when not.
+"""Tests of `rl.further_losses`: which minibatches are updated, and when not.
 
 Two prompts of one sample of one token are two minibatches. The loss is a
 function of the output of the value head at the token, of which every update
@@ -11,7 +11,7 @@ import optax
 import pytest
 from helpers import worked_example
 
-from rl import further_updates, scoring
+from rl import further_losses, scoring
 from rl.losses.terms import term
 from rl.method import FurtherUpdates
 from rl.update_plan import Plan
@@ -36,7 +36,7 @@ def _run(values, usable=True, max_passes=10, sharp=False):
     "values": jnp.float32(values).reshape(2, 1, 1),
   }
   tx = optax.sgd(lambda count: 1.0)
-  (params, opt_state), passes = further_updates.run(
+  (params, opt_state), passes = further_losses.run(
     FurtherUpdates(level(sharp), "level_max", 2.0, max_passes),
     worked_example.POLICY,
     tx,

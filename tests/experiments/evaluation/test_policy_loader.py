@@ -12,7 +12,7 @@ from helpers import small_chat, small_gsm8k, small_run
 
 from experiments import evaluate, tasks
 from experiments.configs import defaults
-from experiments.evaluation import policies, summary
+from experiments.evaluation import policy_loader, summary
 from experiments.tasks.text import free_prompts
 from experiments.training import build, decoder
 
@@ -99,12 +99,14 @@ def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
     config, build.make_task(config, str(folder)), str(folder)
   )
   evaluated = []
-  bind = policies.policy.bind
+  bind = policy_loader.policy.bind
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(
-      policies.policy, "bind", lambda s: (evaluated.append(s), bind(s))[1]
+      policy_loader.policy, "bind", lambda s: (evaluated.append(s), bind(s))[1]
     )
-    policies.load_from_folder(folder, "countdown(count=2)", problems=8, batch=8)
+    policy_loader.load_from_folder(
+      folder, "countdown(count=2)", problems=8, batch=8
+    )
   (of_folder,) = evaluated
   assert of_folder.attention == of_run.attention == "blocked"
   assert of_folder.unroll == of_run.unroll == 0
@@ -115,7 +117,7 @@ def test_a_run_is_evaluated_with_its_settings(tmp_path):
   config = {"evaluation__problems": 12, "evaluation__temperature": 0.5}
   e = small_run.experiment(rollout__max_tokens=0, **config)
   small_run.save_untrained(e, epath.Path(tmp_path))
-  loaded = policies.load_from_run(tmp_path, None, {"samples": 3})
+  loaded = policy_loader.load_from_run(tmp_path, None, {"samples": 3})
   assert loaded.settings == {
     "max_tokens": e.sampling.max_tokens,
     "problems": 12,
@@ -243,7 +245,7 @@ SETTINGS = {
 
 def _check(shards=1, positions="rotary", **changes):
   model = SimpleNamespace(positions=positions, max_positions=8)
-  policies._check_settings(TASK, model, shards, **SETTINGS | changes)
+  policy_loader._check_settings(TASK, model, shards, **SETTINGS | changes)
 
 
 def test_the_smallest_settings_are_accepted():
@@ -287,9 +289,9 @@ def test_the_problems_of_a_task_must_exist_but_not_those_of_a_user(monkeypatch):
 
 def test_a_model_has_all_tokens_of_a_task(monkeypatch):
   monkeypatch.setattr(
-    policies.build, "make_task_from_text", lambda text, tokenizer: TASK
+    policy_loader.build, "make_task_from_text", lambda text, tokenizer: TASK
   )
-  make = policies._make_task
+  make = policy_loader._make_task
   model = SimpleNamespace(vocab_size=10)
   assert make("countdown(count=2)", "folder", model) is TASK
   assert make("gsm8k(chat=True)", "folder", model) is TASK
@@ -319,15 +321,17 @@ def unread(monkeypatch):
   }
   for name, fake in fakes.items():
     module, function = name.split(".")
-    monkeypatch.setattr(getattr(policies, module), function, fake)
-  monkeypatch.setattr(policies, "_make_task", lambda text, folder, model: TASK)
-  monkeypatch.setattr(policies, "_describe", lambda model, reason: "forms")
+    monkeypatch.setattr(getattr(policy_loader, module), function, fake)
+  monkeypatch.setattr(
+    policy_loader, "_make_task", lambda text, folder, model: TASK
+  )
+  monkeypatch.setattr(policy_loader, "_describe", lambda model, reason: "forms")
   return calls
 
 
 def test_a_folder_has_the_default_settings(unread, monkeypatch):
   """The batch is a multiple of the devices, and smaller on a CPU."""
-  loaded = policies.load_from_folder("folder", "small")
+  loaded = policy_loader.load_from_folder("folder", "small")
   assert loaded.settings == {
     "problems": 256,
     "samples": 16,
@@ -341,14 +345,14 @@ def test_a_folder_has_the_default_settings(unread, monkeypatch):
   assert (unread.devices, unread.dtypes) == ([(0, (8,))], ["float32"])
   with pytest.raises(dataclasses.FrozenInstanceError):
     loaded.step = 1
-  monkeypatch.setattr(policies.jax, "default_backend", lambda: "gpu")
-  loaded = policies.load_from_folder("folder", "small")
+  monkeypatch.setattr(policy_loader.jax, "default_backend", lambda: "gpu")
+  loaded = policy_loader.load_from_folder("folder", "small")
   assert loaded.settings["batch"] == 66
 
 
 def test_settings_of_the_user_take_precedence(unread):
   changes = {"batch": 6, "seed": 3, "max_tokens": 2}
-  loaded = policies.load_from_folder(
+  loaded = policy_loader.load_from_folder(
     "folder", "small", dtype="bfloat16", cpu_devices=2, **changes
   )
   assert {name: loaded.settings[name] for name in changes} == changes
@@ -357,18 +361,18 @@ def test_settings_of_the_user_take_precedence(unread):
 
 
 def test_an_evaluation_has_the_settings_of_its_policy(unread, monkeypatch):
-  loaded = policies.load_from_folder("folder", "small", seed=3)
+  loaded = policy_loader.load_from_folder("folder", "small", seed=3)
   calls = []
   monkeypatch.setattr(
-    policies.evaluator,
+    policy_loader.evaluator,
     "evaluate",
     lambda *arguments, **settings: calls.append((arguments, settings)),
   )
   update = print
-  policies.evaluate(loaded, update)
+  policy_loader.evaluate(loaded, update)
   ((arguments, settings),) = calls
   assert arguments == (TASK, "policy", "float32 params")
-  assert settings.pop("key") == policies.prng_keys.from_seed(3)
+  assert settings.pop("key") == policy_loader.prng_keys.from_seed(3)
   expected = {**loaded.settings, "step": 0, "sharding": "sharding"}
   del expected["seed"]
   assert settings == {**expected, "update": update}
