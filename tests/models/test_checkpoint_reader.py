@@ -11,7 +11,9 @@ from models import checkpoint_reader, checksums
 PARAMS = {"a": {"w": np.arange(6, dtype=np.float32).reshape(2, 3)}}
 
 
-@pytest.fixture(scope="module", params=["in a state", "alone"])
+@pytest.fixture(
+  scope="module", params=["in a state", "in an old state", "alone"]
+)
 def run(tmp_path_factory, request):
   """Checkpoints of a run at the steps 2 and 10: its state, and its JSON."""
   folder = tmp_path_factory.mktemp("run")
@@ -21,6 +23,8 @@ def run(tmp_path_factory, request):
     if request.param == "in a state":
       saved = {"learners": {"policy": saved}}
     state = {**saved, "count": np.zeros(3)}
+    if request.param == "in an old state":  # of runs before 2026-12
+      state["learners"] = {"critic": {"params": {"b": np.zeros(2)}}}
     ocp.PyTreeCheckpointer().save(folder / str(step) / "state", state)
     data = {
       "step": step,
