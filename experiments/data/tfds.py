@@ -32,7 +32,7 @@ def read(
   """Reads the texts under some keys of every line, in the order of the file.
 
   Args:
-    files: `{split: file}`, from `json_lines.find`.
+    files: `{split: file}`, from `split_files.find`.
     cache: local folder of the prepared files. Later calls with the same content
       and fields read the prepared files.
     fields: keys of a line to read; other keys are ignored.

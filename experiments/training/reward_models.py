@@ -30,7 +30,7 @@ from experiments.training import decoder
 from models import checkpoint_reader, heads, policy, sharding, transformer
 from models.config import from_fields
 from rewards import base
-from rewards.process import model as process_model
+from rewards.process import step_features as process_model
 from rewards.process import step_losses, step_model
 from rl import (
   gradients,

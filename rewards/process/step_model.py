@@ -20,7 +20,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rewards.process import model, step_data, text_filter
+from rewards.process import step_data, step_features, text_filter
 from rewards.process.step_losses.base import Outputs, StepLoss
 from rl import types
 
@@ -63,8 +63,10 @@ class StepModel:
       The outputs, and the log-probs of the tokens, `[E, S, T]`.
     """
     num_steps = data.values.shape[-1]
-    reading = model.read_through(self.policy, params["decoder"], data.tokens)
-    steps = model.step_features(reading, data.step_ids, num_steps)
+    reading = step_features.read_through(
+      self.policy, params["decoder"], data.tokens
+    )
+    steps = step_features.step_features(reading, data.step_ids, num_steps)
     surprise = -reading.log_probs
     tokens = jnp.concatenate(
       [
@@ -78,7 +80,7 @@ class StepModel:
     if self.loss.reads_reversed:
       reversed_steps = self._reversed(params, data)
     if self.loss.reads_reference:
-      reference = model.read_through(
+      reference = step_features.read_through(
         self.policy, jax.lax.stop_gradient(params["reference"]), data.tokens
       )
       log_ratios = reading.log_probs - reference.log_probs
@@ -101,13 +103,13 @@ class StepModel:
     """Returns the outputs of a pass over the steps in the opposite order."""
     num_steps = data.values.shape[-1]
     ids = step_data.reverse_ids(data.step_ids)
-    reading = model.read_through(
+    reading = step_features.read_through(
       self.policy,
       params["decoder"],
       step_data.reverse_steps(data.tokens, data.step_ids),
     )
     outputs = self.head(
-      params["head"], model.step_features(reading, ids, num_steps)
+      params["head"], step_features.step_features(reading, ids, num_steps)
     )  # of step n - 1 - k at k
     last = data.step_ids.max(-1)[..., None]  # n - 1
     index = jnp.maximum(last - jnp.arange(num_steps), 0)

@@ -43,7 +43,7 @@ MODULES = {
   "rewards": ("rewards", "rewards.sources"),  # the registry of bindings
   "combine": ("rewards.combine",),
   "mix": ("rewards.combine", "rewards.mix"),
-  "process model": ("rewards.process.model",),
+  "process model": ("rewards.process.step_features",),
   "verifiers": ("rewards.verifiers",),
   "tasks": ("experiments.tasks",),
   "text task": (

@@ -18,7 +18,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 
-from experiments.data import json_lines, tfds
+from experiments.data import split_files, tfds
 from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
@@ -109,8 +109,8 @@ def gsm8k(
     prompt_length=options.prompt_length or default_prompt,
     completion_length=options.completion_length or default_completion,
   )
-  required = ("test",) if options.tokenizer else json_lines.SPLITS
-  files = json_lines.find("gsm8k", folder, required)
+  required = ("test",) if options.tokenizer else split_files.SPLITS
+  files = split_files.find("gsm8k", folder, required)
   lines = tfds.read(files, options.cache, FIELDS)
   return text_task.build(
     "gsm8k",

@@ -34,7 +34,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.data import json_lines
+from experiments.data import json_lines, split_files
 from experiments.tasks.task import Task
 from experiments.tasks.text import prompting, text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
@@ -61,7 +61,7 @@ def humaneval(
     options: settings of all text tasks. The task's own instruction asks for the
       complete function, and is used in conversations only.
     folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
-    dataset: beginning of the files' names; see `json_lines.find`. The test
+    dataset: beginning of the files' names; see `split_files.find`. The test
       file, `HumanEval.jsonl.gz` or `humaneval_test.jsonl`, is enough for
       evaluation with a tokenizer from a folder. Training needs
       `humaneval_train.jsonl` too.
@@ -90,7 +90,7 @@ def humaneval(
   is_conversation = bool(options.tokenizer) and prompting.is_conversation(
     tokenizer.load(options.tokenizer), options.chat
   )
-  files = json_lines.find(dataset, folder)
+  files = split_files.find(dataset, folder)
   limits = sandbox.Limits(seconds=timeout, cpu_seconds=math.ceil(timeout / 2))
   return text_task.build(
     dataset,

@@ -39,7 +39,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.data import json_lines
+from experiments.data import json_lines, split_files
 from experiments.tasks.task import Problems, Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
@@ -62,8 +62,8 @@ def instructions(
   Args:
     options: settings of all text tasks.
     folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
-    dataset: beginning of the files' names; see `json_lines.find`. The test file
-      is enough for evaluation with a tokenizer from a folder.
+    dataset: beginning of the files' names; see `split_files.find`. The test
+      file is enough for evaluation with a tokenizer from a folder.
     workers: number of processes that judge completions.
     timeout: seconds to judge one completion. A completion that takes longer is
       wrong if the worker process computed for half of that time, else unscored.
@@ -76,7 +76,7 @@ def instructions(
     ValueError: if data is missing, a line has another form, an instruction is
       unknown or lacks an argument, or `text_task.build` refuses the problems.
   """
-  files = json_lines.find(dataset, folder)
+  files = split_files.find(dataset, folder)
   splits = {
     split: [_example(*line) for line in json_lines.read(file)]
     for split, file in files.items()

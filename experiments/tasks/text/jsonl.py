@@ -57,7 +57,7 @@ from typing import Any
 
 from etils import epath
 
-from experiments.data import json_lines, overlap
+from experiments.data import json_lines, overlap, split_files
 from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
@@ -253,7 +253,7 @@ def _check_parts(
   if not isinstance(verify, Each):
     items = []
     first_index = 0  # index of the first problem of a split, among all problems
-    for split in json_lines.SPLITS:
+    for split in split_files.SPLITS:
       examples = [example for _, example in splits.get(split, ())]
       for i, example in enumerate(examples[:_NUM_PROBES]):
         meta = {**example.meta, "row": first_index + i}

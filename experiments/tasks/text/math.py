@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 
-from experiments.data import json_lines, tfds
+from experiments.data import split_files, tfds
 from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
@@ -71,7 +71,7 @@ def math(
     ValueError: if data is missing, a line has another form, a limit is not
       positive, or `text_task.build` refuses the problems.
   """
-  files = json_lines.find(dataset, folder)
+  files = split_files.find(dataset, folder)
   lines = tfds.read(files, options.cache, FIELDS, OPTIONAL)
   return text_task.build(
     dataset,

@@ -45,7 +45,7 @@ from typing import Any
 
 from etils import epath
 
-from experiments.data import json_lines
+from experiments.data import json_lines, split_files
 from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
@@ -74,8 +74,8 @@ def sql(
   Args:
     options: settings of all text tasks.
     folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
-    dataset: beginning of the files' names; see `json_lines.find`. The test file
-      is enough for evaluation with a tokenizer from a folder.
+    dataset: beginning of the files' names; see `split_files.find`. The test
+      file is enough for evaluation with a tokenizer from a folder.
     workers: number of processes that judge completions.
     timeout: seconds to judge one completion. A query that takes three seconds
       of processor time is wrong. If judging takes longer than `timeout`, the
@@ -87,7 +87,7 @@ def sql(
       be read, no problem remains, or `text_task.build` refuses the problems.
   """
   splits, notes = {}, []
-  files = json_lines.find(dataset, folder)
+  files = split_files.find(dataset, folder)
   for split, file in files.items():
     lines = json_lines.read(file)
     examples = [

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data import epochs, json_lines, overlap
+from experiments.data import epochs, overlap, split_files
 from experiments.tasks.task import Problems, Task
 from experiments.tasks.text import (
   length_limits,
@@ -116,7 +116,7 @@ def build(
   # All N problems in tokens: first the train split, then the test split, each
   # in the order of its file.
   examples = [
-    example for split in json_lines.SPLITS for example in splits.get(split, ())
+    example for split in split_files.SPLITS for example in splits.get(split, ())
   ]
   prompts = template.encode([example.question for example in examples])
   texts = [example.solution for example in examples]
@@ -136,7 +136,7 @@ def build(
   rng = np.random.default_rng(0)
   indices["test"] = rng.permutation(np.arange(num_train, len(examples)))
   all_notes = []
-  for split in json_lines.SPLITS:
+  for split in split_files.SPLITS:
     if len(indices[split]):
       indices[split], note = length_limits.select(
         name, split, indices[split], prompts, solutions, options

@@ -35,7 +35,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.data import json_lines
+from experiments.data import json_lines, split_files
 from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
@@ -61,14 +61,14 @@ def tools(
   Args:
     options: settings of all text tasks.
     folder: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
-    dataset: beginning of the files' names; see `json_lines.find`. The test file
-      is enough for evaluation with a tokenizer from a folder.
+    dataset: beginning of the files' names; see `split_files.find`. The test
+      file is enough for evaluation with a tokenizer from a folder.
 
   Raises:
     ValueError: if data is missing, a line has another form, the calls of an
       answer cannot be read, or `text_task.build` refuses the problems.
   """
-  files = json_lines.find(dataset, folder)
+  files = split_files.find(dataset, folder)
   return text_task.build(
     dataset,
     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rewards.process import model
+from rewards.process import step_features
 from rewards.process.step_data import StepData
 from rewards.process.step_losses.base import Outputs, StepLoss
 
@@ -36,7 +36,7 @@ def squared_error(values: Array, targets: Array, data: StepData) -> Array:
 
 def values_at_steps(outputs: Outputs, data: StepData) -> Array:
   """Returns 2 v - 1 of the value v after each step, `[E, S, K]`."""
-  ends, _ = model.step_ends(data.step_ids, data.values.shape[-1])
+  ends, _ = step_features.step_ends(data.step_ids, data.values.shape[-1])
   return 2 * jnp.take_along_axis(outputs.tokens[..., 0], ends, -1) - 1
 
 

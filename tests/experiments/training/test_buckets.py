@@ -31,7 +31,7 @@ from helpers import (
 from tensorboard.backend.event_processing import event_accumulator
 
 from experiments import evaluate, report, tasks
-from experiments.data import json_lines, tfds
+from experiments.data import json_lines, split_files, tfds
 from experiments.evaluation import summary
 from experiments.logging import json_files, run_logger
 from experiments.studies import arms
@@ -258,7 +258,7 @@ def test_own_problems_are_read_from_a_bucket(bucket, bare, tmp_path):
 def test_prepared_data_and_databases_have_to_be_local(bucket, tmp_path):
   folder = bucket.take(small_gsm8k.write(tmp_path / "gsm8k"), "bucket/gsm8k")
   rows = tfds.read(
-    json_lines.find("gsm8k", folder), tmp_path / "prepared", gsm8k.FIELDS
+    split_files.find("gsm8k", folder), tmp_path / "prepared", gsm8k.FIELDS
   )
   assert len(rows["train"]) == small_gsm8k.TRAIN
   assert rows["test"][0][1][0] == small_gsm8k.row(small_gsm8k.TRAIN)["question"]
@@ -272,7 +272,7 @@ def test_prepared_data_and_databases_have_to_be_local(bucket, tmp_path):
 def test_gzipped_lines_are_read_from_a_bucket(bucket):
   content = gzip.compress(b'{"a": 1}\n\n{"a": "\xcf\x80"}\n')
   bucket.objects["bucket/lines/Odd.jsonl.gz"] = content
-  result = json_lines.read(json_lines.find("odd", "gs://bucket/lines")["test"])
+  result = json_lines.read(split_files.find("odd", "gs://bucket/lines")["test"])
   assert [line for _, line in result] == [{"a": 1}, {"a": "π"}]
 
 

@@ -11,7 +11,7 @@ import transformers
 from helpers import small_chat, small_gsm8k, small_math
 
 from experiments import tasks
-from experiments.data import json_lines, tfds
+from experiments.data import json_lines, split_files, tfds
 from experiments.tasks.text import gsm8k
 from models import tokenizer
 from rewards.verifiers import numbers
@@ -61,13 +61,13 @@ def expected(split):
 
 
 def test_lines_are_read_unchanged_and_in_order(folder, cache):
-  splits = tfds.read(json_lines.find("gsm8k", folder), cache, gsm8k.FIELDS)
+  splits = tfds.read(split_files.find("gsm8k", folder), cache, gsm8k.FIELDS)
   assert splits == {
     split: [
       (f"gsm8k_{split}.jsonl line {line}", texts)
       for line, texts in enumerate(expected(split), 1)
     ]
-    for split in json_lines.SPLITS
+    for split in split_files.SPLITS
   }
   assert "tensorflow" not in sys.modules
 
@@ -81,7 +81,7 @@ def test_the_data_folder_is_only_read(folder, task):
 
 
 def test_the_fingerprint_changes_with_the_content(tmp_path):
-  files = json_lines.find("gsm8k", small_gsm8k.write(tmp_path))
+  files = split_files.find("gsm8k", small_gsm8k.write(tmp_path))
   before = json_lines.fingerprint(files)
   assert json_lines.fingerprint(files) == before
   line = json.dumps({"question": "1 + 1?", "answer": "#### 2"})
@@ -90,23 +90,23 @@ def test_the_fingerprint_changes_with_the_content(tmp_path):
 
 
 def test_missing_data_is_one_clear_line(tmp_path, monkeypatch):
-  monkeypatch.delenv(json_lines.DATA_VARIABLE, raising=False)
+  monkeypatch.delenv(split_files.DATA_VARIABLE, raising=False)
   with pytest.raises(ValueError, match=r"no data folder .* EXTREMUM_DATA"):
-    json_lines.find("gsm8k")
+    split_files.find("gsm8k")
   absent = tmp_path / "absent"
   with pytest.raises(ValueError, match=f"{absent}.* is not a folder"):
-    json_lines.find("gsm8k", absent)
-  monkeypatch.setenv(json_lines.DATA_VARIABLE, str(tmp_path))
+    split_files.find("gsm8k", absent)
+  monkeypatch.setenv(split_files.DATA_VARIABLE, str(tmp_path))
   (tmp_path / "gsm8k-train.jsonl").touch()
   with pytest.raises(
     ValueError, match="nearest name in this folder is 'gsm8k-train"
   ):
-    json_lines.find("gsm8k")
+    split_files.find("gsm8k")
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"question": "?"}'])
 def test_a_malformed_line_is_named(tmp_path, line):
-  files = json_lines.find("gsm8k", small_gsm8k.write(tmp_path / "data"))
+  files = split_files.find("gsm8k", small_gsm8k.write(tmp_path / "data"))
   with files["train"].open("a") as out:
     out.write(line + "\n")
   message = f"gsm8k_train.jsonl line {small_gsm8k.TRAIN + 1} "
@@ -118,7 +118,7 @@ def test_a_line_keeps_its_number_and_its_file_may_be_zipped(tmp_path):
   rows = [json.dumps(small_gsm8k.row(i)) for i in range(2)]
   file = tmp_path / "GSM8K.jsonl.gz"
   file.write_bytes(gzip.compress("\n\n".join(rows).encode()))
-  files = json_lines.find("gsm8k", tmp_path)
+  files = split_files.find("gsm8k", tmp_path)
   lines = tfds.read(files, tmp_path / "cache", gsm8k.FIELDS)
   assert [location for location, _ in lines["test"]] == [
     "GSM8K.jsonl.gz line 1",
@@ -186,14 +186,14 @@ def test_the_default_prompt_length_depends_on_the_tokenizer(
 
 
 def test_two_tasks_may_read_other_fields_of_the_same_files(folder, cache):
-  files = json_lines.find("gsm8k", folder)
+  files = split_files.find("gsm8k", folder)
   assert json_lines.fingerprint(files) != json_lines.fingerprint(
     files, ("question",)
   )
   # GSM8K's fields and MATH's fields in the same lines.
   mixed = [{**small_gsm8k.row(i), **small_math.row(i)} for i in range(10)]
   for split, rows in zip(
-    json_lines.SPLITS, (mixed[:5], mixed[5:]), strict=True
+    split_files.SPLITS, (mixed[:5], mixed[5:]), strict=True
   ):
     content = "\n".join(map(json.dumps, rows))
     (cache / f"gsm8k_{split}.jsonl").write_text(content)

@@ -22,7 +22,7 @@ from helpers import (
 )
 
 from experiments import tasks
-from experiments.data import json_lines
+from experiments.data import json_lines, split_files
 from experiments.logging import json_files
 from experiments.training import build
 from experiments.training_run import loop
@@ -552,7 +552,7 @@ def test_files_that_cannot_be_read_are_named(name, content, message, tmp_path):
   def read():
     return [
       json_lines.read(each)
-      for each in json_lines.find("a", str(tmp_path)).values()
+      for each in split_files.find("a", str(tmp_path)).values()
     ]
 
   with pytest.raises(ValueError, match=message):
@@ -562,16 +562,16 @@ def test_files_that_cannot_be_read_are_named(name, content, message, tmp_path):
 def test_a_folder_is_needed(tmp_path, monkeypatch):
   monkeypatch.delenv("EXTREMUM_DATA", raising=False)
   with pytest.raises(ValueError, match="no data folder for 'a': name a folder"):
-    json_lines.find("a")
+    split_files.find("a")
   with pytest.raises(ValueError, match=r"nowhere' is not a folder"):
-    json_lines.find("a", str(tmp_path / "nowhere"))
+    split_files.find("a", str(tmp_path / "nowhere"))
 
 
 def test_train_comes_before_test_and_a_file_before_its_gz(tmp_path):
   names = ("a_test.jsonl", "a_test.jsonl.gz", "A.jsonl", "a_train.jsonl.gz")
   for name in names:
     (tmp_path / name).write_text("")
-  files = json_lines.find("a", str(tmp_path))
+  files = split_files.find("a", str(tmp_path))
   assert [(split, path.name) for split, path in files.items()] == [
     ("train", "a_train.jsonl.gz"),
     ("test", "a_test.jsonl"),

@@ -11,10 +11,10 @@ from helpers import compiled, worked_example
 from models import heads, transformer
 from models import policy as policies
 from models.config import ModelConfig
-from rewards.process import model, step_data, step_losses, step_model
+from rewards.process import step_data, step_features, step_losses, step_model
 from rl import types
 
-model = compiled.functions(model)
+model = compiled.functions(step_features)
 
 CONFIG = ModelConfig(
   vocab_size=11,
@@ -35,7 +35,7 @@ def make_model(loss):
   """Returns a model with an untrained decoder, and its parameters."""
   loss = step_losses.get(loss)
   decoder = transformer.init(CONFIG, jax.random.key(0))
-  width = CONFIG.width + model.SURPRISES
+  width = CONFIG.width + step_features.SURPRISES
   params = {
     "decoder": decoder,
     "head": heads.init_linear(jax.random.key(1), width, loss.outputs),
@@ -87,7 +87,7 @@ def scored():
 
 @pytest.mark.worked_example("function:model.step_ends")
 def test_step_ends_are_the_last_tokens():
-  ends, exists = model.step_ends(jnp.asarray(STEP_IDS), 4)
+  ends, exists = step_features.step_ends(jnp.asarray(STEP_IDS), 4)
   for p, s, k in np.ndindex(2, 2, 4):
     (at,) = np.nonzero(STEP_IDS[p, s] == k)
     assert exists[p, s, k] == (at.size > 0)
@@ -132,19 +132,21 @@ def test_what_the_policy_did_not_choose_surprises_nobody(scored):
   """A tool's token in a step is read, but is no evidence of an error."""
   scorer, params, tokens, _ = scored
   chosen = tokens.mask.at[0, 0, 1].set(False)
-  read_through = jax.jit(model.read_through, static_argnums=0)
+  read_through = jax.jit(step_features.read_through, static_argnums=0)
   tokens = tokens.replace(mask=chosen)
   reading = read_through(scorer.policy, params["decoder"], tokens)
   assert (reading.log_probs[~chosen] == 0).all()
   assert (reading.log_probs[chosen] < 0).all()
-  features = model.step_features(reading, jnp.asarray(STEP_IDS), 4)
-  largest, total = jnp.moveaxis(features[0, 0, 0, -model.SURPRISES :], -1, 0)
+  features = step_features.step_features(reading, jnp.asarray(STEP_IDS), 4)
+  largest, total = jnp.moveaxis(
+    features[0, 0, 0, -step_features.SURPRISES :], -1, 0
+  )
   assert largest == total == -reading.log_probs[0, 0, 0]
 
 
 def test_all_states_of_a_packed_rollout_are_read(scored):
   scorer, params, tokens, _ = scored
-  read_through = jax.jit(model.read_through, static_argnums=0)
+  read_through = jax.jit(step_features.read_through, static_argnums=0)
   readings = [
     read_through(scorer.policy, params["decoder"], tokens.replace(room=room))
     for room in (0, 100)
@@ -171,9 +173,9 @@ def test_features_of_two_steps_and_of_one_that_does_not_exist():
   """Surprises 1, 2 | 4, 3 and one token outside of steps; states 0 to 5."""
   hidden = jnp.stack([jnp.arange(6.0), 10 + jnp.arange(6.0)], -1)
   log_probs = -jnp.array([1.0, 2, 7, 4, 3])
-  reading = model.Reading(hidden[None, None], log_probs[None, None])
+  reading = step_features.Reading(hidden[None, None], log_probs[None, None])
   step_ids = jnp.array([[[0, 0, -1, 1, 1]]])
-  result = model.step_features(reading, step_ids, 3)
+  result = step_features.step_features(reading, step_ids, 3)
   # The state after the last token, the largest surprise, and their sum.
   expected = [[2, 12, 2, 3], [5, 15, 4, 7]]
   np.testing.assert_array_equal(result[0, 0, :2], expected)
