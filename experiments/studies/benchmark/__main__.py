@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,7 +24,7 @@ import rich.console
 
 from experiments.cli import errors, spec
 from experiments.logging import json_files
-from experiments.studies.benchmark.outcome import Outcome
+from experiments.studies.benchmark.outcome import WIDTH, Outcome
 from experiments.studies.benchmark.peers import PEERS
 from rl import registry
 
@@ -35,7 +34,7 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
   "objectives": ("objective_costs", "measure_objectives"),
   "decode": ("decode", "decode"),
   "update": ("update", "update"),
-  "packing": ("packing", "packing"),
+  "packing": ("update", "packing"),
   "iteration": ("iteration", "iteration"),
   "fused": ("fused", "fused"),
   "memory": ("memory", "memory"),
@@ -44,15 +43,11 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
   "accelerator": ("accelerator", "accelerator"),
 }
 STDOUT = "-"
-WIDTH = 400  # characters per line, so that no cell of a table is wrapped
 
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
-
-  Args:
-    argv: arguments of the command; None takes those of the process.
 
   Returns:
     The exit status: 0 if all limits hold, 1 if one is missed, or 2 for a
@@ -65,28 +60,25 @@ def main(argv: Sequence[str] | None = None) -> int:
       console.print(f"{name}: {load(name).__doc__.splitlines()[0]}")
     return 0
   with errors.usage_errors():
-    name, settings = _parse_benchmark(options.name, _flag_settings(options))
+    name, settings = _parse_benchmark(options)
   outcome = load(name)(console, **settings)
   wide = rich.console.Console(width=WIDTH, stderr=console.stderr)
   wide.print(outcome.table)
   word = "PASS" if outcome.limits_met else "FAIL"
   console.print(f"{word}: {outcome.verdict}", soft_wrap=True)
-  text = json.dumps(json_files.to_strict_json(outcome.results), indent=2)
   if options.json == STDOUT:
-    print(text)
+    print(outcome.to_json(), end="")
   elif options.json:
-    json_files.replace(options.json, text + "\n")
+    json_files.replace(options.json, outcome.to_json())
     console.print(f"wrote {options.json}", soft_wrap=True)
   return 0 if outcome.limits_met else 1
 
 
 def load(name: str) -> Callable[..., Outcome]:
   """Imports a benchmark and returns its function."""
-  module_name, function_name = BENCHMARKS[name]
-  module = importlib.import_module(
-    f"experiments.studies.benchmark.{module_name}"
-  )
-  return getattr(module, function_name)
+  module, function = BENCHMARKS[name]
+  path = f"experiments.studies.benchmark.{module}"
+  return getattr(importlib.import_module(path), function)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,51 +87,32 @@ def _parser() -> argparse.ArgumentParser:
     description="Runs one benchmark of speed or memory.",
   )
   add = parser.add_argument
-  add(
-    "name",
-    nargs="?",
-    default="",
-    help=f"benchmark to run, one of: {', '.join(BENCHMARKS)}",
-  )
-  add(
-    "--list",
-    action="store_true",
-    help="print what each benchmark measures, and exit",
-  )
-  add(
-    "--json",
-    metavar="FILE",
-    nargs="?",
-    const=STDOUT,
-    default="",
-    help="file for the results; without FILE they go to standard output",
-  )
+  names = ", ".join(BENCHMARKS)
+  add("name", nargs="?", default="", help=f"benchmark to run, one of: {names}")
+  text = "print what each benchmark measures, and exit"
+  add("--list", action="store_true", help=text)
+  text = "file for the results; without FILE they go to standard output"
+  add("--json", metavar="FILE", nargs="?", const=STDOUT, default="", help=text)
   peers = ", ".join([*PEERS, "none"])
-  add("--peer", default="", help=f"codebase to compare with, one of: {peers}")
-  add(
-    "--python",
-    metavar="PEER=PATH",
-    action="append",
-    default=[],
-    help="Python interpreter of a peer that is installed in an environment of "
-    "its own",
-  )
-  add("--out", default="", help="folder for results of `accelerator`")
-  add(
-    "--profile",
-    metavar="PIECE,PIECE",
-    default="",
-    help="pieces of `accelerator` to run alone, with profiler traces",
-  )
+  add("--peer", help=f"codebase to compare with, one of: {peers}")
+  text = "Python interpreter of a peer that is installed in an environment of "
+  text += "its own"
+  add("--python", metavar="PEER=PATH", action="append", default=[], help=text)
+  add("--out", help="folder for results of `accelerator`")
+  text = "pieces of `accelerator` to run alone, with profiler traces"
+  add("--profile", metavar="PIECE,PIECE", help=text)
   return parser
 
 
-def _flag_settings(options: argparse.Namespace) -> dict[str, object]:
-  """Returns the settings that come from flags."""
-  settings: dict[str, object] = {}
-  for name in ("peer", "out", "profile"):
-    if getattr(options, name):
-      settings[name] = getattr(options, name)
+def _parse_benchmark(
+  options: argparse.Namespace,
+) -> tuple[str, dict[str, object]]:
+  """Returns the name of the benchmark and its settings."""
+  # The first argument is the name, with or without settings in parentheses.
+  name, settings = spec.parse(options.name) if options.name else ("", {})
+  for flag in ("peer", "out", "profile"):
+    if getattr(options, flag):
+      settings[flag] = getattr(options, flag)
   for text in options.python:
     peer, _, path = text.partition("=")
     if not path:
@@ -147,16 +120,6 @@ def _flag_settings(options: argparse.Namespace) -> dict[str, object]:
         f"--python {text} must have the form PEER=PATH, such as tunix=PATH"
       )
     settings.setdefault("pythons", {})[peer] = path
-  return settings
-
-
-def _parse_benchmark(
-  text: str, overrides: Mapping[str, object]
-) -> tuple[str, dict[str, object]]:
-  """Returns the name of the benchmark and its settings."""
-  # `text` is the name, with or without settings in parentheses.
-  name, settings = spec.parse(text) if text else ("", {})
-  settings = {**settings, **overrides}
   # Both errors name the nearest valid name.
   if name not in BENCHMARKS:
     raise ValueError(registry.describe_unknown("benchmark", name, BENCHMARKS))

@@ -14,6 +14,7 @@ completion.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,13 +34,10 @@ SAMPLES = 256  # completions over which the expected length is averaged
 def suppress_tokens(
   config: ModelConfig, params: transformer.Params, ids: Sequence[int]
 ) -> transformer.Params:
-  """Adds the constant channel, and gives some tokens a probability of zero.
+  """Adds the constant channel, and gives tokens a probability of zero.
 
-  Args:
-    config: config of the decoder.
-    params: any weights of the decoder.
-    ids: tokens that are never drawn: EOS, and the padding token, because some
-      samplers mask it in the attention.
+  The tokens `ids` are EOS, and the padding token, because some samplers mask it
+  in the attention.
 
   Raises:
     ValueError: embeddings are not tied, or a projection has a bias.
@@ -66,7 +64,7 @@ def fit_mean_length(
   mean_length: float,
   max_tokens: int,
 ) -> transformer.Params:
-  """Chooses c so that completions have a given mean length.
+  """Chooses c so that completions have a given mean length, EOS included.
 
   Completions of T tokens that never end are drawn first. Where token
   t = 1, ..., T is predicted, let `a_t` be the normalized channel 0 and `b_t`
@@ -76,18 +74,8 @@ def fit_mean_length(
     1 + sum_{t=1}^{T-1} prod_{u=1}^{t} (1 - h_u(c))
 
   for each of the drawn completions. Bisection finds the c at which the mean
-  over all of them is `mean_length`.
-
-  Args:
-    config: config of the decoder.
-    params: weights from `suppress_tokens`.
-    prompts: `[P, L]` token ids without padding.
-    eos_id: id of EOS.
-    mean_length: mean length of completions, EOS included.
-    max_tokens: largest length of a completion T.
-
-  Returns:
-    The weights with c in the EOS row.
+  over all of them is `mean_length`. The weights `params` are those of
+  `suppress_tokens`.
 
   Raises:
     ValueError: `mean_length` does not lie between 1 and `max_tokens`.
@@ -109,25 +97,19 @@ def fit_mean_length(
     high *= 2
   for _ in range(60):  # Halves the interval below float64 resolution.
     middle = (low + high) / 2
-    low, high = (
-      (middle, high) if expected_length(middle) > mean_length else (low, middle)
-    )
+    is_longer = expected_length(middle) > mean_length
+    low, high = (middle, high) if is_longer else (low, middle)
   return _set_eos_row(params, eos_id, high)
 
 
-def _set_eos_row(
-  params: transformer.Params, token: int, c: float
-) -> transformer.Params:
+def _set_eos_row(params: transformer.Params, token: int, c: float) -> Any:
   table = params["embed"]["table"]
   row = jnp.zeros_like(table[0]).at[0].set(c)
   return params | {"embed": {"table": table.at[token].set(row)}}
 
 
 def _hazard_terms(
-  config: ModelConfig,
-  params: transformer.Params,
-  prompts: Array,
-  max_tokens: int,
+  config: ModelConfig, params: types.PyTree, prompts: Array, max_tokens: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns `a` and `b` of `fit_mean_length`, each `[P * S, T]` float64."""
   P = len(prompts)
@@ -139,13 +121,9 @@ def _hazard_terms(
   def constants(params: transformer.Params) -> tuple[Array, Array]:
     mask = jnp.ones(prompts.shape, bool)
     keys = generation.prompt_keys(jax.random.key(0), 0, jnp.arange(P))
-    samples_drawn = generation.generate(
-      model, params, prompts, mask, keys, sampling
-    )
-    real = jnp.ones(samples_drawn.completions.shape, bool)
-    tokens = types.Tokens(
-      prompts, mask, samples_drawn.completions, samples_drawn.lengths, real
-    )
+    drawn = generation.generate(model, params, prompts, mask, keys, sampling)
+    ids, real = drawn.completions, jnp.ones(drawn.completions.shape, bool)
+    tokens = types.Tokens(prompts, mask, ids, drawn.lengths, real)
     scored = model.score(params, tokens)
 
     def log_sum_exp(hidden: Array) -> Array:

@@ -4,9 +4,7 @@ The loop is that of `countdown.py:max_at_k` with random weights. One dispatch
 (`experiments.training.iteration.make_dispatch`) runs several steps, each of
 them sampling, reward and update. Random weights solve no problem, and a group
 of samples with equal scores has no gradient, so a random number is added to the
-score of the task.
-
-Three comparisons, each with its own limit:
+score of the task. Three comparisons have a limit each:
 
   beside staged   Fused: several steps per program. Staged: the same steps with
                   two programs per step, one for the rollout and one for the
@@ -15,17 +13,14 @@ Three comparisons, each with its own limit:
                   1.05 times as long as the staged loop.
   on the host     The share of the fused loop's wall time in which the host does
                   not wait for the program, which may be at most 2 %. Here each
-                  dispatch is finished, and its metrics are fetched and written
-                  to `metrics.jsonl`, before the next one starts. A training run
-                  writes while the next dispatch computes, so this is an upper
-                  bound. A call normally returns before its program is done; if
-                  it did not, the whole program would count as host time.
+                  dispatch is finished, and its metrics are written, before the
+                  next one starts. A training run writes while the next dispatch
+                  computes, so this is an upper bound.
   seeds           Several seeds batched over the devices, as in
                   `experiments.studies.multi_seed`, compared with the same seeds
                   one after another, on one device or on all devices, whichever
                   is faster. Batched seeds may take at most 0.7 times as long.
 
-Each round times both loops back to back; the ratio is the median over rounds.
 Before a ratio counts, both loops must reach the same parameters from the same
 state: the norm of the difference is at most 1e-3 of the norm of the change.
 """
@@ -60,13 +55,10 @@ MAX_TIME_VS_STAGED = 1.05
 MAX_HOST_SHARE = 0.02
 MAX_TIME_VS_SEQUENCE = 0.7
 TOLERANCE = 1e-3  # difference of parameters over their change, in norm
+States = Sequence[training_state.State]
 # Maps start states to end states, several steps later. The start states stay
 # valid: a loop copies them before it donates them.
-Loop = Callable[[Sequence[training_state.State]], list[training_state.State]]
-
-
-class UnequalLoopsError(errors.UsageError):
-  """Two loops reached different parameters from the same state."""
+Loop = Callable[[States], list[training_state.State]]
 
 
 def fused(
@@ -79,15 +71,14 @@ def fused(
 ) -> outcome.Outcome:
   """Time of the training loop as one program: fused, host and many seeds.
 
+  Each comparison above has a row. The outcome passes if all limits hold.
+
   Args:
     console: console for progress.
     steps: steps per dispatch, at least two.
     rounds: number of times that each pair of loops is timed.
     prompts: prompts per step; each has 16 samples.
     count: number of seeds; a multiple of the number of devices.
-
-  Returns:
-    One row for each comparison above. The outcome passes if all limits hold.
 
   Raises:
     UsageError: a setting has no valid value, or the loops differ.
@@ -102,7 +93,7 @@ def fused(
       raise ValueError(f"steps = {steps} fuses nothing; it must be at least 2.")
     unplaced = build_experiment(steps, prompts)
   shape = f"countdown, {prompts} x {unplaced.sampling.samples}, {steps} steps"
-  rows, fused_runs, start = [], {}, None
+  rows, fused_runs = [], {}
 
   def add_row(row: outcome.Row) -> None:
     rows.append(row)
@@ -111,49 +102,38 @@ def fused(
   for label, mesh in meshes().items():
     # Both loops make the same steps: the fused loop in one dispatch of `steps`
     # steps, the staged loop in `steps` dispatches of one step.
-    fused_experiment = unplaced.on_mesh(mesh)
-    staged_experiment = build_experiment(1, prompts).on_mesh(mesh)
-    start = placement.init_state(fused_experiment)
-    advance = make_dispatch(fused_experiment)
-    fused_run = loop_one_by_one(fused_experiment, advance, 1)
-    staged_run = loop_one_by_one(
-      staged_experiment, make_dispatch(staged_experiment), steps
-    )
+    e = unplaced.on_mesh(mesh)
+    staged = build_experiment(1, prompts).on_mesh(mesh)
+    start = placement.init_state(e)
+    advance = make_dispatch(e)
+    fused_run = fused_runs[label] = loop_one_by_one(e, advance, 1)
+    staged_run = loop_one_by_one(staged, make_dispatch(staged), steps)
     with console.status(f"{label}: fused and staged"):
-      name, timed = time_against(
-        {label: staged_run}, fused_run, [start], rounds
-      )
-      check_same_end(
-        start, fused_run([start])[0], staged_run([start])[0], label
-      )
-    limit = 1 / MAX_TIME_VS_STAGED
-    add_row(
-      _time_row(f"fused beside staged, {label}", shape, name, timed, limit)
-    )
+      name, limit = "fused beside staged, ", 1 / MAX_TIME_VS_STAGED
+      loops = {label: staged_run}, fused_run
+      row = time_row(name, shape, *loops, [start], rounds, limit)
+      ends = fused_run([start])[0], staged_run([start])[0]
+      check_same_end(start, *ends, label)
+      add_row(row)
     with console.status(f"{label}: on the host"):
-      share = host_share(fused_experiment, advance, start, rounds)
-      add_row(_host_row(label, shape, share))
-    fused_runs[label] = fused_run
+      share = host_share(e, advance, start, rounds)
+      name, unit = f"on the host, {label}", "of wall time"
+      ratio = MAX_HOST_SHARE / share
+      add_row(outcome.Row(name, shape, unit, share, ratio=ratio, limit=1.0))
   with console.status(f"{count} seeds"):
-    seed_starts = [_with_seed(start, number) for number in range(count)]
+    key = start.carried.key
+    seed_starts = [
+      start.with_carried(key=jax.random.fold_in(key, number))
+      for number in range(count)
+    ]
     batched_run = loop_side_by_side(unplaced, count)
-    name, timed = time_against(fused_runs, batched_run, seed_starts, rounds)
+    name = f"{count} seeds side by side, beside in sequence on "
+    loops, limit = (fused_runs, batched_run), 1 / MAX_TIME_VS_SEQUENCE
+    row = time_row(name, shape, *loops, seed_starts, rounds, limit)
     # `fused_run` is the one on all devices, the last mesh above.
-    check_same_end(
-      start,
-      batched_run(seed_starts)[0],
-      fused_run(seed_starts[:1])[0],
-      "seed 0",
-    )
-  add_row(
-    _time_row(
-      f"{count} seeds side by side, beside in sequence on {name}",
-      shape,
-      name,
-      timed,
-      1 / MAX_TIME_VS_SEQUENCE,
-    )
-  )
+    ends = batched_run(seed_starts)[0], fused_run(seed_starts[:1])[0]
+    check_same_end(start, *ends, "seed 0")
+    add_row(row)
   return outcome.from_rows(rows)
 
 
@@ -164,10 +144,7 @@ def build_experiment(
 ) -> Experiment:
   """Builds the max@k experiment on Countdown that this benchmark runs.
 
-  Args:
-    steps_per_dispatch: steps of one fused program.
-    prompts: prompts of a step.
-    devices: devices of the mesh; None means all of this machine.
+  A fused program makes `steps_per_dispatch` steps, on `devices` or on all.
   """
   config = countdown.max_at_k()
   config.steps_per_dispatch = config.steps = steps_per_dispatch
@@ -181,12 +158,10 @@ def build_experiment(
 def meshes() -> dict[str, Mesh]:
   """Returns meshes of one device and of all devices, by label."""
   all_devices = jax.devices()
-  return {
-    f"{count} device{'s' * (count > 1)}": sharding.make_mesh(
-      devices=all_devices[:count]
-    )
-    for count in sorted({1, len(all_devices)})
-  }
+  meshes = {"1 device": sharding.make_mesh(devices=all_devices[:1])}
+  if len(all_devices) > 1:
+    meshes[f"{len(all_devices)} devices"] = sharding.make_mesh()
+  return meshes
 
 
 def loop_one_by_one(
@@ -194,16 +169,12 @@ def loop_one_by_one(
 ) -> Loop:
   """Returns a loop that trains from one state after another.
 
-  Metrics are fetched one dispatch late, as in the training loop, so that the
-  host does not wait for the dispatch that it has just started.
-
-  Args:
-    e: the experiment.
-    advance: its dispatch, fused or staged.
-    dispatches: number of dispatches for each state.
+  For each state it makes a number of dispatches, fused or staged. Metrics are
+  fetched one dispatch late, as in the training loop, so that the host does not
+  wait for the dispatch that it has just started.
   """
 
-  def run(states: Sequence[training_state.State]) -> list[training_state.State]:
+  def run(states: States) -> list[training_state.State]:
     end_states, pending_metrics = [], {}
     for state in states:
       state = _copy(jax.device_put(state, placement.state_shardings(e)))
@@ -219,20 +190,16 @@ def loop_one_by_one(
 
 
 def loop_side_by_side(e: Experiment, count: int) -> Loop:
-  """Returns a loop that trains from many states at once.
+  """Returns a loop that trains from `count` states at once.
 
   The states are split into groups as in `experiments.studies.multi_seed`, and
   each group is one call of the fused program.
-
-  Args:
-    e: the experiment; a dispatch runs its `steps_per_dispatch`.
-    count: number of states.
   """
   program, mesh = side_by_side_program(e, jax.devices())
   seed_sharding = NamedSharding(mesh, PartitionSpec("seed"))
   groups = list(multi_seed.SideBySide(e, None, print).groups(range(count)))
 
-  def run(states: Sequence[training_state.State]) -> list[training_state.State]:
+  def run(states: States) -> list[training_state.State]:
     group_ends, pending_metrics = [], {}
     for group in groups:
       members = jax.device_put([states[i] for i in group], mesh.devices.flat[0])
@@ -257,47 +224,50 @@ def side_by_side_program(
 ) -> tuple[jax.stages.Wrapped, Mesh]:
   """Returns a jitted function of stacked training states, and their mesh.
 
-  Args:
-    e: the experiment; a call runs its `steps_per_dispatch`.
-    devices: devices over which the states are split.
+  The states are split over the devices.
   """
   mesh = Mesh(np.array(devices), ("seed",))
   prompts = e.config.rollout.prompts
   rollout_fn = rollouts.make_rollout_fn(
     e.task, e.policy, e.sampling, prompts, method=e.method
   )
-  iteration = fused_loop.iteration(
-    rollout_fn, step.make(e.methods, e.policy, e.txs, e.plan)
-  )
-  scanned = fused_loop.scan(iteration, e.config.steps_per_dispatch)
+  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
+  fused_step = fused_loop.iteration(rollout_fn, train_step)
+  scanned = fused_loop.scan(fused_step, e.config.steps_per_dispatch)
   return jax.jit(fused_loop.over_seeds(scanned, mesh), donate_argnums=0), mesh
 
 
-def time_against(
+def time_row(
+  prefix: str,
+  shape: str,
   others: Mapping[str, Loop],
   reference: Loop,
-  states: Sequence[training_state.State],
+  states: States,
   rounds: int,
-) -> tuple[str, timing.Timing]:
-  """Times loops relative to a reference loop.
+  limit: float | None,
+) -> outcome.Row:
+  """Times loops relative to a reference loop; the row is that of the fastest.
 
-  Args:
-    others: loops by name.
-    reference: the loop that the others are compared with.
-    states: start states of all loops.
-    rounds: number of times that each loop and the reference are timed.
-
-  Returns:
-    The name of the fastest of the other loops, and its timing. The timing's
-    `ratio` is the time of that loop divided by the time of the reference.
+  The reference is `ours` of the row, whose name is the prefix and the name of
+  the fastest loop. All loops start from the same states.
   """
   timings = timing.compare(
     {name: functools.partial(other, states) for name, other in others.items()},
     functools.partial(reference, states),
     rounds=rounds,
-    budget=float("inf"),
   )
-  return min(timings.items(), key=lambda item: item[1].ratio)
+  name, timed = min(timings.items(), key=lambda item: item[1].ratio)
+  return outcome.Row(
+    prefix + name,
+    shape,
+    "s",
+    # `timed.ratio` is the time of the other loop over that of the reference.
+    timed.seconds / timed.ratio,
+    peer=timed.seconds,
+    ratio=timed.ratio,
+    limit=limit,
+    settings={"beside": name},
+  )
 
 
 def host_share(
@@ -307,29 +277,18 @@ def host_share(
   dispatches: int,
   clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-  """Returns the share of wall time in which the host does not wait.
+  """Returns the median share of wall time in which the host does not wait.
 
-  The shares of all timed dispatches are measured, and their median is returned.
-
-  Args:
-    e: the experiment of the fused loop.
-    advance: its dispatch.
-    start: state before the first dispatch.
-    dispatches: number of timed dispatches, after one that compiles.
-    clock: returns the time in seconds.
+  Each dispatch after the first, which compiles, is timed by `clock`.
   """
   size = e.config.steps_per_dispatch
-  state, *_ = advance(
-    _copy(jax.device_put(start, placement.state_shardings(e)))
-  )
-  shares = []
+  start = jax.device_put(start, placement.state_shardings(e))
+  state, *_ = advance(_copy(start))
+  shares, quiet = [], rich.console.Console(file=io.StringIO())
   with (
     tempfile.TemporaryDirectory() as folder,
     run_logger.Logger(
-      folder,
-      size * dispatches,
-      sinks=(),
-      console=rich.console.Console(file=io.StringIO()),
+      folder, size * dispatches, sinks=(), console=quiet
     ) as logger,
   ):
     for number in range(dispatches):
@@ -353,20 +312,11 @@ def check_same_end(
   other_end: training_state.State,
   label: str,
 ) -> None:
-  """Raises an error if two loops reached different parameters.
+  """Raises UsageError if two loops reached different parameters, or none moved.
 
   Norms over all parameters are compared, not single entries. Adam divides by
   the size of a gradient, so rounding of a gradient near zero can move one entry
   by a thousandth of the learning rate.
-
-  Args:
-    start: state from which both loops started.
-    end: state at the end of one loop.
-    other_end: state at the end of the other loop.
-    label: name of the comparison, for the message.
-
-  Raises:
-    UnequalLoopsError: the parameters differ, or they never changed.
   """
   params = [jax.device_get(state.params) for state in (start, end, other_end)]
   change, difference = (
@@ -374,7 +324,7 @@ def check_same_end(
     for pair in (params[:2], params[1:])
   )
   if not change > 0 or not difference <= TOLERANCE * change:
-    raise UnequalLoopsError(
+    raise errors.UsageError(
       f"{label}: parameters that changed by {change:.1e} (norm) differ by "
       f"{difference:.1e}; at most {TOLERANCE:g} of the change is allowed"
     )
@@ -385,45 +335,6 @@ def make_dispatch(e: Experiment) -> iteration.Dispatch:
   return iteration.make_dispatch(e, iteration.compile_rollout_fn(e))
 
 
-def _with_seed(
-  state: training_state.State, number: int
-) -> training_state.State:
-  key = jax.random.fold_in(state.carried.key, number)
-  return state.with_carried(key=key)
-
-
 def _copy(state: training_state.State) -> training_state.State:
   """Copies a state, because loops donate their argument."""
   return jax.tree.map(jnp.copy, state)
-
-
-def _time_row(
-  name: str,
-  shape: str,
-  compared_with: str,
-  timed: timing.Timing,
-  limit: float,
-) -> outcome.Row:
-  return outcome.Row(
-    name=name,
-    shape=shape,
-    unit="s",
-    # `timed` belongs to the other loop. Its ratio is its time over ours, where
-    # "ours" is the reference loop.
-    ours=timed.seconds / timed.ratio,
-    peer=timed.seconds,
-    ratio=timed.ratio,
-    limit=limit,
-    settings={"beside": compared_with},
-  )
-
-
-def _host_row(label: str, shape: str, share: float) -> outcome.Row:
-  return outcome.Row(
-    name=f"on the host, {label}",
-    shape=shape,
-    unit="of wall time",
-    ours=share,
-    ratio=MAX_HOST_SHARE / share,
-    limit=1.0,
-  )

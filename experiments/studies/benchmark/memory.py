@@ -17,7 +17,6 @@ than two fifths of that with all logits, and the gradient differs by at most
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ import optax
 import rich.console
 
 from experiments.cli import errors
-from experiments.studies.benchmark import outcome, random_rollout, sizes
+from experiments.studies.benchmark import outcome, sizes
 from models import policy, transformer
 from models.config import ModelConfig
 from rl import method_loss, methods, step, training_state, types
@@ -34,7 +33,10 @@ from rl.update_plan import Plan
 Array = jax.Array
 MIN_MEMORY_RATIO, TOLERANCE = 2.5, 1e-5
 _TINY = 1e-30  # avoids a division by zero
-PROMPTS, SAMPLES, PROMPT_LENGTH = 4, 4, 16
+WIDTH, PROMPTS, SAMPLES, PROMPT_LENGTH = 256, 4, 4, 16
+# Values of `plan.chunk`; None has logits of at most 512 MiB at a time.
+CHUNKS = (None, 32, 8)
+METHOD = methods.get("grpo", beta=0.0)
 
 
 def memory(
@@ -42,26 +44,16 @@ def memory(
   *,
   vocabulary: int = 151_936,
   tokens: int = 4096,
-  width: int = 256,
-  chunks: Sequence[int | None] = (None, 32, 8),
 ) -> outcome.Outcome:
   """Memory of an update with a large vocabulary, with and without chunks.
+
+  There is a row for each chunk, and one for the gradient of the chunk that
+  needs least memory, to which the limits above apply.
 
   Args:
     console: console for progress.
     vocabulary: size of the vocabulary.
     tokens: number of tokens of all 16 completions; a multiple of 16.
-    width: width of the decoder, which has two layers; a multiple of 128.
-    chunks: values of `plan.chunk` to try; None chooses the chunk whose logits
-      take at most 512 MiB.
-      The limits apply to the one that needs least memory.
-
-  Returns:
-    A row for each chunk, and a row for the gradient of the best chunk. The
-    outcome passes if the limits above hold.
-
-  Raises:
-    UsageError: `tokens` is not a multiple of the number of completions.
   """
   completions = PROMPTS * SAMPLES
   if tokens % completions or tokens < completions:
@@ -70,45 +62,42 @@ def memory(
       f"tokens = {tokens} must be a multiple of {completions}; the nearest "
       f"valid value is {nearest}."
     )
-  config = sizes.decoder(2, width, vocabulary)
-  rollout = random_rollout.make(
+  config = sizes.decoder(2, WIDTH, vocabulary)
+  rollout = sizes.random_rollout(
     vocabulary, PROMPTS, SAMPLES, PROMPT_LENGTH, tokens // completions
   )
   all_positions = tokens // PROMPTS
-  bytes_by_chunk = {}
-  for chunk in (all_positions, *chunks):
+  gib = {}
+  for chunk in (all_positions, *CHUNKS):
     with console.status(f"compiling, chunk {chunk}"):
-      bytes_by_chunk[chunk] = update_bytes(config, rollout, chunk)
-    console.print(f"chunk {chunk}: {bytes_by_chunk[chunk] / 2**30:.2f} GiB")
-  best = min(chunks, key=bytes_by_chunk.get)
+      gib[chunk] = update_bytes(config, rollout, chunk) / 2**30
+    console.print(f"chunk {chunk}: {gib[chunk]:.2f} GiB")
+  best = min(CHUNKS, key=gib.get)
   with console.status(f"gradients, with all logits and with chunk {best}"):
     difference = gradient_difference(config, rollout, best, all_positions)
-  shape_text = f"2 layers d{width} v{vocabulary}, {tokens} tokens"
-  table_rows = [
+  shape = f"2 layers d{WIDTH} v{vocabulary}, {tokens} tokens"
+  rows = [
     outcome.Row(
-      name=f"update, chunk {chunk}, beside whole logits",
-      shape=shape_text,
-      unit="GiB",
-      ours=bytes_by_chunk[chunk] / 2**30,
-      peer=bytes_by_chunk[all_positions] / 2**30,
-      ratio=bytes_by_chunk[all_positions] / bytes_by_chunk[chunk],
+      f"update, chunk {chunk}, beside whole logits",
+      shape,
+      "GiB",
+      gib[chunk],
+      peer=gib[all_positions],
+      ratio=gib[all_positions] / gib[chunk],
       limit=MIN_MEMORY_RATIO if chunk == best else None,
     )
-    for chunk in chunks
+    for chunk in CHUNKS
   ]
+  name = f"gradient, chunk {best}: agreement with the whole's"
   agreement = 1 / max(difference, _TINY)
-  table_rows.append(
+  ratio = TOLERANCE * agreement
+  rows.append(
     outcome.Row(
-      name=f"gradient, chunk {best}: agreement with the whole's",
-      shape=shape_text,
-      unit="1 / relative difference",
-      ours=agreement,
-      ratio=TOLERANCE * agreement,
-      limit=1.0,
+      name, shape, "1 / relative difference", agreement, ratio=ratio, limit=1.0
     )
   )
   return outcome.from_rows(
-    table_rows, gradient_difference=difference, tolerance=TOLERANCE
+    rows, gradient_difference=difference, tolerance=TOLERANCE
   )
 
 
@@ -116,13 +105,14 @@ def update_bytes(
   config: ModelConfig, rollout: types.Rollout, chunk: int | None
 ) -> int:
   """Returns the temporary bytes of a compiled update that donates its state."""
-  method, tx = methods.get("grpo", beta=0.0), optax.adamw(1e-6)
-  make = functools.partial(transformer.init, config)
+  tx = optax.adamw(1e-6)
   state = jax.eval_shape(
-    lambda key: training_state.init(method, make(key), tx, key),
+    lambda key: training_state.init(
+      METHOD, transformer.init(config, key), tx, key
+    ),
     jax.random.key(0),
   )
-  update = step.make(method, policy.bind(config), tx, Plan(chunk=chunk))
+  update = step.make(METHOD, policy.bind(config), tx, Plan(chunk=chunk))
   program = jax.jit(update, donate_argnums=0).lower(state, rollout).compile()
   return program.memory_analysis().temp_size_in_bytes
 
@@ -133,27 +123,24 @@ def gradient_difference(
   chunk: int | None,
   reference_chunk: int,
 ) -> float:
-  """Compares the gradients with two values of `plan.chunk`.
+  """Returns the largest `relative_difference` over all parameter arrays.
 
-  Returns:
-    The largest relative difference over all parameters (`relative_difference`).
+  It compares the gradients with two values of `plan.chunk`.
   """
-  method = methods.get("grpo", beta=0.0)
   params = transformer.init(config, jax.random.key(0))
 
-  def compile_gradient(chunk: int | None) -> Callable[..., types.PyTree]:
-    plan = Plan(chunk=chunk)
+  @functools.partial(jax.jit, static_argnames="chunk")
+  def gradient(
+    params: types.PyTree, rollout: types.Rollout, chunk: int | None
+  ) -> types.PyTree:
+    batch, scales, _ = method_loss.prepare(METHOD, rollout, METHOD.init())
+    return method_loss.gradient(
+      METHOD, policy.bind(config), params, batch, scales, Plan(chunk=chunk)
+    )[0]
 
-    def gradient(params: types.PyTree, rollout: types.Rollout) -> types.PyTree:
-      batch, scales, _ = method_loss.prepare(method, rollout, method.init())
-      return method_loss.gradient(
-        method, policy.bind(config), params, batch, scales, plan
-      )[0]
-
-    return jax.jit(gradient)
-
-  gradients = compile_gradient(chunk)(params, rollout)
-  reference = compile_gradient(reference_chunk)(params, rollout)
+  gradients, reference = (
+    gradient(params, rollout, chunk=value) for value in (chunk, reference_chunk)
+  )
   return max(
     jax.tree.leaves(jax.tree.map(relative_difference, gradients, reference))
   )

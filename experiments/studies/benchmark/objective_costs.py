@@ -34,6 +34,7 @@ ELEMENTS = 2**14  # numbers in an array, the same at every n
 SORT = "jnp.sort"
 LIMITED_FUNCTION, MAX_SORTS = "max_at_k_weights", 4.0
 MAX_SECONDS, MAX_TEMP_BYTES = 1.0, 2**30  # of one call
+BUDGET = 1.0  # seconds of all calls of one function at one size
 
 
 class Inputs(NamedTuple):
@@ -51,14 +52,12 @@ def measure_objectives(
 ) -> Outcome:
   """Time of set objectives, advantages and credit, relative to a sort.
 
+  The results are `{function: {n: time over that of a sort, "exponent": exponent
+  of n}}`, without the n that were skipped.
+
   Args:
     console: console for progress.
     largest: largest n, the number of samples in a group.
-
-  Returns:
-    `{function: {n: time over that of a sort, "exponent": exponent of n}}`,
-    without the n that were skipped. The outcome passes if the limit above holds
-    at every n.
 
   Raises:
     UsageError: `largest` is below the smallest size.
@@ -74,7 +73,8 @@ def measure_objectives(
       calls, newly_skipped = _compile(n, timings, skipped)
       skipped |= newly_skipped
       status.update(f"n = {n}: timing {len(calls)} functions")
-      for name, timing_at_n in timing.compare(calls, calls[SORT]).items():
+      compared = timing.compare(calls, calls[SORT], budget=BUDGET)
+      for name, timing_at_n in compared.items():
         timings.setdefault(name, {})[n] = timing_at_n
     console.print(f"n = {n}: {len(calls)} functions timed")
   worst = max(
@@ -101,17 +101,10 @@ def measure_objectives(
 
 
 def functions(n: int) -> dict[str, Callable[[Inputs], Array]]:
-  """Returns every objective function for groups of n.
-
-  Args:
-    n: samples of a group, or tokens of a sample.
-
-  Returns:
-    Functions `Inputs -> Array`, by name with settings.
-  """
-  calls = {}
+  """Returns every objective function for groups of n, by name and settings."""
+  calls: dict[str, Callable[[Inputs], Array]] = {}
   for label, k in (("8", 8), ("n/2", n // 2)):
-    calls.update(_functions_of_k(label, k))
+    calls |= _functions_of_k(f"k={label}", k)
   calls |= {
     "max_at_k_values": lambda x: best_of_k.max_at_k_values(x.scores),
     "center": lambda x: advantages.center(x.scores),
@@ -128,39 +121,40 @@ def functions(n: int) -> dict[str, Callable[[Inputs], Array]]:
 
 
 def _functions_of_k(label: str, k: int) -> dict[str, Callable[[Inputs], Array]]:
-  calls = {
-    f"max_at_k_value(k={label})": lambda x: best_of_k.max_at_k_value(
-      x.scores, k
+  def off_policy(name: str, **settings: str) -> Callable[[Inputs], Array]:
+    function = getattr(best_of_k, f"max_at_k_off_policy_{name}")
+    return lambda x: function(x.scores, x.log_ratios, k, **settings)
+
+  def weights(baseline: str) -> Callable[[Inputs], Array]:
+    return lambda x: best_of_k.max_at_k_weights(x.scores, k, baseline=baseline)
+
+  def pass_at_k(form: str) -> Callable[[Inputs], Array]:
+    return lambda x: best_of_k.pass_at_k_advantages(
+      x.scores, k, form=form, key=x.key
+    )
+
+  return {
+    f"max_at_k_value({label})": lambda x: best_of_k.max_at_k_value(x.scores, k),
+    f"pass_at_k_value({label})": (
+      lambda x: best_of_k.pass_at_k_value(x.scores > 0, k)
     ),
-    f"pass_at_k_value(k={label})": lambda x: best_of_k.pass_at_k_value(
-      x.scores > 0, k
-    ),
-    f"max_at_k_off_policy_value(k={label})": lambda x: (
-      best_of_k.max_at_k_off_policy_value(x.scores, x.log_ratios, k)
-    ),
+    f"max_at_k_off_policy_value({label})": off_policy("value"),
+    **{
+      f"{LIMITED_FUNCTION}({label}, {baseline})": weights(baseline)
+      for baseline in best_of_k.BASELINES
+    },
+    **{
+      f"pass_at_k_advantages({label}, {form})": pass_at_k(form)
+      for form in best_of_k.FORMS
+    },
+    **{
+      f"max_at_k_off_policy_{name}({label}, {order})": off_policy(
+        name, order=order
+      )
+      for order in best_of_k.ORDERS
+      for name in ("weights", "advantages")
+    },
   }
-  for baseline in best_of_k.BASELINES:
-    calls[f"{LIMITED_FUNCTION}(k={label}, {baseline})"] = (
-      lambda x, baseline=baseline: best_of_k.max_at_k_weights(
-        x.scores, k, baseline=baseline
-      )
-    )
-  for form in best_of_k.FORMS:
-    calls[f"pass_at_k_advantages(k={label}, {form})"] = lambda x, form=form: (
-      best_of_k.pass_at_k_advantages(x.scores, k, form=form, key=x.key)
-    )
-  for order in best_of_k.ORDERS:
-    calls[f"max_at_k_off_policy_weights(k={label}, {order})"] = (
-      lambda x, order=order: best_of_k.max_at_k_off_policy_weights(
-        x.scores, x.log_ratios, k, order=order
-      )
-    )
-    calls[f"max_at_k_off_policy_advantages(k={label}, {order})"] = (
-      lambda x, order=order: best_of_k.max_at_k_off_policy_advantages(
-        x.scores, x.log_ratios, k, order=order
-      )
-    )
-  return calls
 
 
 def _compile(
@@ -171,7 +165,7 @@ def _compile(
   """Returns the calls to time at n, and those to skip from n on."""
   inputs = _inputs(n)
   calls, newly_skipped = {}, {}
-  for name, fn in {SORT: _sort, **functions(n)}.items():
+  for name, fn in {SORT: lambda x: jnp.sort(x.scores), **functions(n)}.items():
     if name in skipped:
       continue
     program = jax.jit(fn).lower(inputs).compile()
@@ -181,10 +175,6 @@ def _compile(
     else:
       calls[name] = functools.partial(program, inputs)
   return calls, newly_skipped
-
-
-def _sort(x: Inputs) -> Array:
-  return jnp.sort(x.scores)
 
 
 def _inputs(n: int) -> Inputs:
@@ -218,9 +208,7 @@ def _excess(
 
 def _exponent(sizes: Mapping[int, timing.Timing]) -> float | None:
   """Returns the exponent of n for one group; a call has ELEMENTS / n groups."""
-  seconds = [
-    timing_at_n.seconds * n / ELEMENTS for n, timing_at_n in sizes.items()
-  ]
+  seconds = [timing_at_n.seconds * n for n, timing_at_n in sizes.items()]
   return timing.exponent(list(sizes), seconds)
 
 
@@ -232,22 +220,14 @@ def _table(
   sizes = list(timings[SORT])
   table = rich.table.Table(box=rich.box.MARKDOWN)
   table.add_column("time / sort at n =", no_wrap=True)
-  for n in sizes:
-    table.add_column(str(n), justify="right")
-  table.add_column("exponent", justify="right")
+  for title in (*map(str, sizes), "exponent"):
+    table.add_column(title, justify="right")
   for name, by_size in timings.items():
-    cells = {
-      n: f"{timing_at_n.ratio:.2f}" for n, timing_at_n in by_size.items()
-    }
+    cells = {n: f"{by_size[n].ratio:.2f}" for n in by_size}
     cells |= dict([skipped[name]]) if name in skipped else {}
-    exponent = _exponent(by_size)
-    table.add_row(
-      name,
-      *(cells.get(n, "") for n in sizes),
-      "" if exponent is None else f"{exponent:.2f}",
-    )
-  seconds = [timings[SORT][n].seconds for n in sizes]
-  table.add_row(
-    f"({SORT}, ms)", *(f"{1e3 * value:.2f}" for value in seconds), ""
-  )
+    power = _exponent(by_size)
+    cells["exponent"] = "" if power is None else f"{power:.2f}"
+    table.add_row(name, *(cells.get(n, "") for n in (*sizes, "exponent")))
+  seconds = (f"{1e3 * timings[SORT][n].seconds:.2f}" for n in sizes)
+  table.add_row(f"({SORT}, ms)", *seconds, "")
   return table

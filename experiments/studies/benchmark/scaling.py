@@ -25,7 +25,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,13 +36,7 @@ import rich.console
 from jax.sharding import Mesh
 
 from experiments.cli import devices
-from experiments.studies.benchmark import (
-  machine,
-  outcome,
-  random_rollout,
-  sizes,
-  timing,
-)
+from experiments.studies.benchmark import machine, outcome, sizes, timing
 from models import flop_counts, policy, sharding, transformer
 from rl import best_of_k, methods, step, training_state, types
 from rl.sampling import generation
@@ -55,6 +50,7 @@ SMALLEST = {"S": 8, "T": 64, "V": 2048, "layers": 2}
 GROUP, KS = 1024, (4, 16, 64, 256)  # samples per group, and values of k
 METHOD = methods.get("grpo", beta=0.0)
 Call = Callable[[], object]
+Cost = Callable[..., flop_counts.Cost]
 
 
 def scaling(
@@ -62,25 +58,21 @@ def scaling(
 ) -> outcome.Outcome:
   """Growth of time: decoding and update with S, T, V, layers; max@k with k.
 
+  A row for each exponent has the fitted one as `ours` and the expected one as
+  `peer`. The outcome passes if the limit above holds.
+
   Args:
     console: console for progress.
     width: width of the decoder, a multiple of 128.
     rounds: number of times that each shape is timed.
-
-  Returns:
-    A row for each exponent; `ours` is the fitted exponent and `peer` the
-    expected exponent.
-    The outcome passes if the limit of the module docstring holds.
   """
   devices.configure(machine.cores())
-  mesh = sharding.make_mesh()
-  shapes = grow_shapes(width)
-  rows = []
-  for kind, (prepare, cost) in KINDS.items():
+  mesh, shapes, rows = sharding.make_mesh(), grow_shapes(width), []
+  for kind, (compile_call, cost) in KINDS.items():
     calls = {}
     for shape in dict.fromkeys(itertools.chain(*shapes.values())):
       with console.status(f"{kind}: compiling {shape}"):
-        calls[shape] = prepare(shape, mesh)
+        calls[shape] = compile_call(shape, mesh)
     with console.status(f"{kind}: timing {len(calls)} shapes"):
       times = relative_times(calls, rounds)
     for axis, axis_shapes in shapes.items():
@@ -89,38 +81,31 @@ def scaling(
           f"{kind} against {axis}",
           [SMALLEST[axis] * factor for factor in FACTORS],
           [times[shape] for shape in axis_shapes],
-          [cost(shape) for shape in axis_shapes],
+          [operations(cost, shape) for shape in axis_shapes],
         )
       )
       console.print(f"{rows[-1].name}: {rows[-1].ours:.2f}", highlight=False)
   with console.status("max@k"):
     times = relative_times({k: compile_max_at_k(k) for k in KS}, rounds)
-  no_growth = [1.0] * len(KS)
-  rows.append(
-    exponent_row(
-      "max_at_k_weights against k", KS, list(times.values()), no_growth
-    )
-  )
+  measured, no_growth = list(times.values()), [1.0] * len(KS)
+  name = "max_at_k_weights against k"
+  rows.append(exponent_row(name, KS, measured, no_growth))
   return outcome.from_rows(rows)
 
 
 def grow_shapes(width: int) -> dict[str, list[sizes.Shape]]:
   """Returns the shapes along each axis, starting with the smallest shape."""
   decoder = sizes.decoder(SMALLEST["layers"], width, SMALLEST["V"])
-  smallest = sizes.Shape(
-    # The settings of the decoder that experiments use on CPU.
-    dataclasses.replace(decoder, unroll=0, attention="blocked"),
-    PROMPTS,
-    SMALLEST["S"],
-    PROMPT_LENGTH,
-    SMALLEST["T"],
-  )
+  # The settings of the decoder that experiments use on CPU.
+  decoder = dataclasses.replace(decoder, unroll=0, attention="blocked")
+  batch = PROMPTS, SMALLEST["S"], PROMPT_LENGTH, SMALLEST["T"]
+  smallest = sizes.Shape(decoder, *batch)
 
   def larger(axis: str, factor: int) -> sizes.Shape:
     size = SMALLEST[axis] * factor
-    batch_fields = {"S": "samples", "T": "max_tokens"}
-    if axis in batch_fields:
-      return dataclasses.replace(smallest, **{batch_fields[axis]: size})
+    if axis in ("S", "T"):
+      field = {"S": "samples", "T": "max_tokens"}[axis]
+      return dataclasses.replace(smallest, **{field: size})
     field = {"V": "vocab_size", "layers": "layers"}[axis]
     model = dataclasses.replace(smallest.model, **{field: size})
     return dataclasses.replace(smallest, model=model)
@@ -129,32 +114,19 @@ def grow_shapes(width: int) -> dict[str, list[sizes.Shape]]:
 
 
 def relative_times(
-  calls: Mapping[object, Call], rounds: int
-) -> dict[object, float]:
+  calls: Mapping[Hashable, Call], rounds: int
+) -> dict[Hashable, float]:
   """Returns the time of each call divided by the time of the first call."""
-  reference = next(iter(calls.values()))
-  timings = timing.compare(
-    {str(key): call for key, call in calls.items()},
-    reference,
-    rounds=rounds,
-    budget=float("inf"),
-  )
-  return {key: timings[str(key)].ratio for key in calls}
+  timings = timing.compare(calls, next(iter(calls.values())), rounds=rounds)
+  return {key: timed.ratio for key, timed in timings.items()}
 
 
 def exponent_row(
-  name: str,
-  axis_sizes: list[int],
-  measured: list[float],
-  operations: list[float],
+  name: str, axis_sizes: Sequence[int], measured: list[float], operations: list
 ) -> outcome.Row:
   """Returns the row of a fitted exponent and the expected one.
 
-  Args:
-    name: name of the cost and the axis.
-    axis_sizes: sizes along the axis.
-    measured: relative times at the sizes.
-    operations: counted operations at the sizes.
+  The times and the counted operations are those at the sizes along an axis.
   """
   fitted = timing.exponent(axis_sizes, measured)
   predicted = timing.exponent(axis_sizes, operations)
@@ -180,63 +152,44 @@ def compile_decode(shape: sizes.Shape, mesh: Mesh) -> Call:
   )
   tokens = _rollout(shape, mesh).tokens
   keys = generation.prompt_keys(jax.random.key(0), 0, jnp.arange(shape.prompts))
-  generate = functools.partial(generation.generate, model, sampling=sampling)
-  inputs = (
-    _params(shape, mesh),
-    tokens.prompts,
-    tokens.prompt_mask,
-    jax.device_put(keys, sharding.batch_sharding(mesh)),
-  )
-  return functools.partial(
-    jax.jit(
-      lambda params, prompts, mask, keys: generate(
-        params=params, prompts=prompts, prompt_mask=mask, keys=keys
-      )
-    )
-    .lower(*inputs)
-    .compile(),
-    *inputs,
+  keys = jax.device_put(keys, sharding.batch_sharding(mesh))
+  inputs = _params(shape, mesh), tokens.prompts, tokens.prompt_mask, keys
+  return _compile(
+    functools.partial(generation.generate, model, sampling=sampling), *inputs
   )
 
 
 def compile_update(shape: sizes.Shape, mesh: Mesh) -> Call:
   """Returns a compiled call that makes one update of a shape."""
-  tx = optax.adamw(1e-6)
-  key = jax.random.key(0)
-  state = jax.jit(lambda params: training_state.init(METHOD, params, tx, key))(
-    _params(shape, mesh)
-  )
-  inputs = state, _rollout(shape, mesh)
+  tx, key = optax.adamw(1e-6), jax.random.key(0)
+  init = jax.jit(lambda params: training_state.init(METHOD, params, tx, key))
+  state = init(_params(shape, mesh))
   update = step.make(METHOD, policy.bind(shape.model), tx, Plan())
-  return functools.partial(jax.jit(update).lower(*inputs).compile(), *inputs)
+  return _compile(update, state, _rollout(shape, mesh))
 
 
 def compile_max_at_k(k: int) -> Call:
   """Returns a compiled call that computes max@k weights of random scores."""
   scores = jax.random.normal(jax.random.key(0), (2**20 // GROUP, GROUP))
-  weigh = functools.partial(best_of_k.max_at_k_weights, k=k)
-  return functools.partial(jax.jit(weigh).lower(scores).compile(), scores)
+  return _compile(functools.partial(best_of_k.max_at_k_weights, k=k), scores)
 
 
-def _lengths(shape: sizes.Shape) -> np.ndarray:
-  return np.full((shape.prompts, shape.samples), shape.max_tokens)
+def operations(cost: Cost, shape: sizes.Shape) -> float:
+  """Counts the operations of a call whose completions have full length."""
+  lengths = np.full((shape.prompts, shape.samples), shape.max_tokens)
+  return cost(shape.model, shape.prompt_length, lengths).flops
 
 
-def _operations(cost_fn: Callable, shape: sizes.Shape) -> float:
-  return cost_fn(shape.model, shape.prompt_length, _lengths(shape)).flops
-
-
-# By kind of work: the function that compiles it, and the count of operations.
-KINDS: Mapping[str, tuple[Callable, Callable[[sizes.Shape], float]]] = {
-  "decode": (
-    compile_decode,
-    functools.partial(_operations, flop_counts.decode_cost),
-  ),
-  "update": (
-    compile_update,
-    functools.partial(_operations, flop_counts.update_cost),
-  ),
+# By kind of work: the function that compiles it, and its counted cost.
+KINDS: Mapping[str, tuple[Callable[..., Call], Cost]] = {
+  "decode": (compile_decode, flop_counts.decode_cost),
+  "update": (compile_update, flop_counts.update_cost),
 }
+
+
+def _compile(fn: Callable, *inputs: Any) -> Call:
+  """Returns a compiled call of a function with these inputs."""
+  return functools.partial(jax.jit(fn).lower(*inputs).compile(), *inputs)
 
 
 def _params(shape: sizes.Shape, mesh: Mesh) -> transformer.Params:
@@ -246,13 +199,7 @@ def _params(shape: sizes.Shape, mesh: Mesh) -> transformer.Params:
 
 def _rollout(shape: sizes.Shape, mesh: Mesh) -> types.Rollout:
   """Returns a random rollout whose prompts are split over the devices."""
-  rollout = random_rollout.make(
-    shape.model.vocab_size,
-    shape.prompts,
-    shape.samples,
-    shape.prompt_length,
-    shape.max_tokens,
-  )
+  rollout = sizes.random_rollout(*shape.batch)
   batch_axis = sharding.batch_sharding(mesh)
   return jax.tree.map(
     lambda leaf: jax.device_put(leaf, batch_axis) if leaf.ndim else leaf,

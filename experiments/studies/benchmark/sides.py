@@ -2,44 +2,34 @@
 
 An implementation is this project or a peer. A side runs one timed call per
 request (`peers.protocol`). Two sides can therefore exist at the same time and
-be called alternately (`rounds`); a waiting side uses no processor time.
+be called alternately (`comparison`); a waiting side uses no processor time.
 
-  with (
-    sides.start_fastest(our_launch, {"devices": (1, 2)}) as ours,
-    sides.Side(peer_launch) as peer,
-  ):
-    comparison = rounds.compare(list(rounds.run_pairs(ours, peer, calls=5)))
+  with sides.start_fastest(launch, {"devices": (1, 2)}) as side:
+    call = side.run(1)
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-import queue
+import select
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.cli import errors
 
+OURS = "experiments.studies.benchmark.ours"  # program of our side
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TIMEOUT_S = 1800.0  # seconds to wait for an answer; some calls take minutes
 STDERR_LINES = 3  # last lines of a failed side's error output in the message
 MAX_BYTES = 20 * 2**30  # memory that a side may use
-# Runs a module of this repository, also with an interpreter in which this
-# project is not installed. The root is appended, so that packages of the
-# interpreter win.
-_START_CODE = (
-  "import runpy, sys; root, module = sys.argv.pop(1), sys.argv.pop(1); "
-  "sys.path.append(root); runpy.run_module(module, run_name='__main__')"
-)
 # Lets waiting threads sleep; spinning threads would slow the other side.
 _ENVIRONMENT = {
   "OMP_WAIT_POLICY": "PASSIVE",
@@ -58,27 +48,26 @@ class SideError(errors.UsageError):
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-  """Description of the process of a side.
+  """Description of the process of a side."""
 
-  Attributes:
-    name: name of the implementation, for messages and rows.
-    program: module that the process runs.
-    job: JSON values that tell the program what to run (`peers`).
-    python: path of the Python interpreter.
-    chosen: the settings among the entries of the job, such as threads.
-  """
-
-  name: str
-  program: str
-  job: Mapping[str, Any]
-  python: str = sys.executable
+  name: str  # of the implementation, for messages and rows
+  program: str  # module that the process runs
+  job: Mapping[str, Any]  # JSON values, what to run (`peers`)
+  python: str = sys.executable  # path of the Python interpreter
+  # The settings among the entries of the job, such as threads.
   chosen: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # Variables of the process besides those of this one.
+  environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  max_bytes: float = MAX_BYTES  # memory that the process may use
+
+  def with_job(self, **entries: Any) -> Launch:
+    """Returns the same launch with other values in its job."""
+    return dataclasses.replace(self, job={**self.job, **entries})
 
   def with_settings(self, **chosen: Any) -> Launch:
-    """Returns the same launch with other values in its job."""
-    return dataclasses.replace(
-      self, job={**self.job, **chosen}, chosen={**self.chosen, **chosen}
-    )
+    """Returns the same launch with other settings."""
+    chosen_all = {**self.chosen, **chosen}
+    return dataclasses.replace(self.with_job(**chosen), chosen=chosen_all)
 
   @property
   def setting(self) -> str:
@@ -90,21 +79,13 @@ class Launch:
 
 
 class Call(NamedTuple):
-  """One timed call.
+  """One timed call."""
 
-  Attributes:
-    seconds: wall time.
-    cpu_seconds: processor time of all threads of the process.
-    peak_bytes: largest memory of the process so far.
-    tokens: tokens of completions, up to and including EOS.
-    counts: the whole answer of the side, of which the others are entries.
-  """
-
-  seconds: float
-  cpu_seconds: float
-  peak_bytes: int
-  tokens: int
-  counts: dict[str, Any]
+  seconds: float  # wall time
+  cpu_seconds: float  # processor time of all threads of the process
+  peak_bytes: int  # largest memory of the process so far
+  tokens: int  # of completions, up to and including EOS
+  counts: dict[str, Any]  # whole answer of the side; the others are entries
 
 
 class Side:
@@ -112,44 +93,31 @@ class Side:
 
   Attributes:
     launch: the launch that it was started with.
-    facts: what the side reported when it was ready, such as versions.
   """
 
   def __init__(self, launch: Launch, timeout_s: float = TIMEOUT_S) -> None:
-    """Starts the process and waits until it is ready.
-
-    Args:
-      launch: description of the process.
-      timeout_s: seconds to wait for each answer.
+    """Starts the process and waits `timeout_s` at most for each answer.
 
     Raises:
       SideError: the process ends, or is not ready in time.
     """
     self.launch = launch
     self._timeout_s = timeout_s
-    arguments = [str(ROOT), launch.program, json.dumps(dict(launch.job))]
+    self._error_stream = tempfile.TemporaryFile()  # noqa: SIM115 (`close`)
+    variables = {**os.environ, **_ENVIRONMENT, **launch.environment}
+    # An interpreter of a peer finds the programs in this checkout.
+    path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)])
     self._process = subprocess.Popen(
-      [launch.python, "-c", _START_CODE, *arguments],
+      [launch.python, "-m", launch.program, json.dumps(dict(launch.job))],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      env={**os.environ, **_ENVIRONMENT},
+      stderr=self._error_stream,
+      env={**variables, "PYTHONPATH": path.strip(os.pathsep)},
       text=True,
-      errors="replace",
       start_new_session=True,  # `close` also ends processes that it starts
     )
-    self._answers: queue.Queue[str | None] = queue.Queue()
-    self._error_lines: collections.deque[str] = collections.deque(
-      maxlen=STDERR_LINES
-    )
-    self._readers = [
-      threading.Thread(target=read, daemon=True)
-      for read in (self._read_answers, self._read_error_lines)
-    ]
-    for reader in self._readers:
-      reader.start()
     try:
-      self.facts = self._answer()["ready"]
+      self._answer()
     except BaseException:
       self.close()
       raise
@@ -160,31 +128,23 @@ class Side:
   def __exit__(self, *_: object) -> None:
     self.close()
 
-  def run(self, number: int, **settings: Any) -> Call:
-    """Runs one timed call.
-
-    Args:
-      number: number of the call, which is the seed of its samples.
-      **settings: settings of this call, such as the number of prompts.
+  def run(self, number: int) -> Call:
+    """Runs one timed call, whose number is the seed of its samples.
 
     Raises:
-      SideError: the process ends or takes too long.
+      SideError: the process ends, takes too long, or uses too much memory.
     """
-    counts = self._exchange({"run": number, **settings})
-    return Call(
-      counts["seconds"],
-      counts["cpu_seconds"],
-      counts["peak_bytes"],
-      counts["tokens"],
-      counts,
-    )
+    counts = self._exchange({"run": number})
+    call = Call(*(counts[name] for name in Call._fields[:-1]), counts)
+    if call.peak_bytes > self.launch.max_bytes:
+      raise SideError(
+        f"{self.launch} used {call.peak_bytes / 2**30:.1f} GiB; the limit is "
+        f"{self.launch.max_bytes / 2**30:.1f} GiB"
+      )
+    return call
 
   def ask(self, question: str, **settings: Any) -> dict[str, Any]:
-    """Returns the answer to a question, which is not timed.
-
-    Args:
-      question: name of a function in `protocol.Served.asks`.
-      **settings: its arguments.
+    """Returns the answer to one of `protocol.Served.asks`, which is not timed.
 
     Raises:
       SideError: the process ends or takes too long.
@@ -196,71 +156,54 @@ class Side:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(self._process.pid, signal.SIGKILL)
     self._process.wait()
-    for reader in self._readers:
-      reader.join(timeout=1.0)
+    self._process.stdout.close()
+    self._error_stream.close()
     with contextlib.suppress(BrokenPipeError):
       self._process.stdin.close()
 
   def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
     """Sends a request and returns the answer."""
-    try:
+    # If the process has ended, `_answer` raises the error with its reason.
+    with contextlib.suppress(BrokenPipeError):
       self._process.stdin.write(json.dumps(request) + "\n")
       self._process.stdin.flush()
-    except BrokenPipeError:
-      pass  # The process has ended; `_answer` raises the error with its reason.
     return self._answer()
 
   def _answer(self) -> dict[str, Any]:
     """Waits for the next answer; raises SideError if none comes."""
-    try:
-      line = self._answers.get(timeout=self._timeout_s)
-    except queue.Empty:
+    stream = self._process.stdout
+    # An answer is one line for one request, so no line waits in the buffer.
+    if not select.select([stream], [], [], self._timeout_s)[0]:
       self._fail(f"gave no answer in {self._timeout_s:g} s")
-    if line is None:
-      status = self._process.wait()
-      self._readers[1].join(timeout=1.0)
-      self._fail(f"ended with status {status}")
+    line = stream.readline()
+    if not line:
+      self._fail(f"ended with status {self._process.wait()}")
     return json.loads(line)
 
   def _fail(self, event: str) -> None:
-    last_lines = " | ".join(self._error_lines) or "nothing"
+    self._error_stream.seek(0)
+    text = self._error_stream.read().decode(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last_lines = " | ".join(lines[-STDERR_LINES:]) or "nothing"
     raise SideError(
       f"{self.launch} {event}; end of its error stream: {last_lines}"
     )
-
-  def _read_answers(self) -> None:
-    for line in self._process.stdout:
-      self._answers.put(line)
-    self._answers.put(None)
-
-  def _read_error_lines(self) -> None:
-    for line in self._process.stderr:
-      if line.strip():
-        self._error_lines.append(line.strip())
 
 
 def check_installed(
   peer: str, python: str, needs: Sequence[str], install: str
 ) -> None:
-  """Checks that an interpreter has the packages of a peer.
+  """Raises UsageError if an interpreter lacks packages that a peer `needs`.
 
-  Args:
-    peer: name of the peer.
-    python: path of the Python interpreter.
-    needs: names of the packages.
-    install: command that installs them.
-
-  Raises:
-    UsageError: a package is missing, or the interpreter does not run.
+  The message has the command that installs them.
   """
   code = (
     "import sys, importlib.util as util; "
     "print(*[name for name in sys.argv[1:] if not util.find_spec(name)])"
   )
+  command = [python, "-c", code, *needs]
   try:
-    done = subprocess.run(
-      [python, "-c", code, *needs], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
   except (OSError, subprocess.CalledProcessError) as error:
     raise errors.UsageError(
       f"the Python interpreter of {peer} does not run: {error}"
@@ -274,31 +217,15 @@ def check_installed(
     )
 
 
-def check_memory(launch: Launch, call: Call, max_bytes: float) -> None:
-  """Checks the memory of a side after a call.
-
-  Raises:
-    SideError: the side has used more than `max_bytes`.
-  """
-  if call.peak_bytes > max_bytes:
-    raise SideError(
-      f"{launch} used {call.peak_bytes / 2**30:.1f} GiB; the limit is "
-      f"{max_bytes / 2**30:.1f} GiB"
-    )
-
-
 def start_fastest(
   launch: Launch,
   options: Mapping[str, Sequence[Any]],
   report: Report = lambda _: None,
   *,
   trials: int = 2,
-  max_bytes: float = float("inf"),
-  timeout_s: float = TIMEOUT_S,
-  trial_settings: Callable[[Launch], Mapping[str, Any]] = lambda _: {},
-  trial_job: Mapping[str, Any] | None = None,
+  trial: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {},
 ) -> Side:
-  """Tries settings of a side and returns the fastest side, still running.
+  """Tries settings of a side, and starts the side with the fastest.
 
   The settings are searched one after another, not in all combinations. The
   search starts with the first value of every option. It then tries the other
@@ -310,76 +237,41 @@ def start_fastest(
     report: function that prints a line of progress.
     trials: number of timed calls of each candidate, after one untimed call. The
       fastest call counts.
-    max_bytes: largest allowed memory. A candidate that uses more memory, or
-      whose process ends, is rejected.
-    timeout_s: seconds to wait for an answer.
-    trial_settings: function from a candidate to the settings of its trial
-      calls, which make them shorter than full calls.
-    trial_job: entries of the job that replace others during the trials, for
-      sides whose calls take no settings. The fastest side is then started again
-      without them.
-
-  Returns:
-    The side. The caller closes it.
+    trial: function from the job of a candidate to the entries that replace
+      others during its trial, to make it shorter.
 
   Raises:
     SideError: no candidate ran; the message has the error of each.
   """
-  best, best_cost, failures = None, float("inf"), []
-  first = launch.with_settings(
+  best = launch.with_settings(
     **{name: values[0] for name, values in options.items()}
   )
   # A single candidate needs no trials.
   if all(len(values) == 1 for values in options.values()):
-    return Side(first, timeout_s)
-  if trial_job:
-    first = dataclasses.replace(first, job={**first.job, **trial_job})
+    return Side(best)
+  failures = []
 
-  def consider(candidate: Launch) -> None:
-    nonlocal best, best_cost
+  def seconds_per_token(candidate: Launch) -> float:
     report(f"trying {candidate}")
     try:
-      side = Side(candidate, timeout_s)
-      cost = _seconds_per_token(
-        side, trials, max_bytes, trial_settings(candidate)
-      )
+      with Side(candidate.with_job(**trial(candidate.job))) as side:
+        calls = [side.run(number) for number in range(1 + trials)]
     except SideError as error:
       failures.append(str(error))
       report(failures[-1])
-      return
+      return float("inf")
+    cost = min(call.seconds / call.tokens for call in calls[1:])
     report(f"{candidate}: {1 / cost:,.0f} tokens/s")
-    # After this, `side` is the slower one of the two.
-    if cost < best_cost:
-      best, best_cost, side = side, cost, best
-    if side is not None:
-      side.close()
+    return cost
 
-  try:
-    consider(first)
-    for name, values in options.items():
-      incumbent = best.launch if best else first
-      for value in values[1:]:
-        consider(incumbent.with_settings(**{name: value}))
-    if best is None:
-      raise SideError("; ".join(failures))
-  except BaseException:
-    if best is not None:
-      best.close()
-    raise
-  if not trial_job:
-    return best
-  best.close()
-  return Side(launch.with_settings(**best.launch.chosen), timeout_s)
-
-
-def _seconds_per_token(
-  side: Side, num_calls: int, max_bytes: float, settings: Mapping[str, Any]
-) -> float:
-  """Returns the least seconds per token; closes the side if a call fails."""
-  try:
-    calls = [side.run(number, **settings) for number in range(1 + num_calls)]
-    check_memory(side.launch, calls[-1], max_bytes)
-  except BaseException:
-    side.close()
-    raise
-  return min(call.seconds / call.tokens for call in calls[1:])
+  least = seconds_per_token(best)
+  for name, values in options.items():
+    incumbent = best
+    for value in values[1:]:
+      candidate = incumbent.with_settings(**{name: value})
+      cost = seconds_per_token(candidate)
+      if cost < least:
+        best, least = candidate, cost
+  if least == float("inf"):
+    raise SideError("; ".join(failures))
+  return Side(best)

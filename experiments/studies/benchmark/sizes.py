@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.studies.benchmark import eos
 from models import hf, transformer
 from models.config import ModelConfig
+from rl import types
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
 FIRST_TOKEN_ID = 3
@@ -31,24 +33,22 @@ NEVER_ENDING_DIR, MIXED_DIR, PROMPTS_FILE = "plain", "mixed", "prompts.npy"
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """A model and a batch.
-
-  Attributes:
-    model: the decoder.
-    prompts: number of prompts P.
-    samples: number of samples per prompt S.
-    prompt_length: tokens of each prompt L.
-    max_tokens: largest number of tokens of a completion T.
-    mean_length: mean of the lengths, which are then geometrically distributed
-      and cut at T; 0 if all completions have T tokens.
-  """
+  """A model and a batch."""
 
   model: ModelConfig
-  prompts: int
-  samples: int
-  prompt_length: int
-  max_tokens: int
+  prompts: int  # P
+  samples: int  # per prompt, S
+  prompt_length: int  # tokens of each prompt, L
+  max_tokens: int  # largest number of tokens of a completion, T
+  # Mean of the lengths, which are then geometrically distributed and cut at T;
+  # 0 if all completions have T tokens.
   mean_length: float = 0.0
+
+  @property
+  def batch(self) -> tuple[float, ...]:
+    """The arguments of `random_rollout`."""
+    lengths = self.prompt_length, self.max_tokens, self.mean_length
+    return self.model.vocab_size, self.prompts, self.samples, *lengths
 
   def __str__(self) -> str:
     m = self.model
@@ -66,12 +66,7 @@ def decoder(layers: int, width: int, vocab_size: int) -> ModelConfig:
 
   Heads have 64 channels. The number of key heads is a third of the number of
   query heads, or half of it if it is no multiple of 3. The MLP is about 8/3 as
-  wide as the model.
-
-  Args:
-    layers: number of layers.
-    width: width of the model, a multiple of 128.
-    vocab_size: size of the vocabulary.
+  wide as the model, whose width is a multiple of 128.
   """
   heads = width // 64
   return ModelConfig(
@@ -117,34 +112,82 @@ PACKING: Mapping[str, Shape] = {
 }
 
 
+def random_rollout(
+  vocab_size: int,
+  prompts: int,
+  samples: int,
+  prompt_length: int,
+  max_tokens: int,
+  mean_length: float = 0.0,
+  seed: int = 0,
+) -> types.Rollout:
+  """Returns a rollout of random ids and scores, to measure an update.
+
+  It has P prompts of L tokens, and S completions of at most T tokens for each;
+  `random_lengths` says what `mean_length` means.
+  """
+  P, S, L, T = prompts, samples, prompt_length, max_tokens
+  key = jax.random.key(seed)
+  prompt_key, completion_key, score_key, sample_key = jax.random.split(key, 4)
+  lengths = random_lengths((P, S), T, mean_length, seed)
+  return types.Rollout(
+    tokens=types.Tokens(
+      prompts=jax.random.randint(prompt_key, (P, L), 0, vocab_size),
+      prompt_mask=jnp.ones((P, L), bool),
+      completions=jax.random.randint(completion_key, (P, S, T), 0, vocab_size),
+      lengths=jnp.asarray(lengths, jnp.int32),
+      mask=jnp.arange(T) < lengths[..., None],
+    ),
+    sample_mask=jnp.ones((P, S), bool),
+    behavior_log_probs=jnp.zeros((P, S, T)),
+    finished=jnp.ones((P, S), bool),
+    scores=jax.random.uniform(score_key, (P, S)),
+    correct=jnp.full((P, S), -1, jnp.int8),
+    prompt_ids=jnp.arange(P, dtype=jnp.int32),
+    keys=jax.random.split(sample_key, P),
+    step=jnp.zeros((), jnp.int32),
+  )
+
+
+def random_lengths(
+  shape: tuple[int, ...], max_tokens: int, mean: float, seed: int = 0
+) -> np.ndarray:
+  """Returns lengths of completions, a geometric law cut at `max_tokens`.
+
+  Its expectation after the cut is `mean`; 0 gives `max_tokens` everywhere.
+  """
+  if not mean:
+    return np.full(shape, max_tokens)
+  # With end probability p, the expected length is (1 - (1 - p)^T) / p, which
+  # falls with p. Halve the interval that has the p of the desired mean.
+  low, high = 1e-9, 1.0
+  for _ in range(60):
+    p = (low + high) / 2
+    is_longer = (1 - (1 - p) ** max_tokens) / p > mean
+    low, high = (p, high) if is_longer else (low, p)
+  lengths = np.random.default_rng(seed).geometric(p, shape)
+  return np.minimum(lengths, max_tokens)
+
+
 def write(
   shape: Shape, folder: pathlib.Path, seed: int = 0, **job: Any
 ) -> dict[str, Any]:
-  """Writes weights and prompts, and returns the job of all sides.
+  """Writes weights and prompts, and returns the job of all sides (`peers`).
 
-  Args:
-    shape: shape of the model and the batch.
-    folder: new or empty folder.
-    seed: seed of the weights and the prompts.
-    **job: further entries of the job.
-
-  Returns:
-    The job (`peers`). Its entry "plain" is a folder of weights whose
-    completions never end, for questions about greedy tokens. They differ from
-    those in the folder "weights" in the EOS row of the embedding only.
+  `job` are further entries. The entry "plain" is a folder of weights whose
+  completions never end, for questions about greedy tokens. They differ from
+  those in the folder "weights" in the EOS row of the embedding only.
   """
   config = shape.model
   folder = pathlib.Path(folder)
-  random = np.random.default_rng(seed)
-  prompts_shape = (shape.prompts, shape.prompt_length)
-  prompts = random.integers(
-    FIRST_TOKEN_ID, config.vocab_size, prompts_shape, np.int32
+  ids = FIRST_TOKEN_ID, config.vocab_size
+  prompts = np.random.default_rng(seed).integers(
+    *ids, (shape.prompts, shape.prompt_length), np.int32
   )
   folder.mkdir(parents=True, exist_ok=True)
   np.save(folder / PROMPTS_FILE, prompts)
-  params = eos.suppress_tokens(
-    config, _init_weights(config, seed), (EOS_ID, PAD_ID)
-  )
+  params = _init_weights(config, seed)
+  params = eos.suppress_tokens(config, params, (EOS_ID, PAD_ID))
   hf.save(config, params, folder / NEVER_ENDING_DIR)
   weights = NEVER_ENDING_DIR
   if shape.mean_length:
@@ -175,9 +218,8 @@ def _init_weights(config: ModelConfig, seed: int) -> transformer.Params:
   """Returns random weights whose layers outweigh the embedding (`GAIN`)."""
   params = transformer.init(config, jax.random.key(seed))
 
-  def enlarge(path: Any, leaf: jax.Array) -> jax.Array:
-    is_output = {key.key for key in path} & {"output", "down"}
-    return GAIN * leaf if is_output else leaf
-
-  layers = jax.tree_util.tree_map_with_path(enlarge, params["layers"])
+  layers = dict(params["layers"])
+  for block, name in (("attention", "output"), ("mlp", "down")):
+    enlarged = jax.tree.map(lambda leaf: GAIN * leaf, layers[block][name])
+    layers[block] = layers[block] | {name: enlarged}
   return params | {"layers": layers}

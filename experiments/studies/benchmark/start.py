@@ -36,15 +36,11 @@ def start(
   """Time from a command to its first training step: first and second start.
 
   Args:
+    console: console for progress.
     config: config of the run.
-    steps: number of training steps that are made, a multiple of
-      `config.steps_per_dispatch`. With several steps per dispatch the time ends
-      with the first dispatch.
+    steps: number of training steps, a multiple of `config.steps_per_dispatch`.
+      With several of these the time ends with the first dispatch.
     rounds: number of pairs of starts.
-
-  Returns:
-    One row. The outcome passes if the second start reaches its first step in at
-    most a third of the time of the first start.
 
   Raises:
     UsageError: the config cannot be run.
@@ -52,23 +48,19 @@ def start(
   pairs = []
   for number in range(rounds):
     with tempfile.TemporaryDirectory() as folder:
-      pair = tuple(
+      first, second = (
         _seconds_to_first_step(config, steps, pathlib.Path(folder), name)
         for name in ("first", "second")
       )
-    pairs.append(pair)
-    console.print(
-      f"round {number + 1} of {rounds}: {pair[0]:.1f} s, then {pair[1]:.1f} s",
-      highlight=False,
-    )
-  first, second = (
-    statistics.median(column) for column in zip(*pairs, strict=True)
-  )
+    pairs.append((first, second))
+    progress = f"round {number + 1} of {rounds}: {first:.1f} s, then"
+    console.print(f"{progress} {second:.1f} s", highlight=False)
+  first, second = map(statistics.median, zip(*pairs, strict=True))
   row = outcome.Row(
-    name="second start beside the first",
-    shape=config,
-    unit="s",
-    ours=second,
+    "second start beside the first",
+    config,
+    "s",
+    second,
     peer=first,
     ratio=statistics.median(a / b for a, b in pairs),
     limit=LEAST_RATIO,
@@ -86,17 +78,12 @@ def _seconds_to_first_step(
   command += [f"--workdir={workdir}"]
   command += [f"--config.{key}={value}" for key, value in settings.items()]
   environment = {
-    variable: value
-    for variable, value in os.environ.items()
-    if not variable.startswith("JAX_")
-  }
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith("JAX_")
+  } | {"XDG_CACHE_HOME": str(folder / "cache")}
   completed = subprocess.run(
-    command,
-    cwd=ROOT,
-    env=environment | {"XDG_CACHE_HOME": str(folder / "cache")},
-    capture_output=True,
-    text=True,
-    check=False,
+    command, cwd=ROOT, env=environment, capture_output=True, text=True
   )
   if completed.returncode:
     raise errors.UsageError(completed.stderr.strip().removeprefix("error: "))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,43 +11,37 @@ import numpy as np
 
 
 class Timing(NamedTuple):
-  """Time of one function at one size.
+  """Time of one function at one size."""
 
-  Attributes:
-    seconds: seconds of the fastest call.
-    ratio: time of the function divided by the time of the reference, which is
-      called immediately before or after it; the median over rounds.
-  """
-
-  seconds: float
+  seconds: float  # of the fastest call
+  # Time of the function divided by the time of the reference, which is called
+  # immediately before or after it; the median over rounds.
   ratio: float
 
 
 def compare(
-  calls: Mapping[str, Callable[[], Any]],
+  calls: Mapping[Hashable, Callable[[], Any]],
   reference: Callable[[], Any],
   *,
   rounds: int = 25,
-  budget: float = 1.0,
+  budget: float = float("inf"),
   clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, Timing]:
+) -> dict[Hashable, Timing]:
   """Times each function back to back with a reference, over many rounds.
 
   Other work on the machine slows both calls of a pair alike, so their ratio is
   stable even where the times are not. Each round starts with another function,
   and in every second round the reference is called after the function, so that
-  the order of the calls has no influence.
+  the order of the calls has no influence. Each function is called once before,
+  to compile.
 
   Args:
-    calls: functions to time, by name; each is called once before, to compile.
+    calls: functions to time, by name.
     reference: function that the others are compared with.
     rounds: largest number of pairs for each function.
     budget: a function is not timed again once its calls took this many seconds
       in total.
     clock: returns the time in seconds.
-
-  Returns:
-    `{name: timing}`.
   """
 
   def run_timed(call: Callable[[], Any]) -> float:
@@ -59,8 +53,10 @@ def compare(
     jax.block_until_ready(call())
   pairs = {name: [] for name in calls}
   budget_left = dict.fromkeys(calls, budget)
+  names = list(calls)
   for i in range(rounds):
-    for name in np.roll(list(calls), -i):
+    first = i % len(names)
+    for name in names[first:] + names[:first]:
       if budget_left[name] <= 0:
         continue
       if i % 2:
@@ -81,14 +77,9 @@ def compare(
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
-  """Fits the power of n with which a cost grows.
+  """Returns the power with which a cost grows, fitted to the last three sizes.
 
-  Args:
-    sizes: values of n, ascending; only the last three are used.
-    seconds: cost at each size.
-
-  Returns:
-    The least-squares slope of log cost on log n; None for fewer than two sizes.
+  It is the slope of log cost on log size; None for fewer than two sizes.
   """
   if len(sizes) < 2:
     return None

@@ -1,51 +1,47 @@
-"""Speed of an update, compared with torch.
+"""Speed of an update: compared with torch, and without padding.
 
-Both sides take the same weights, token ids and advantages, and make an AdamW
-update with the clipped surrogate averaged over tokens. Before the timing both
-report the loss, the gradient norm, the mean log-probability of the tokens
-before and after one update, and the sum of squared weights after it. These
-numbers must agree.
+In both benchmarks the sides take the same weights, token ids and advantages,
+and make an AdamW update with the clipped surrogate averaged over tokens. Before
+the timing both report the loss, the gradient norm, the mean log-probability of
+the tokens before and after one update, and the sum of squared weights after it.
+These numbers must agree.
 
-Shapes:
+`update` compares this project with torch, at the shapes of `sizes.UPDATE`. Our
+side runs a prompt once for all its samples; torch runs it once for each sample.
+In tokens per second only the tokens of completions count, on both sides. Each
+side first tries its settings and is measured with the fastest setting. The
+limits apply to eager float32; bfloat16 autocast and `torch.compile` are
+reported without a limit.
 
-  small  4 layers d256 v1024, 8 prompts of 64, 8 samples of 128 each
-  large  12 layers d768 v32k, the same batch
-
-d is the width and v the size of the vocabulary. Our side, which is this
-project, runs a prompt once for all its samples; torch runs it once for each
-sample. In tokens per second only the tokens of completions count, on both
-sides. Each side first tries its settings and is measured with the fastest
-setting. The limits apply to eager float32; bfloat16 autocast and
-`torch.compile` are reported without a limit.
+`packing` compares this project with itself, at the shapes of `sizes.PACKING`:
+one side packs the texts of the batch (`experiments.training.packed_texts`) and
+the other one computes padding. The limits are those of the time of a packed
+update divided by that of a padded one: .45 if the mean length is a fourth of
+the largest, 1.05 if all completions have the largest length.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import rich.console
 
 from experiments.cli import errors
-from experiments.studies.benchmark import (
-  machine,
-  peer_comparison,
-  random_rollout,
-  sides,
-  sizes,
-)
-from experiments.studies.benchmark.outcome import Outcome, Row
+from experiments.studies.benchmark import comparison, machine, sides, sizes
+from experiments.studies.benchmark.comparison import Case, Options, Rival
+from experiments.studies.benchmark.outcome import Outcome
 from models import flop_counts
 
 # Least ratios by shape: time per token of torch over ours.
 LIMITS = {"small": 1.1, "large": 1.35}
 BOUND_LIMITS = {"large": 0.55}  # least share of the measured matmul rate
-PEERS = ("torch", peer_comparison.NONE)
-BATCH = "batch.npz"
+# Least ratios of the time of a padded update to that of a packed one.
+LEAST_RATIO, LEAST_RATIO_FULL = 1 / 0.45, 1 / 1.05
+PEERS = ("torch", comparison.NONE)
 LIMITED_FORM = "eager float32"
 FORMS = {
   LIMITED_FORM: {"dtype": "float32", "compiled": False},
@@ -61,6 +57,8 @@ TOLERANCES = {
   "log_prob_after": 1e-4,
   "squares_after": 1e-4,
 }
+# Entries of the job of both sides of `packing`, ours being packed.
+PACKED = {"devices": 1, "unroll": 0, "attention": "blocked", "packed": True}
 OPTIMIZER = {"learning_rate": 1e-4, "weight_decay": 0.01}
 
 
@@ -74,57 +72,68 @@ def update(
 ) -> Outcome:
   """Speed of an update, compared with torch.
 
-  Args:
-    console: console for progress.
-    shape: name of a shape in `sizes.UPDATE`; "" measures all.
-    peer: "torch" or "none".
-    calls: number of timed calls of each side.
-    pythons: Python interpreters by peer, for peers that are installed in an
-      environment of their own.
-
-  Returns:
-    The rows. The outcome passes if every ratio with a limit reaches it, and our
-    share of the matmul rate reaches its limit.
-
-  Raises:
-    UsageError: the shape or peer is unknown, the peer is not installed, the
-      updates differ, or a side fails.
+  The settings are those of `comparison.compare`; the peer is "torch" or "none".
+  The outcome passes if every ratio with a limit reaches it, and our share of
+  the matmul rate reaches its limit.
   """
-  return peer_comparison.compare_over_shapes(
+  return comparison.compare(
     console,
     shape,
     sizes.UPDATE,
-    [
-      functools.partial(peer_comparison.make_launch, peer, PEERS, pythons or {})
-    ],
-    write_job,
-    functools.partial(_rows, calls=calls),
+    peers=[peer],
+    allowed=PEERS,
+    pythons=pythons,
+    calls=calls,
+    write=write_job,
+    options=_options,
+    rivals=_torch_rivals,
+    costs=[flop_counts.update_cost],
+    utilization=True,
+  )
+
+
+def packing(
+  console: rich.console.Console, *, shape: str = "", calls: int = 5
+) -> Outcome:
+  """Time of an update without padding, compared with one that computes it.
+
+  The settings are those of `comparison.compare`. The outcome passes if every
+  ratio reaches its limit.
+  """
+  return comparison.compare(
+    console,
+    shape,
+    sizes.PACKING,
+    calls=calls,
+    write=lambda *args: write_job(*args) | PACKED,
+    options=lambda _: {},
+    rivals=_padded_rivals,
+    costs=[flop_counts.update_cost],
   )
 
 
 def write_job(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
   """Writes weights and a batch, and returns the job of all sides."""
-  size = (shape.prompts, shape.samples, shape.prompt_length, shape.max_tokens)
-  batch = (shape.model.vocab_size, *size)
-  rollout = random_rollout.make(*batch)
-  job = sizes.write(shape, folder, batch=batch, chunk=None, **OPTIMIZER)
+  rollout = sizes.random_rollout(*shape.batch)
+  # The lengths are those of the batch, whatever ends the weights would draw.
+  never_ending = dataclasses.replace(shape, mean_length=0.0)
+  job = sizes.write(never_ending, folder, kind="update", chunk=None)
+  file = folder / "batch.npz"
   np.savez(
-    folder / BATCH,
+    file,
     prompts=rollout.tokens.prompts,
     completions=rollout.completions,
     advantages=rollout.scores,
   )
-  return job | {"batch_file": str(folder / BATCH)}
+  return job | OPTIMIZER | {"batch": shape.batch, "batch_file": str(file)}
 
 
 def check_same_update(
   ours: sides.Side, peer: sides.Side, report: sides.Report
 ) -> None:
-  """Checks that both sides make the same update.
+  """Raises UsageError if values of the sides differ by more than `TOLERANCES`.
 
-  Raises:
-    UsageError: a value differs by more than its entry in `TOLERANCES`, or the
-      update is too small to prove that they agree.
+  It is also raised if the update is too small to prove that they agree.
   """
   our_numbers, peer_numbers = ours.ask("proof"), peer.ask("proof")
   for name, tolerance in TOLERANCES.items():
@@ -146,66 +155,9 @@ def check_same_update(
   )
 
 
-def _rows(
-  name: str,
-  job: Mapping[str, Any],
-  launches: Sequence[sides.Launch | None],
-  calls: int,
-  limits: machine.Machine,
-  report: sides.Report,
-) -> Iterator[Row]:
-  """Yields the rows of one shape, one for each form of torch or one alone."""
-  shape, (peer,) = sizes.UPDATE[name], launches
-  lengths = np.full((shape.prompts, shape.samples), shape.max_tokens)
-  cost = flop_counts.update_cost(shape.model, shape.prompt_length, lengths)
-  measure = functools.partial(
-    peer_comparison.measure_row,
-    shape=shape,
-    calls=calls,
-    least_seconds=lambda _: limits.least_seconds(cost),
-    work=lambda call: limits.utilization(cost, call.seconds),
-    report=report,
-  )
-  bound_limit = BOUND_LIMITS.get(name)
-  search = functools.partial(
-    sides.start_fastest, report=report, max_bytes=sides.MAX_BYTES
-  )
-  our_launch = sides.Launch(
-    "ours", "experiments.studies.benchmark.ours.gradient_update", job
-  )
-  with search(our_launch, _our_options(shape)) as ours:
-    if peer is None:
-      yield measure(
-        f"update {name}", ours=ours, peer=None, bound_limit=bound_limit
-      )
-      return
-    options = _peer_options(shape)
-    for label, form in FORMS.items():
-      launch = dataclasses.replace(
-        peer, name=f"torch {label}", job={**peer.job, **form}
-      )
-      is_limited = label == LIMITED_FORM
-      with search(launch, options) as other_side:
-        if is_limited:
-          check_same_update(ours, other_side, report)
-        yield measure(
-          f"update {name} beside {launch.name}",
-          ours=ours,
-          peer=other_side,
-          limit=LIMITS.get(name) if is_limited else None,
-          bound_limit=bound_limit if is_limited else None,
-        )
-      # All settings are tried for the first form. The other forms use the
-      # fastest of them, and try only numbers of threads.
-      chosen = {
-        key: (value,) for key, value in other_side.launch.chosen.items()
-      }
-      options = chosen | {"threads": options["threads"]}
-
-
-def _our_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
-  P = shape.prompts
-  large = shape.model.layers > 4
+def _options(shape: sizes.Shape) -> Options:
+  """Returns the settings of our side to try."""
+  P, large = shape.prompts, shape.model.layers > 4
   return {
     "devices": machine.device_counts(),
     "unroll": (0,),
@@ -215,10 +167,43 @@ def _our_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
   }
 
 
-def _peer_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
+def _torch_rivals(case: Case) -> Iterator[Rival]:
+  """Yields the forms of torch, or this project alone."""
+  name, shape, (peer,) = case.name, case.shape, case.peers
+  bound_limit = BOUND_LIMITS.get(name)
+  if peer is None:
+    yield Rival(f"update {name}", bound_limit=bound_limit)
+    return
+  limited = {
+    "check": check_same_update,
+    "limit": LIMITS.get(name),
+    "bound_limit": bound_limit,
+  }
   rows = shape.prompts * shape.samples
-  return {
+  options = {
     "threads": machine.device_counts(),
     "rows": (rows // 4, rows) if shape.model.layers > 4 else (rows, rows // 4),
     "chunk": (None, 1024),
   }
+  for label, form in FORMS.items():
+    launch = dataclasses.replace(peer, name=f"torch {label}")
+    checks = limited if label == LIMITED_FORM else {}
+    row = f"update {name} beside {launch.name}"
+    yield Rival(row, launch.with_job(**case.job, **form), options, **checks)
+
+
+def _padded_rivals(case: Case) -> Iterator[Rival]:
+  """Yields the side that computes padding."""
+  padded = dataclasses.replace(case.ours, name="padded")
+
+  def check(ours: sides.Side, other: sides.Side, report: sides.Report) -> None:
+    room = ours.ask("room")["tokens"]
+    report(f"room for {room or 'all'} tokens of a prompt")
+    check_same_update(ours, other, report)
+
+  yield Rival(
+    f"update packed beside padded, {case.name}",
+    padded.with_job(packed=False),
+    check=check,
+    limit=LEAST_RATIO if case.shape.mean_length else LEAST_RATIO_FULL,
+  )

@@ -68,11 +68,11 @@ def test_results_of_another_version_do_not_count(folder, monkeypatch):
 
 
 def test_a_piece_that_fails_says_why_and_the_others_go_on(folder, monkeypatch):
-  """A process that does not know the piece ends with status 2."""
+  """A process that does not know the piece ends with status 1."""
   only(monkeypatch, "unknown", "numbers")
   result, printed = measure(folder)
   assert not result.limits_met
-  assert "unknown failed with status 2: " in result.verdict
+  assert "unknown ended with status 1; " in result.verdict
   assert "numbers: done" in printed
 
 

@@ -64,7 +64,11 @@ def test_a_function_that_spent_its_budget_is_not_called_again():
   machine = Machine()
   calls = {"slow": machine.work("slow", 10), "fast": machine.work("fast", 0.01)}
   timing.compare(
-    calls, machine.work("reference", 1), rounds=9, clock=lambda: machine.now
+    calls,
+    machine.work("reference", 1),
+    rounds=9,
+    budget=1.0,
+    clock=lambda: machine.now,
   )
   assert machine.calls.count("slow") == 2  # the one before, and one
   assert machine.calls.count("fast") == 10
@@ -94,7 +98,7 @@ def measured(monkeypatch):
     sizes = iter(objective_costs.SIZES)
     timed_names = []
 
-    def compare(calls, reference):
+    def compare(calls, reference, budget):
       n = next(sizes)
       timed_names.append(sorted(calls))
       groups = objective_costs.ELEMENTS / n

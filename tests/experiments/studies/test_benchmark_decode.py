@@ -11,10 +11,10 @@ import pytest
 from experiments.cli import errors
 from experiments.studies.benchmark import __main__ as command
 from experiments.studies.benchmark import (
+  comparison,
   decode,
   eos,
   machine,
-  peer_comparison,
   sides,
   sizes,
   update,
@@ -165,9 +165,7 @@ def tiny_job(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ours(tiny_job):
-  launch = sides.Launch(
-    "ours", "experiments.studies.benchmark.ours.sampler", tiny_job
-  )
+  launch = sides.Launch("ours", sides.OURS, tiny_job | {"kind": "sampler"})
   with sides.Side(launch) as side:
     yield side
 
@@ -189,12 +187,10 @@ def test_greedy_tokens_reveal_other_weights(ours, tiny_job, tmp_path):
   launch = sides.Launch("hf", "experiments.studies.benchmark.peers.hf", job)
   other = sizes.write(TINY, tmp_path, seed=1)
   with sides.Side(launch) as peer:
-    peer_comparison.check_same_greedy_tokens(
-      ours, peer, tiny_job["plain"], print
-    )
+    comparison.check_same_greedy_tokens(ours, peer, print)
     with pytest.raises(errors.UsageError, match="computes something else"):
-      peer_comparison.check_same_greedy_tokens(
-        ours, OtherWeights(peer, other["plain"]), tiny_job["plain"], print
+      comparison.check_same_greedy_tokens(
+        ours, OtherWeights(peer, other["plain"]), print
       )
     our_call, peer_call = ours.run(1), peer.run(1)
   assert our_call.counts["lengths"] == peer_call.counts["lengths"]
@@ -204,11 +200,7 @@ def test_greedy_tokens_reveal_other_weights(ours, tiny_job, tmp_path):
 def test_both_make_the_same_update(tmp_path):
   pytest.importorskip("torch")
   job = update.write_job(TINY, tmp_path)
-  our_launch = sides.Launch(
-    "ours",
-    "experiments.studies.benchmark.ours.gradient_update",
-    job | {"devices": 1},
-  )
+  our_launch = sides.Launch("ours", sides.OURS, job | {"devices": 1})
   settings = {"threads": 1, "rows": 4, **update.FORMS[update.LIMITED_FORM]}
   launch = sides.Launch(
     "torch", "experiments.studies.benchmark.peers.torch", job | settings
@@ -232,7 +224,7 @@ def tiny_command(monkeypatch):
   limits = machine.Machine(flops=1e12, bandwidth=1e11)
   monkeypatch.setattr(machine, "measure", lambda tell: limits)
   monkeypatch.setattr(sizes, "DECODE", {"tiny": TINY})
-  monkeypatch.setattr(decode, "_our_options", lambda shape: {"devices": (1,)})
+  monkeypatch.setattr(decode, "_options", lambda shape: {"devices": (1,)})
 
 
 def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
@@ -257,8 +249,8 @@ def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
 def test_a_peer_that_is_missing_is_one_line_and_status_2(
   tiny_command, monkeypatch, capsys
 ):
-  missing = peer_comparison.PEERS["hf"].__class__("nothing", ("no_such_thing",))
-  monkeypatch.setitem(peer_comparison.PEERS, "hf", missing)
+  missing = comparison.PEERS["hf"].__class__("nothing", ("no_such_thing",))
+  monkeypatch.setitem(comparison.PEERS, "hf", missing)
   assert command.main(["decode(shape='tiny')"]) == 2
   error_lines = capsys.readouterr().err.splitlines()
   assert len(error_lines) == 1

@@ -13,7 +13,6 @@ from experiments.cli import errors
 from experiments.studies.benchmark import (
   fused,
   memory,
-  random_rollout,
   scaling,
   sizes,
 )
@@ -99,7 +98,7 @@ def test_fused_refuses_invalid_steps_and_counts():
 
 def test_chunks_of_logits_save_memory_and_change_no_gradient():
   config = sizes.decoder(1, 128, 8192)
-  rollout = random_rollout.make(config.vocab_size, 2, 2, 4, 512)
+  rollout = sizes.random_rollout(config.vocab_size, 2, 2, 4, 512)
   chunk, all_positions = 16, 2 * 512
   all_bytes = memory.update_bytes(config, rollout, all_positions)
   logits = 2 * 2 * 512 * config.vocab_size * 4
@@ -144,7 +143,7 @@ def test_counted_operations_grow_as_documented(kind):
   _, cost = scaling.KINDS[kind]
   power = {
     axis: scaling.exponent_row(
-      "", [1, 2, 4], [1, 1, 1], [cost(s) for s in along]
+      "", [1, 2, 4], [1, 1, 1], [scaling.operations(cost, s) for s in along]
     ).peer
     for axis, along in scaling.grow_shapes(256).items()
   }

@@ -1,4 +1,4 @@
-"""Tests of whole iterations beside peers: turns and checks of equal work."""
+"""Tests of whole iterations beside peers: checks of equal work."""
 
 import dataclasses
 import io
@@ -12,16 +12,14 @@ import rich.console
 
 from experiments.cli import errors
 from experiments.studies.benchmark import (
+  comparison,
   iteration,
   machine,
-  packing,
-  random_rollout,
+  ours,
   sides,
   sizes,
   update,
 )
-from experiments.studies.benchmark.ours import grpo_iteration
-from experiments.studies.benchmark.peers import turns
 
 pytestmark = pytest.mark.long
 
@@ -30,42 +28,9 @@ MIXED = dataclasses.replace(TINY, mean_length=4)
 CONSOLE = rich.console.Console(file=io.StringIO())
 
 
-def test_a_trainer_runs_one_iteration_per_request():
-  begun = []
-
-  def train(gate):
-    while True:
-      begun.append(gate.begin())
-      gate.end({"tokens": 10 * begun[-1]})
-
-  gate = turns.Turns(train)
-  assert gate.take(3) == {"tokens": 30}
-  assert gate.take(1) == {"tokens": 10}
-  assert begun == [3, 1], "no turn is taken ahead"
-
-
-@pytest.mark.parametrize("take", [1, 2])
-def test_a_failed_trainer_raises_at_every_request(take):
-  def train(gate):
-    gate.begin()
-    raise ValueError("out of data")
-
-  gate = turns.Turns(train)
-  for number in range(take):
-    with pytest.raises(RuntimeError, match="out of data"):
-      gate.take(number)
-
-
-def test_a_trainer_that_ends_raises_at_the_next_request():
-  gate = turns.Turns(lambda gate: gate.end({"at": gate.begin()}))
-  assert gate.take(5) == {"at": 5}
-  with pytest.raises(RuntimeError, match="without being stopped"):
-    gate.take(6)
-
-
 def test_the_reward_is_the_share_of_even_ids_up_to_the_end():
   completions = jnp.array([[[4, 5, 2, 0], [3, 3, 3, 3]]])
-  shares = grpo_iteration.share_of_even(completions, jnp.array([[3, 4]]))
+  shares = ours.share_of_even(completions, jnp.array([[3, 4]]))
   np.testing.assert_allclose(shares, [[2 / 3, 0.0]], rtol=1e-6)
 
 
@@ -133,7 +98,7 @@ def test_a_packed_update_beside_a_padded_one(monkeypatch, mean_length):
   limits = machine.Machine(1e11, 1e10)
   monkeypatch.setattr(machine, "measure", lambda tell: limits)
   output = io.StringIO()
-  result = packing.packing(rich.console.Console(file=output), calls=1)
+  result = update.packing(rich.console.Console(file=output), calls=1)
   (row,) = result.results["rows"]
   # 2 prompts of 4 + 8 * 63 positions.
   room = "191" if mean_length else "all"
@@ -143,12 +108,12 @@ def test_a_packed_update_beside_a_padded_one(monkeypatch, mean_length):
 
 
 def test_random_lengths_have_the_mean_that_is_asked_for():
-  lengths = random_rollout.random_lengths((100_000,), 64, 16.0)
+  lengths = sizes.random_lengths((100_000,), 64, 16.0)
   assert lengths.min() == 1
   assert lengths.max() == 64
   # The standard deviation is about 14, so that of the mean is .045.
   assert lengths.mean() == pytest.approx(16.0, abs=0.2)
-  assert (random_rollout.random_lengths((3,), 64, 0.0) == 64).all()
+  assert (sizes.random_lengths((3,), 64, 0.0) == 64).all()
 
 
 def test_our_iteration_without_a_peer(monkeypatch):
@@ -175,7 +140,8 @@ def test_a_peer_does_the_same_work(peer, tmp_path: pathlib.Path):
   """The checks of equal work hold for a real trainer in a separate process."""
   pytest.importorskip(peer)
   job = iteration.write_job(MIXED, tmp_path)
-  launch = iteration.make_launch({}, peer, {**job, "threads": 1})
+  launch = comparison.find_peer(peer, iteration.PEERS, {})
+  launch = launch.with_job(**job, threads=1)
   with sides.Side(launch) as side:
     first = iteration.check_learning(side)
     again = iteration.check_learning(side)

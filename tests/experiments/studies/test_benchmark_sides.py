@@ -1,5 +1,6 @@
 """Tests of the sides of a comparison: answers, failures, and ratios."""
 
+import dataclasses
 import statistics
 import sys
 
@@ -7,11 +8,13 @@ import pytest
 
 from experiments.cli import errors
 from experiments.studies.benchmark import (
+  comparison,
+  machine,
   outcome,
-  peer_comparison,
-  rounds,
   sides,
+  sizes,
 )
+from models import flop_counts
 
 SIDE = """
 import os, sys, time
@@ -23,16 +26,26 @@ def prepare(job):
   if job.get("start") == "dies":
     sys.exit("no such weights")
 
-  def call(number, prompts=1):
+  def call(number):
     print("a library says hello")
     os.write(1, b"so does C\\n")
     if job.get("call") == "dies":
       print("out of memory", file=sys.stderr)
       os._exit(9)
-    tokens = prompts * job.get("worth", 1) * job.get("speed", 1)
+    tokens = job.get("worth", 1) * job.get("speed", 1)
     return {"tokens": tokens, "number": number}
 
-  return protocol.Served({"built": job}, call, {"echo": lambda **x: x})
+  def train(requests):
+    for iteration in range(job["iterations"]):
+      number = requests.begin()
+      requests.end({"tokens": 10 * number, "iteration": iteration})
+    if job.get("train") == "fails":
+      raise ValueError("out of data")
+
+  asks = {"echo": lambda **x: x, "job": lambda: job}
+  if "iterations" in job:
+    return protocol.Served(asks, train=train)
+  return protocol.Served(asks, call)
 
 protocol.serve(prepare)
 """
@@ -48,15 +61,36 @@ def launch(tmp_path, monkeypatch):
 
 def test_a_side_answers_whatever_its_libraries_print(launch):
   with sides.Side(launch(worth=7)) as side:
-    assert side.facts == {"built": {"worth": 7}}
+    assert side.ask("job") == {"worth": 7}
     for number in (0, 5):
-      call = side.run(number, prompts=3)
-      assert call.tokens == 21
+      call = side.run(number)
+      assert call.tokens == 7
       assert call.counts["number"] == number
       assert call.peak_bytes > 2**20
       assert call.seconds > 0
       assert call.cpu_seconds >= 0
     assert side.ask("echo", folder="x") == {"folder": "x"}
+
+
+def test_a_trainer_runs_one_iteration_per_request(launch):
+  with sides.Side(launch(iterations=9)) as side:
+    for iteration, number in enumerate((3, 1)):
+      call = side.run(number)
+      assert call.tokens == 10 * number
+      assert call.counts["iteration"] == iteration, "none is run ahead"
+      assert side.ask("echo", folder="x") == {"folder": "x"}
+
+
+@pytest.mark.parametrize(
+  ("job", "reason"),
+  [({}, "ended without being stopped"), ({"train": "fails"}, "out of data")],
+)
+def test_a_trainer_that_ends_raises_at_every_request(launch, job, reason):
+  with sides.Side(launch(iterations=1, **job)) as side:
+    assert side.run(5).tokens == 50
+    for number in range(2):
+      with pytest.raises(sides.SideError, match=reason):
+        side.run(number)
 
 
 def test_the_error_of_a_dead_side_has_its_last_output(launch):
@@ -75,7 +109,7 @@ def test_a_side_that_hangs_raises_an_error(launch):
     sides.Side(launch(start="hangs"), timeout_s=0.2)
 
 
-def test_the_fastest_setting_is_left_running(launch):
+def test_the_fastest_setting_is_started(launch):
   reports = []
   fastest = sides.start_fastest(
     launch(),
@@ -83,9 +117,6 @@ def test_the_fastest_setting_is_left_running(launch):
     {"speed": (10**12, 1), "worth": (1, 10**12)},
     reports.append,
     trials=1,
-    trial_settings=lambda candidate: {
-      "prompts": 1 + (candidate.job["speed"] > 1)
-    },
   )
   with fastest as side:
     assert side.launch.chosen == {"speed": 10**12, "worth": 10**12}
@@ -95,17 +126,33 @@ def test_the_fastest_setting_is_left_running(launch):
   assert len(tried) == 3, "one option after the other, not the product"
 
 
-def test_the_trial_job_is_used_for_trials_only(launch):
+def test_the_job_of_a_trial_is_used_for_trials_only(launch):
   reports = []
   fastest = sides.start_fastest(
     launch(worth=1),
     {"speed": (1, 10**12)},
     reports.append,
     trials=1,
-    trial_job={"worth": 7},
+    # The first candidate is the faster one in its trial only.
+    trial=lambda job: {"worth": 10**24 if job["speed"] == 1 else 1},
   )
   with fastest as side:
-    assert side.facts == {"built": {"worth": 1, "speed": 10**12}}
+    assert side.ask("job") == {"worth": 1, "speed": 1}
+    assert side.launch.setting == "speed 1"
+  assert not any("worth" in text for text in reports)
+
+
+def test_the_fastest_in_a_trial_is_started_with_its_whole_job(launch):
+  reports = []
+  fastest = sides.start_fastest(
+    launch(worth=1),
+    {"speed": (1, 10**12)},
+    reports.append,
+    trials=1,
+    trial=lambda job: {"worth": 7},
+  )
+  with fastest as side:
+    assert side.ask("job") == {"worth": 1, "speed": 10**12}
     assert side.launch.setting == f"speed {10**12}"
   assert not any("worth" in text for text in reports)
 
@@ -116,10 +163,9 @@ def test_a_setting_that_fails_is_not_chosen(launch):
   with sides.start_fastest(launch(), options, reports.append, trials=1) as side:
     assert side.launch.chosen == {"call": "runs"}
   assert any("out of memory" in text for text in reports)
+  limited = dataclasses.replace(launch(), max_bytes=1)
   with pytest.raises(sides.SideError, match=r"of memory|limit is") as raised:
-    sides.start_fastest(
-      launch(), options, reports.append, trials=1, max_bytes=1
-    )
+    sides.start_fastest(limited, options, reports.append, trials=1)
   assert "out of memory" in str(raised.value)
   assert "limit is 0.0 GiB" in str(raised.value)
 
@@ -145,13 +191,27 @@ class Stub:
     self.log.append((self.launch.name, number))
     slowness = 1 + 4 * (number % 2)
     seconds = slowness * self.seconds
-    return sides.Call(seconds, seconds, 1, 100, {})
+    return sides.Call(seconds, seconds, 1, 100, {"lengths": [[100]]})
+
+
+def measure_row(ours, peer, calls=5, **limits):
+  """Measures a row on a machine on which every call needs a quarter second."""
+  return comparison.measure_row(
+    comparison.Rival("decode", **limits),
+    sizes.Shape(sizes.decoder(1, 128, 64), 1, 1, 4, 100),
+    ours,
+    peer,
+    calls,
+    [lambda model, length, lengths: flop_counts.Cost(0.25, 0.0)],
+    machine.Machine(flops=1.0, bandwidth=1.0),
+    lambda _: None,
+  )
 
 
 def test_calls_alternate_and_ratios_are_medians_over_rounds():
   log = []
   ours, peer = Stub("ours", 1.0, log), Stub("peer", 3.0, log)
-  compared = rounds.compare(list(rounds.run_pairs(ours, peer, 5)))
+  compared = measure_row(ours, peer)
   assert log[:2] == [("ours", 0), ("peer", 0)], "warm first"
   first = [log[2 + 2 * i][0] for i in range(5)]
   assert first == ["ours", "peer", "ours", "peer", "ours"]
@@ -166,17 +226,7 @@ def test_calls_alternate_and_ratios_are_medians_over_rounds():
 def test_a_row_compares_its_ratio_with_the_limit():
   ours, peer = Stub("ours", 1.0, []), Stub("peer", 3.0, [])
   measured = {
-    limit: peer_comparison.measure_row(
-      "decode",
-      "a shape",
-      ours,
-      peer,
-      5,
-      lambda call: 0.25 * call.seconds,
-      lambda _: None,
-      limit=limit,
-      bound_limit=0.2,
-    )
+    limit: measure_row(ours, peer, limit=limit, bound_limit=0.04)
     for limit in (2.9, 3.1)
   }
   assert measured[2.9].ours == pytest.approx(3 * measured[2.9].peer)
@@ -186,7 +236,9 @@ def test_a_row_compares_its_ratio_with_the_limit():
   assert "ratio 3.00 of 3.10" in bad.verdict
   (json_row,) = bad.results["rows"]
   assert json_row["settings"] == {"ours": "threads 1", "peer": "threads 1"}
-  assert json_row["bound_fraction"] == pytest.approx(0.25)
+  # The median call takes 5 seconds.
+  assert json_row["bound_fraction"] == pytest.approx(0.25 / 5)
+  assert json_row["work"]["mfu"] == pytest.approx(0.25 / 5)
   names = {"name", "shape", "ours", "peer", "ratio", "bound_fraction"}
   assert names <= json_row.keys()
 
@@ -214,7 +266,8 @@ class Greedy:
   """A side whose greedy tokens are fixed."""
 
   def __init__(self, tokens):
-    self.tokens, self.launch = tokens, sides.Launch("it", "", {})
+    self.tokens = tokens
+    self.launch = sides.Launch("it", "", {"plain": "folder"})
 
   def ask(self, question, **_):
     assert question == "greedy"
@@ -225,22 +278,20 @@ def test_greedy_tokens_must_be_equal_and_change():
   our_tokens = [list(range(32)), list(range(32, 64))]
   peer_tokens = [our_tokens[0], [*our_tokens[1][:-1], 7]]
   reports = []
-  peer_comparison.check_same_greedy_tokens(
-    Greedy(our_tokens), Greedy(our_tokens), "folder", reports.append
+  comparison.check_same_greedy_tokens(
+    Greedy(our_tokens), Greedy(our_tokens), reports.append
   )
   assert "64 different" in reports[0]
   with pytest.raises(errors.UsageError, match="token 31 of prompt 1 is 7"):
-    peer_comparison.check_same_greedy_tokens(
-      Greedy(our_tokens), Greedy(peer_tokens), "folder", reports.append
+    comparison.check_same_greedy_tokens(
+      Greedy(our_tokens), Greedy(peer_tokens), reports.append
     )
   same = Greedy([[5] * 32] * 2)
   with pytest.raises(errors.UsageError, match="prove nothing"):
-    peer_comparison.check_same_greedy_tokens(
-      same, same, "folder", reports.append
-    )
+    comparison.check_same_greedy_tokens(same, same, reports.append)
 
 
 def test_an_unknown_peer_is_refused():
   with pytest.raises(errors.UsageError, match="did you mean 'hf'"):
-    peer_comparison.make_launch("hff", ("hf", "none"), {}, {})
-  assert peer_comparison.make_launch("none", ("hf", "none"), {}, {}) is None
+    comparison.find_peer("hff", ("hf", "none"), {})
+  assert comparison.find_peer("none", ("hf", "none"), {}) is None

@@ -1,5 +1,1 @@
-"""Measures an accelerator, in pieces that run one after another.
-
-`pieces` measures, in one process per piece; `accelerator`, the benchmark in the
-folder above, starts the processes and keeps their results.
-"""
+"""Pieces that measure an accelerator; `accelerator` runs them in processes."""

@@ -19,6 +19,7 @@ The exit status is 1 if anything is wrong.
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -46,20 +47,13 @@ _FLOAT32 = re.compile(r"= f32\[([0-9,]+)\]")
 
 
 class Program(NamedTuple):
-  """One program of a piece.
-
-  Attributes:
-    piece: name of the piece.
-    name: what the program does.
-    lower: traces and lowers it.
-    kernel: text that the lowered program must contain; "" if there is none.
-    weights: shapes of its bfloat16 weights, if no float32 array may have them.
-  """
+  """One program of a piece."""
 
   piece: str
   name: str
   lower: Callable[[], jax.stages.Lowered]
-  kernel: str = ""
+  kernel: str = ""  # text that the lowered program must contain
+  # Shapes of its bfloat16 weights, if no float32 array may have them.
   weights: types.PyTree = ()
 
 
@@ -78,20 +72,14 @@ def all_programs(
   square, vector = place((square, vector))
   yield Program("device", "product", lambda: product.lower(square, square))
   yield Program("device", "copy", lambda: negate.lower(vector))
-  for piece, updates in pieces.updates(setting, device.platform).items():
-    for update in updates:
-      e = update.build(setting, [device])
-      yield _program(piece, update.name, e, "train_step")
-  e, init, max_tokens = pieces.decoding_experiment(setting, [device])
+  for update in pieces.updates(setting, device.platform):
+    e = update.build(setting, [device])
+    yield _program(update.piece, update.name, e, "train_step")
+  _, init, samplers = pieces.decoding_programs(setting, [device])
   params = place(jax.eval_shape(init, jax.random.key(0)))
-  for batch in pieces.decoding_batches(setting):
-    sample = pieces.decoding_program(e, batch // pieces.SAMPLES, max_tokens)
-    yield Program(
-      "decoding",
-      f"batch {batch}",
-      lambda sample=sample: sample.lower(params),
-      weights=params,
-    )
+  for batch, sample in samplers.items():
+    lower = functools.partial(sample.lower, params)
+    yield Program("decoding", f"batch {batch}", lower, weights=params)
   config, ids = reference.CONFIG, jnp.asarray(reference.TOKENS)
   logits = jax.jit(lambda p: transformer.logits(config, p, ids, ids >= 0))
   small_params = place(jax.eval_shape(reference.make_params))
@@ -101,22 +89,17 @@ def all_programs(
     yield _program("iteration", name, e, name)
   steps, prompts = pieces.embedded_task_sizes(setting)
   e = fused.build_experiment(steps, prompts, [device])
-  yield Program(
-    "fused",
-    "fused",
-    lambda: iteration.fused_steps(e).lower(placement.abstract_state(e)),
-  )
+  lower = iteration.fused_steps(e).lower
+  lower = functools.partial(lower, placement.abstract_state(e))
+  yield Program("fused", "fused", lower)
+  program, _ = fused.side_by_side_program(e, [device])
   for count in pieces.seed_counts(setting):
-    program, _ = fused.side_by_side_program(e, [device])
     states = jax.tree.map(
       lambda x, count=count: jax.ShapeDtypeStruct((count, *x.shape), x.dtype),
       e.state_shapes,
     )
-    yield Program(
-      "seeds",
-      f"{count} seeds",
-      lambda program=program, states=states: program.lower(place(states)),
-    )
+    lower = functools.partial(program.lower, place(states))
+    yield Program("seeds", f"{count} seeds", lower)
 
 
 def _program(piece: str, name: str, e: Experiment, program: str) -> Program:
@@ -129,16 +112,9 @@ def _program(piece: str, name: str, e: Experiment, program: str) -> Program:
 def faults(
   program: Program, chip: chips.Chip, platform: str
 ) -> tuple[float | None, list[str]]:
-  """Compiles a program.
+  """Compiles a program for a chip; returns its peak memory and its faults.
 
-  Args:
-    program: the program.
-    chip: memory of the device, and options of its compiler.
-    platform: platform of the device.
-
-  Returns:
-    The bytes of its peak memory, None if it does not compile, and what is wrong
-    with it.
+  The peak is in bytes, or None if the program does not compile.
   """
   lowered = program.lower()
   text = lowered.as_text()
@@ -162,12 +138,10 @@ def faults(
 
 
 def float32_copies(text: str, weights: types.PyTree) -> list[str]:
-  """Returns the shapes of weights of which a program has a float32 array.
+  """Returns the shapes of bfloat16 weights that also exist in float32.
 
-  Args:
-    text: the compiled program. Results inside a fused computation do not count,
-      since they are never in memory.
-    weights: shapes of bfloat16 weights, stacked by layer or not.
+  Results inside a fused computation do not count, since they are never in
+  memory. Weights are stacked by layer or not.
   """
   shapes = set()
   for leaf in jax.tree.leaves(weights):
@@ -208,10 +182,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       peak, wrong = faults(program, chip, devices[0].platform)
       size = "" if peak is None else f"{peak / chips.GIB:.2f} GiB"
       num_wrong += bool(wrong)
-      print(
-        f"{topology} | {program.piece} | {program.name} | {size} | "
-        f"{'; '.join(wrong) or 'as it should be'}"
-      )
+      verdict = "; ".join(wrong) or "as it should be"
+      line = (topology, program.piece, program.name, size, verdict)
+      print(" | ".join(line))
   return 1 if num_wrong else 0
 
 

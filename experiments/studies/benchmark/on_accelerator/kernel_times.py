@@ -26,13 +26,9 @@ _KERNEL_LINES = ("Stream", "XLA Ops")
 
 
 class Kernel(NamedTuple):
-  """One operation of a program, and the kernel that computes it.
+  """One operation of a program, "" if unknown, and the kernel that computes it.
 
-  Attributes:
-    name: name of the kernel.
-    operation: name of the operation in the compiled program, "" if unknown.
-    count: number of times that it ran.
-    seconds: their sum.
+  Its count is the number of times that it ran, and `seconds` is their sum.
   """
 
   name: str
@@ -42,17 +38,11 @@ class Kernel(NamedTuple):
 
 
 class Trace(NamedTuple):
-  """Times of the first device in a trace.
+  """Times of the first device in a trace, in seconds."""
 
-  Attributes:
-    kernels: all kernels, longest first.
-    span: seconds from the start of the first kernel to the end of the last.
-    busy: seconds in which at least one kernel ran.
-  """
-
-  kernels: list[Kernel]
-  span: float
-  busy: float
+  kernels: list[Kernel]  # longest first
+  span: float  # from the start of the first kernel to the end of the last
+  busy: float  # in which at least one kernel ran
 
   def to_markdown(self) -> str:
     """Returns a table of the longest kernels."""
@@ -63,12 +53,9 @@ class Trace(NamedTuple):
       "| share of the span | ms | count | operation | kernel |",
       "|--:|--:|--:|---|---|",
     ]
-    for kernel in self.kernels[:NUM_LINES]:
-      lines.append(
-        f"| {kernel.seconds / self.span:.1%} | {kernel.seconds * 1e3:.3f} "
-        f"| {kernel.count:,} | {kernel.operation} "
-        f"| {kernel.name[:NAME_LENGTH]} |"
-      )
+    for name, operation, count, seconds in self.kernels[:NUM_LINES]:
+      times = f"| {seconds / self.span:.1%} | {seconds * 1e3:.3f} | {count:,} "
+      lines.append(f"{times}| {operation} | {name[:NAME_LENGTH]} |")
     return "\n".join(lines) + "\n"
 
 
@@ -81,16 +68,14 @@ def trace(call: Callable[[], Any], folder: pathlib.Path) -> None:
 
 def read(folder: pathlib.Path) -> Trace:
   """Reads the kernels of the first device from the trace in a folder."""
-  counts: dict[tuple[str, str], int] = collections.Counter()
-  seconds: dict[tuple[str, str], float] = collections.Counter()
+  durations = collections.defaultdict(list)
   spans = []
   for event in _events(folder):
     stats = {name: value for name, value in event.stats if name}
     key = event.name, str(stats.get("hlo_op", ""))
-    counts[key] += 1
-    seconds[key] += event.duration_ns / 1e9
+    durations[key].append(event.duration_ns / 1e9)
     spans.append((event.start_ns, event.start_ns + event.duration_ns))
-  kernels = [Kernel(*key, counts[key], seconds[key]) for key in counts]
+  kernels = [Kernel(*key, len(d), sum(d)) for key, d in durations.items()]
   kernels.sort(key=lambda kernel: -kernel.seconds)
   busy, end = 0.0, float("-inf")
   for start, stop in sorted(spans):
@@ -104,18 +89,14 @@ def read(folder: pathlib.Path) -> Trace:
 def _events(folder: pathlib.Path) -> Iterator[Any]:
   """Yields the events that are kernels of the first device."""
   for path in sorted(folder.rglob("*.xplane.pb")):
-    profile = jax.profiler.ProfileData.from_file(str(path))
-    planes = sorted(
-      (plane for plane in profile.planes if plane.name.startswith("/device:")),
-      key=lambda plane: plane.name,
-    )
-    for plane in planes:
+    planes = jax.profiler.ProfileData.from_file(str(path)).planes
+    for plane in sorted(planes, key=lambda plane: plane.name):
       lines = [
         line for line in plane.lines if line.name.startswith(_KERNEL_LINES)
       ]
-      for line in lines:
-        yield from line.events
-      if lines:
+      if plane.name.startswith("/device:") and lines:
+        for line in lines:
+          yield from line.events
         return
 
 

@@ -1,13 +1,10 @@
 """The pieces of the benchmark `accelerator`; each runs in its own process.
 
-  python -m experiments.studies.benchmark.on_accelerator.pieces PIECE FILE
-    [--ceilings JSON] [--profile FOLDER]
-
 A piece is a function from a `Setting` to rows of the table. It runs in a
-process of its own, so that the peak of its memory is that of the piece and an
-error ends no other piece. FILE gets the rows as JSON. On a CPU the sizes are
-small, so that all pieces run in a few minutes. With `--profile`, one more call
-of each training step, of sampling, of an iteration and of many seeds is traced,
+process of its own (`sides`), so that the peak of its memory is that of the
+piece and an error ends no other piece. On a CPU the sizes are small, so that
+all pieces run in a few minutes. With `--profile`, one more call of each
+training step, of sampling, of an iteration and of many seeds is traced,
 and `kernel_times` writes a table of its kernels.
 
 Model FLOPs utilisation (MFU; Chowdhery et al. 2022) is
@@ -26,16 +23,13 @@ Qwen3-1.7B, whose training state alone would take 26 GiB.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import itertools
-import json
 import math
 import pathlib
 import platform
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
@@ -50,12 +44,9 @@ import optax
 
 from experiments.cli import devices
 from experiments.configs import countdown, defaults
-from experiments.logging import json_files
-from experiments.studies.benchmark import fused, outcome, random_rollout
-from experiments.studies.benchmark.on_accelerator import (
-  kernel_times,
-  reference,
-)
+from experiments.studies.benchmark import fused, outcome, sizes
+from experiments.studies.benchmark.on_accelerator import kernel_times, reference
+from experiments.studies.benchmark.peers import protocol
 from experiments.training import build, device_mesh, iteration, placement
 from experiments.training.experiment import Experiment
 from models import flop_counts, transformer
@@ -84,25 +75,23 @@ MIN_FUSED_RATIO = 2.0
 
 
 class Setting(NamedTuple):
-  """The input of a piece.
+  """The input of a piece."""
 
-  Attributes:
-    toy: whether the sizes are small, as they are on a CPU.
-    ceilings: results of the piece "device": "flops" per second of a bfloat16
-      product and "bandwidth", bytes per second that are read and written.
-    memory: bytes of one device's memory.
-    profile: folder for profiler traces; None traces nothing.
-  """
-
-  toy: bool
+  toy: bool  # whether the sizes are small, as they are on a CPU
+  # Results of the piece "device": "flops" per second of a bfloat16 product and
+  # "bandwidth", bytes per second that are read and written.
   ceilings: Mapping[str, float]
-  memory: float
-  profile: pathlib.Path | None = None
+  memory: float  # bytes of one device's memory
+  profile: pathlib.Path | None = None  # folder for profiler traces
 
   @property
   def is_large(self) -> bool:
     """True if the device has memory for the pieces of full size."""
     return self.memory >= LARGE_MEMORY
+
+  def choose(self, toy: Any, small: Any, large: Any) -> Any:
+    """Returns the size for a CPU, for little memory, or for much memory."""
+    return toy if self.toy else large if self.is_large else small
 
   @property
   def peak(self) -> float:
@@ -129,42 +118,30 @@ def median_seconds(
 ) -> float:
   """Returns the median seconds of a call, after one that compiles.
 
-  Args:
-    call: what is timed.
-    repeats: number of timed calls.
-    trace: folder for the profiler trace of one more call; None traces none.
+  If `trace` is a folder, one more call is traced into it.
   """
-  jax.block_until_ready(call())
   seconds = []
-  for _ in range(repeats):
+  for _ in range(1 + repeats):
     start = time.perf_counter()
     jax.block_until_ready(call())
     seconds.append(time.perf_counter() - start)
   if trace is not None:
     kernel_times.trace(call, trace)
-  return float(np.median(seconds))
+  return float(np.median(seconds[1:]))
 
 
-def peak_gib() -> float | None:
-  """Returns the largest memory so far on the first device; None if unknown."""
+def timed_row(
+  name: str, shape: str, tokens: float, seconds: float, **fields: Any
+) -> outcome.Row:
+  """Returns a row of tokens per second, with the time and the peak memory."""
   statistics = jax.devices()[0].memory_stats() or {}
   peak = statistics.get("peak_bytes_in_use")
-  return None if peak is None else peak / 2**30
+  memory = "unknown" if peak is None else f"{peak / 2**30:.1f} GiB"
+  fields["settings"] = {"seconds": f"{seconds:.3f}", "peak": memory}
+  return outcome.Row(name, shape, "tokens/s", tokens / seconds, **fields)
 
 
-# ------------------------------------------------------------------------------
-# The device
-# ------------------------------------------------------------------------------
-
-
-def ceiling_programs(
-  setting: Setting,
-) -> tuple[
-  jax.stages.Wrapped,
-  jax.stages.Wrapped,
-  jax.ShapeDtypeStruct,
-  jax.ShapeDtypeStruct,
-]:
+def ceiling_programs(setting: Setting) -> tuple[Any, Any, Any, Any]:
   """Returns a product of matrices, a copy, and the shapes of their inputs."""
   size, elements = (512, 2**22) if setting.toy else (8192, 2**29)
   return (
@@ -179,19 +156,18 @@ def ceiling_programs(
 def measure_device(setting: Setting) -> list[outcome.Row]:
   """Measures the rate of bfloat16 products and the bandwidth of memory."""
   product, negate, square, vector = ceiling_programs(setting)
-  size, elements = len(square), vector.size
   # Products of random numbers are slower than those of ones.
   x = jax.random.normal(jax.random.key(0), square.shape, square.dtype)
-  flops = 2 * size**3 / median_seconds(lambda: product(x, x), 20)
+  flops = 2 * len(square) ** 3 / median_seconds(lambda: product(x, x), 20)
   array = [jnp.ones(vector.shape, vector.dtype)]
 
   def copy() -> jax.Array:
     array[0] = negate(array[0])
     return array[0]
 
-  bandwidth = 2 * BFLOAT16 * elements / median_seconds(copy, 20)
-  kind = jax.devices()[0].device_kind
-  shape = f"{kind}, number of devices {len(jax.devices())}"
+  bandwidth = 2 * BFLOAT16 * vector.size / median_seconds(copy, 20)
+  kind, count = jax.devices()[0].device_kind, len(jax.devices())
+  shape = f"{kind}, number of devices {count}"
   return [
     outcome.Row("bfloat16 product", shape, "operations/s", flops),
     outcome.Row("copy", shape, "bytes/s", bandwidth),
@@ -210,11 +186,6 @@ def versions() -> dict[str, str]:
   }
 
 
-# ------------------------------------------------------------------------------
-# The trainer
-# ------------------------------------------------------------------------------
-
-
 def experiment_config(
   setting: Setting,
   prompts: int,
@@ -224,12 +195,8 @@ def experiment_config(
 ) -> ml_collections.ConfigDict:
   """Returns a GRPO config of a published shape with random weights.
 
-  Args:
-    setting: its `toy` replaces the shape by a small one.
-    prompts: prompts per step, with `SAMPLES` samples each.
-    max_tokens: tokens of a completion.
-    preset: name of the shape.
-    **model: settings of the decoder.
+  A step has `SAMPLES` samples for each of its prompts. `model` are settings of
+  the decoder, whose shape is small if the setting is a toy.
   """
   config = defaults.rl()
   config.method = "grpo(beta=0.0)"
@@ -242,23 +209,16 @@ def experiment_config(
 
 
 class Update(NamedTuple):
-  """A training step that is timed on random tokens.
+  """A training step that is timed on random tokens."""
 
-  Attributes:
-    name: name of the row, without the number of tokens.
-    tokens: completion tokens that the batch has room for.
-    microbatches: parts of the batch whose gradients are summed.
-    preset: name of the shape.
-    model: settings of the decoder.
-    mean_share: mean length of a completion, as a share of the largest; 1 if all
-      completions have the largest length.
-  """
-
-  name: str
-  tokens: int
-  microbatches: int = 1
-  preset: str = "qwen3-0.6b"
-  model: Mapping[str, Any] = {}
+  piece: str  # name of the piece that times it
+  name: str  # name of the row, without the number of tokens
+  tokens: int = 16_384  # completion tokens that the batch has room for
+  microbatches: int = 1  # parts of the batch whose gradients are summed
+  preset: str = "qwen3-0.6b"  # name of the shape
+  model: Mapping[str, Any] = {}  # settings of the decoder
+  # Mean length of a completion, as a share of the largest; 1 if all completions
+  # have the largest length.
   mean_share: float = 1.0
 
   def build(
@@ -266,65 +226,35 @@ class Update(NamedTuple):
   ) -> Experiment:
     """Builds the experiment; None as devices means all of this machine."""
     prompts, max_tokens = (2, 16) if setting.toy else (self.tokens // 4096, 512)
-    config = experiment_config(
-      setting, prompts, max_tokens, self.preset, **self.model
-    )
+    shape = prompts, max_tokens, self.preset
+    config = experiment_config(setting, *shape, **self.model)
     config.plan.microbatches = min(self.microbatches, prompts)
     return build.build(config, devices)
 
 
-def updates(setting: Setting, platform: str) -> dict[str, list[Update]]:
-  """Returns the training steps of each piece that times some.
-
-  Args:
-    setting: sizes, and the memory of a device.
-    platform: platform of the devices, whose attention kernel is compared.
-  """
-  if setting.is_large:
-    larger = Update(
-      "trainer, 1.7B", 16_384, microbatches=2, preset="qwen3-1.7b"
-    )
-  else:
-    larger = Update(
-      "trainer, 1.7B, LoRA 16",
-      16_384,
-      microbatches=4,
-      preset="qwen3-1.7b",
-      model={"lora_rank": 16},
-    )
+def updates(setting: Setting, platform: str) -> list[Update]:
+  """Returns the training steps that pieces time on a platform."""
   kernel = attention_kernel(platform)
-  return {
-    "trainer": [Update("trainer, full", 16_384)],
-    "trainer_lora": [
-      Update("trainer, LoRA 16", 16_384, model={"lora_rank": 16})
-    ],
-    "packing": [
-      Update(
-        "trainer, mean length 1/4",
-        16_384,
-        microbatches=1 if setting.is_large else 4,
-        mean_share=0.25,
-      )
-    ],
-    "trainer_long": [
-      Update(
-        "trainer, full", 65_536, microbatches=4 if setting.is_large else 16
-      )
-    ],
-    "attention": [
-      *(
-        Update(f"attention {form}", 16_384, model={"attention": form})
-        for form in dict.fromkeys((kernel, "blocked"))
-      ),
-      Update(
-        "remat dots",
-        16_384,
-        microbatches=1 if setting.is_large else 4,
-        model={"remat": "dots"},
-      ),
-    ],
-    "larger_model": [larger],
-  }
+  lora, parts = {"lora_rank": 16}, 1 if setting.is_large else 4
+  larger = Update("larger_model", "trainer, 1.7B", 16_384, 2, "qwen3-1.7b")
+  if not setting.is_large:
+    larger = larger._replace(
+      name="trainer, 1.7B, LoRA 16", microbatches=4, model=lora
+    )
+  return [
+    Update("trainer", "trainer, full"),
+    Update("trainer_lora", "trainer, LoRA 16", model=lora),
+    Update(
+      "packing", "trainer, mean length 1/4", 16_384, parts, mean_share=1 / 4
+    ),
+    Update("trainer_long", "trainer, full", 65_536, 4 * parts),
+    *(
+      Update("attention", f"attention {form}", model={"attention": form})
+      for form in dict.fromkeys((kernel, "blocked"))
+    ),
+    Update("attention", "remat dots", 16_384, parts, model={"remat": "dots"}),
+    larger,
+  ]
 
 
 def attention_kernel(platform: str) -> str:
@@ -336,8 +266,24 @@ def measure_updates(piece: str, setting: Setting) -> list[outcome.Row]:
   """Times the training steps of a piece."""
   return [
     time_update(update, setting)
-    for update in updates(setting, jax.default_backend())[piece]
+    for update in updates(setting, jax.default_backend())
+    if update.piece == piece
   ]
+
+
+def dispatch_call(
+  e: Experiment, rollout_fn: Callable
+) -> Callable[[], types.PyTree]:
+  """Returns a call that makes the next step and returns its metrics."""
+  advance = iteration.make_dispatch(e, rollout_fn)
+  state = placement.init_state(e)
+
+  def call() -> types.PyTree:
+    nonlocal state
+    state, metrics, *_ = advance(state)
+    return metrics
+
+  return call
 
 
 def time_update(update: Update, setting: Setting) -> outcome.Row:
@@ -345,125 +291,87 @@ def time_update(update: Update, setting: Setting) -> outcome.Row:
   e = update.build(setting)
   prompts, max_tokens = e.config.rollout.prompts, e.sampling.max_tokens
   mean = update.mean_share * max_tokens if update.mean_share < 1 else 0.0
-  lengths = random_rollout.random_lengths((prompts, SAMPLES), max_tokens, mean)
+  lengths = sizes.random_lengths((prompts, SAMPLES), max_tokens, mean)
   tokens = int(lengths.sum())
-  rollout = random_rollout.make(
+  rollout = sizes.random_rollout(
     e.model.vocab_size, prompts, SAMPLES, PROMPT_LENGTH, max_tokens, mean
   )
   rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
-  advance = iteration.make_dispatch(e, lambda state, timer: rollout)
-  state = [placement.init_state(e)]
-
-  def call() -> types.PyTree:
-    state[0], metrics, *_ = advance(state[0])
-    return metrics
-
+  call = dispatch_call(e, lambda state, timer: rollout)
   seconds = median_seconds(call, trace=setting.trace_folder(update.name))
   # With adapters, the gradients of the frozen kernels are not computed: of a
   # backward pass the half remains that passes gradients to earlier layers.
   factor = 2 / 3 if e.model.lora_rank else 1
-  flops = (
-    factor * flop_counts.update_cost(e.model, PROMPT_LENGTH, lengths).flops
-  )
+  cost = flop_counts.update_cost(e.model, PROMPT_LENGTH, lengths)
+  flops = factor * cost.flops
   is_target = update.name == "trainer, full"
-  return outcome.Row(
+  target = TRAINER_TARGETS[update.tokens] if is_target else None
+  forms = f"{e.model.attention}, remat {e.model.remat}"
+  return timed_row(
     f"{update.name}, {tokens:,} tokens",
-    f"{prompts} x {SAMPLES} x {max_tokens}, {e.model.attention}, "
-    f"remat {e.model.remat}",
-    "tokens/s",
-    tokens / seconds,
+    f"{prompts} x {SAMPLES} x {max_tokens}, {forms}",
+    tokens,
+    seconds,
     bound_fraction=flops / seconds / setting.peak,
-    bound_limit=setting.target(
-      TRAINER_TARGETS[update.tokens] if is_target else None
-    ),
-    settings={"seconds": f"{seconds:.3f}", "peak": _gib(peak_gib())},
+    bound_limit=setting.target(target),
   )
-
-
-def _gib(size: float | None) -> str:
-  return "unknown" if size is None else f"{size:.1f} GiB"
-
-
-# ------------------------------------------------------------------------------
-# Sampling, and whole iterations
-# ------------------------------------------------------------------------------
 
 
 def measure_decoding(setting: Setting) -> list[outcome.Row]:
   """Times sampling of completions that never end, for three batch sizes."""
-  e, init, max_tokens = decoding_experiment(setting)
-  params = init(jax.random.key(0))
-  batches = decoding_batches(setting)
-  lowered = [
-    decoding_program(e, batch // SAMPLES, max_tokens).lower(params)
-    for batch in batches
-  ]
+  e, init, samplers = decoding_programs(setting)
+  params, max_tokens = init(jax.random.key(0)), e.sampling.max_tokens
   # A compiler that runs several times at once leaves no core idle.
   with futures.ThreadPoolExecutor() as pool:
+    lowered = [sample.lower(params) for sample in samplers.values()]
     programs = list(pool.map(jax.stages.Lowered.compile, lowered))
   rows = []
-  for batch, sample in zip(batches, programs, strict=True):
-    prompts = batch // SAMPLES
+  for batch, sample in zip(samplers, programs, strict=True):
     name = f"decoding, batch {batch}"
     seconds = median_seconds(
       functools.partial(sample, params), trace=setting.trace_folder(name)
     )
-    cost = flop_counts.decode_cost(
-      e.model,
-      PROMPT_LENGTH,
-      np.full((prompts, SAMPLES), max_tokens),
-      size=BFLOAT16,
-    )
-    target = setting.target(DECODE_TARGETS.get(batch))
-    rows.append(
-      outcome.Row(
-        name,
-        f"{PROMPT_LENGTH} + {max_tokens} tokens, bfloat16",
-        "tokens/s",
-        batch * max_tokens / seconds,
-        bound_fraction=cost.bytes / seconds / setting.ceilings["bandwidth"],
-        bound_limit=target,
-        settings={"seconds": f"{seconds:.3f}", "peak": _gib(peak_gib())},
-      )
-    )
+    lengths = np.full((batch // SAMPLES, SAMPLES), max_tokens)
+    inputs = e.model, PROMPT_LENGTH, lengths
+    cost = flop_counts.decode_cost(*inputs, size=BFLOAT16)
+    shape = f"{PROMPT_LENGTH} + {max_tokens} tokens, bfloat16"
+    limits = {
+      "bound_fraction": cost.bytes / seconds / setting.ceilings["bandwidth"],
+      "bound_limit": setting.target(DECODE_TARGETS.get(batch)),
+    }
+    rows.append(timed_row(name, shape, batch * max_tokens, seconds, **limits))
   return rows
 
 
-def decoding_experiment(
+def decoding_programs(
   setting: Setting, devices: Sequence[jax.Device] | None = None
-) -> tuple[Experiment, Callable[[jax.Array], types.PyTree], int]:
-  """Returns the experiment, its initialiser, and the tokens of a completion.
+) -> tuple[
+  Experiment, Callable[[jax.Array], types.PyTree], dict[int, jax.stages.Wrapped]
+]:
+  """Returns what samples completions that never end, in bfloat16.
 
-  The initialiser makes parameters in bfloat16.
+  It is an experiment, its initialiser of parameters, and a jitted function of
+  parameters for each number of completions that are sampled at a time.
   """
-  config = experiment_config(setting, 2, 16, remat="none")
+  max_tokens = 16 if setting.toy else 256
+  config = experiment_config(setting, 2, max_tokens, remat="none")
   e = build.build(config, devices)
-  bfloat16_model = dataclasses.replace(e.model, param_dtype="bfloat16")
-  init = jax.jit(functools.partial(transformer.init, bfloat16_model))
-  return e, init, 16 if setting.toy else 256
-
-
-def decoding_batches(setting: Setting) -> Sequence[int]:
-  """Returns the numbers of completions that are sampled at a time."""
-  if setting.toy:
-    return (16,)
-  return (16, 64, 256 if setting.is_large else 128)
-
-
-def decoding_program(
-  e: Experiment, prompts: int, max_tokens: int
-) -> jax.stages.Wrapped:
-  """Returns a jitted function of parameters that samples; no sample ends."""
   sampling = generation.Sampling(
     samples=SAMPLES, max_tokens=max_tokens, eos_ids=(), pad_id=0
   )
 
-  def sample(params: types.PyTree) -> generation.Samples:
+  def sample(params: types.PyTree, prompts: int) -> generation.Samples:
     ids = jnp.ones((prompts, PROMPT_LENGTH), jnp.int32)
     keys = jax.random.split(jax.random.key(1), prompts)
     return generation.generate(e.policy, params, ids, ids > 0, keys, sampling)
 
-  return jax.jit(sample)
+  model = dataclasses.replace(e.model, param_dtype="bfloat16")
+  batches = setting.choose((16,), (16, 64, 128), (16, 64, 256))
+  samplers = {
+    batch: jax.jit(functools.partial(sample, prompts=batch // SAMPLES))
+    for batch in batches
+  }
+  return e, jax.jit(functools.partial(transformer.init, model)), samplers
 
 
 def iteration_experiment(
@@ -481,26 +389,19 @@ def measure_iteration(setting: Setting) -> list[outcome.Row]:
   """Times whole iterations in two programs: sample, then score and update."""
   e = iteration_experiment(setting)
   prompts, max_tokens = e.config.rollout.prompts, e.sampling.max_tokens
-  advance = iteration.make_dispatch(e, iteration.compile_rollout_fn(e))
-  state, sampled = [placement.init_state(e)], []
+  advance = dispatch_call(e, iteration.compile_rollout_fn(e))
+  lengths = []
 
   def call() -> types.PyTree:
-    state[0], metrics, *_ = advance(state[0])
-    sampled.append(metrics["length/mean"])
+    metrics = advance()
+    lengths.append(metrics["length/mean"])
     return metrics
 
   name = "iteration, staged"
   seconds = median_seconds(call, 3, setting.trace_folder(name))
-  tokens = prompts * SAMPLES * float(np.mean(jax.device_get(sampled)))
-  return [
-    outcome.Row(
-      name,
-      f"{prompts} x {SAMPLES} x {max_tokens}, countdown",
-      "tokens/s",
-      tokens / seconds,
-      settings={"seconds": f"{seconds:.2f}", "peak": _gib(peak_gib())},
-    )
-  ]
+  tokens = prompts * SAMPLES * float(np.mean(jax.device_get(lengths)))
+  shape = f"{prompts} x {SAMPLES} x {max_tokens}, countdown"
+  return [timed_row(name, shape, tokens, seconds)]
 
 
 def embedded_task_sizes(setting: Setting) -> tuple[int, int]:
@@ -510,9 +411,7 @@ def embedded_task_sizes(setting: Setting) -> tuple[int, int]:
 
 def seed_counts(setting: Setting) -> Sequence[int]:
   """Returns the numbers of seeds that are trained at a time."""
-  if setting.toy:
-    return (1, 2)
-  return (1, 8, 64 if setting.is_large else 32)
+  return setting.choose((1, 2), (1, 8, 32), (1, 8, 64))
 
 
 def measure_fused(setting: Setting) -> list[outcome.Row]:
@@ -525,21 +424,10 @@ def measure_fused(setting: Setting) -> list[outcome.Row]:
     fused.loop_one_by_one(e, fused.make_dispatch(e), dispatches)
     for e, dispatches in ((fused_experiment, 1), (staged_experiment, steps))
   )
-  name, timed = fused.time_against(
-    {"staged": staged_run}, fused_run, [start], 3
-  )
-  return [
-    outcome.Row(
-      "fused beside staged",
-      f"countdown, {prompts} x 16, {steps} steps",
-      "s",
-      timed.seconds / timed.ratio,
-      peer=timed.seconds,
-      ratio=timed.ratio,
-      limit=setting.target(MIN_FUSED_RATIO),
-      settings={"beside": name},
-    )
-  ]
+  shape = f"countdown, {prompts} x 16, {steps} steps"
+  loops, states = ({"staged": staged_run}, fused_run), [start]
+  limit = setting.target(MIN_FUSED_RATIO)
+  return [fused.time_row("fused beside ", shape, *loops, states, 3, limit)]
 
 
 def measure_seeds(setting: Setting) -> list[outcome.Row]:
@@ -547,6 +435,7 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
   counts = seed_counts(setting)
   steps, prompts = embedded_task_sizes(setting)
   e = fused.build_experiment(steps, prompts)
+  shape = f"countdown, {prompts} x 16, {steps} steps"
   rows, first = [], None
   for count in counts:
     states = [
@@ -560,24 +449,14 @@ def measure_seeds(setting: Setting) -> list[outcome.Row]:
     )
     first = first or seconds
     limit = 1 / LARGEST_SEED_RATIO if count == max(counts) else None
-    rows.append(
-      outcome.Row(
-        name,
-        f"countdown, {prompts} x 16, {steps} steps",
-        "s",
-        seconds,
-        peer=first,
-        ratio=first / seconds,
-        limit=setting.target(limit),
-        settings={"beside": "1 seed"},
-      )
-    )
+    compared = {
+      "peer": first,
+      "ratio": first / seconds,
+      "limit": setting.target(limit),
+      "settings": {"beside": "1 seed"},
+    }
+    rows.append(outcome.Row(name, shape, "s", seconds, **compared))
   return rows
-
-
-# ------------------------------------------------------------------------------
-# Numbers that must be right on this device
-# ------------------------------------------------------------------------------
 
 
 def check_numbers(setting: Setting) -> list[outcome.Row]:
@@ -588,58 +467,54 @@ def check_numbers(setting: Setting) -> list[outcome.Row]:
   all of them is compared with the same step on one.
   """
   del setting  # the sizes are small in any case
-  differences = {"max@k weights beside enumeration": _max_at_k_difference()}
-  all_devices = jax.devices()
+  all_devices, cpu = jax.devices(), jax.devices("cpu")[:1]
   prompts = 4 * len(all_devices)
-  with jax.default_matmul_precision("highest"):
-    differences["logits beside transformers"] = _relative_difference(
-      reference.compute_logits(), reference.read_logits()
-    )
-    on_one = _change_by_a_step(all_devices[:1], prompts)
-    cpu = jax.devices("cpu")[:1]
-    with jax.default_device(cpu[0]):
-      differences["one training step beside the CPU"] = _relative_difference(
-        on_one, _change_by_a_step(cpu, prompts)
+  rows = []
+
+  def add_row(name: str, actual: Any, expected: Any, limit: float) -> None:
+    difference = _relative_difference(actual, expected)
+    rows.append(
+      outcome.Row(
+        name,
+        "largest relative difference",
+        f"of {limit:.0e}".replace("e-0", "e-"),
+        difference,
+        ratio=limit / max(difference, 1e-12),
+        limit=1.0,
       )
+    )
+
+  add_row("max@k weights beside enumeration", *_max_at_k_weights(), 1e-5)
+  with jax.default_matmul_precision("highest"):
+    logits = reference.compute_logits(), reference.read_logits()
+    add_row("logits beside transformers", *logits, 1e-3)
+    on_one = _change_by_a_step(all_devices[:1], prompts)
+    with jax.default_device(cpu[0]):
+      on_cpu = _change_by_a_step(cpu, prompts)
+    add_row("one training step beside the CPU", on_one, on_cpu, 1e-3)
     if len(all_devices) > 1:
       name = f"one training step over {len(all_devices)} devices beside one"
-      differences[name] = _relative_difference(
-        _change_by_a_step(all_devices, prompts), on_one
-      )
+      add_row(name, _change_by_a_step(all_devices, prompts), on_one, 1e-3)
   kernel = attention_kernel(jax.default_backend())
-  name = f"a step in bfloat16 with {kernel} attention beside plain"
-  differences[name] = _relative_difference(
-    *(
-      _change_by_a_step(all_devices[:1], prompts, form, "bfloat16")
-      for form in (kernel, "plain")
-    )
+  on_device = all_devices[:1], prompts
+  changes = (
+    _change_by_a_step(*on_device, form, "bfloat16")
+    for form in (kernel, "plain")
   )
-  limits = dict.fromkeys(differences, 1e-3)
-  limits[name] = 5e-2  # the rounding of bfloat16 is 2^-9
-  limits["max@k weights beside enumeration"] = 1e-5
-  return [
-    outcome.Row(
-      name,
-      "largest relative difference",
-      f"of {limits[name]:.0e}".replace("e-0", "e-"),
-      difference,
-      ratio=limits[name] / max(difference, 1e-12),
-      limit=1.0,
-    )
-    for name, difference in differences.items()
-  ]
+  name = f"a step in bfloat16 with {kernel} attention beside plain"
+  add_row(name, *changes, 5e-2)  # the rounding of bfloat16 is 2^-9
+  return rows
 
 
-def _max_at_k_difference(n: int = 8, k: int = 3) -> float:
-  """Compares the weights of `max_at_k` with an enumeration of all subsets."""
+def _max_at_k_weights(n: int = 8, k: int = 3) -> tuple[jax.Array, np.ndarray]:
+  """Returns the weights of max@k, and those from an enumeration of subsets."""
   scores = np.random.default_rng(0).normal(size=n)
   expected = np.zeros(n)
   subsets = list(itertools.combinations(range(n), k))
   for subset in subsets:
-    best = max(scores[list(subset)])
-    expected[list(subset)] += best / len(subsets)
-  actual = best_of_k.max_at_k_weights(jnp.asarray(scores, jnp.float32), k)
-  return _relative_difference(actual, expected)
+    expected[list(subset)] += max(scores[list(subset)]) / len(subsets)
+  float32_scores = jnp.asarray(scores, jnp.float32)
+  return best_of_k.max_at_k_weights(float32_scores, k), expected
 
 
 def _change_by_a_step(
@@ -660,7 +535,7 @@ def _change_by_a_step(
   config.mesh.tensor = 2 if len(devices) % 4 == 0 else 1
   e = build.build(config, devices)
   e = dataclasses.replace(e, txs={name: optax.sgd(1.0) for name in e.methods})
-  rollout = random_rollout.make(e.model.vocab_size, prompts, 4, 8, 8)
+  rollout = sizes.random_rollout(e.model.vocab_size, prompts, 4, 8, 8)
   rollout = jax.device_put(rollout, e.rollout_shardings(rollout))
   state = placement.init_state(e)
   train_step = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
@@ -675,10 +550,6 @@ def _relative_difference(actual: Any, expected: Any) -> float:
   actual, expected = np.asarray(actual), np.asarray(expected)
   return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
 
-
-# ------------------------------------------------------------------------------
-# The command
-# ------------------------------------------------------------------------------
 
 # In this order, since the time on a lent machine may end: what no other machine
 # shows comes first. "device" measures the ceilings that the others read.
@@ -698,33 +569,26 @@ PIECES: Mapping[str, Callable[[Setting], Sequence[outcome.Row]]] = {
 }
 
 
-def main() -> int:
-  """Runs one piece and writes its rows."""
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("piece", choices=PIECES)
-  parser.add_argument("file", type=pathlib.Path)
-  parser.add_argument("--ceilings", type=json.loads, default={})
-  parser.add_argument("--profile", type=pathlib.Path)
-  options = parser.parse_args()
+def prepare(job: dict[str, Any]) -> protocol.Served:
+  """Builds the side whose only call measures a piece.
+
+  Its job has the piece, the results of the piece "device" as `ceilings`, and
+  the folder `profile` or null.
+  """
   devices.configure()
-  memory = device_mesh.device_memory(jax.devices()[0])
   setting = Setting(
     jax.default_backend() == "cpu",
-    options.ceilings,
-    memory or math.inf,
-    options.profile,
+    dict(zip(("flops", "bandwidth"), job["ceilings"], strict=False)),
+    device_mesh.device_memory(jax.devices()[0]) or math.inf,
+    job["profile"] and pathlib.Path(job["profile"]),
   )
-  start = time.perf_counter()
-  rows = PIECES[options.piece](setting)
-  record = {
-    "rows": [dataclasses.asdict(row) for row in rows],
-    "seconds": time.perf_counter() - start,
-    "versions": versions(),
-  }
-  text = json.dumps(json_files.to_strict_json(record), indent=2) + "\n"
-  json_files.replace(options.file, text)
-  return 0
+
+  def call(number: int) -> dict[str, Any]:
+    rows = [dataclasses.asdict(row) for row in PIECES[job["piece"]](setting)]
+    return {"rows": rows, "versions": versions(), "tokens": number}
+
+  return protocol.Served({}, call)
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  protocol.serve(prepare)

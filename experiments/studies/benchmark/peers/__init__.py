@@ -12,6 +12,7 @@ what to run, is one JSON object:
   eos_id      token that ends a completion; null if none does
   pad_id      token written after the end of a completion
   micro       prompts per microbatch
+  count       number of prompts, the first of the file; all if absent
 
 A program may read further entries, such as threads, dtype or cache. `protocol`
 describes the messages between a program and the benchmark.
@@ -19,24 +20,17 @@ describes the messages between a program and the benchmark.
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 EXTRA = "pip install 'extremum[peers]'"
 
 
-@dataclasses.dataclass(frozen=True)
-class Peer:
-  """A codebase that this project is compared with.
+class Peer(NamedTuple):
+  """A codebase that this project is compared with."""
 
-  Attributes:
-    program: module that runs the codebase.
-    needs: packages that the Python interpreter of the program must have.
-    install: command that installs them.
-  """
-
-  program: str
-  needs: tuple[str, ...]
-  install: str = EXTRA
+  program: str  # module that runs the codebase
+  needs: tuple[str, ...]  # packages of the program's Python interpreter
+  install: str = EXTRA  # command that installs them
 
 
 PEERS = {

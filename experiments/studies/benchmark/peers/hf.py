@@ -29,9 +29,12 @@ def lengths(completions: torch.Tensor, eos_id: int | None) -> torch.Tensor:
 
 def load(folder: str, dtype: str) -> transformers.PreTrainedModel:
   """Loads the decoder of a folder."""
-  return transformers.AutoModelForCausalLM.from_pretrained(
+  model = transformers.AutoModelForCausalLM.from_pretrained(
     folder, dtype=getattr(torch, dtype)
   )
+  # Otherwise `generate` would replace a null `eos_id` by the folder's EOS ids.
+  model.generation_config = transformers.GenerationConfig()
+  return model
 
 
 def _generation(job: dict[str, Any]) -> transformers.GenerationConfig:
@@ -49,11 +52,9 @@ def _generation(job: dict[str, Any]) -> transformers.GenerationConfig:
     disable_compile=job["cache"] != "compiled",
   )
   if job["cache"] == "compiled":
-    compile_config = transformers.CompileConfig(fullgraph=False, mode="default")
-    compile_config._compile_all_devices = (
-      True  # Otherwise only accelerators compile.
-    )
-    config.compile_config = compile_config
+    compilation = transformers.CompileConfig(fullgraph=False, mode="default")
+    compilation._compile_all_devices = True  # otherwise only accelerators
+    config.compile_config = compilation
   return config
 
 
@@ -61,10 +62,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   """Builds the side of a job."""
   torch.set_num_threads(job["threads"])
   model = load(job["weights"], job["dtype"]).eval()
-  # Without this, a null `eos_id` of the job would be replaced by the EOS ids of
-  # the folder.
-  model.generation_config = transformers.GenerationConfig()
-  all_prompts = torch.from_numpy(np.load(job["prompts"]).astype(np.int64))
+  all_prompts = torch.from_numpy(protocol.read_prompts(job).astype(np.int64))
   sampling = _generation(job)
 
   def generate(
@@ -82,19 +80,15 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
         parts.append(ids[:, part.shape[1] :])
     return parts
 
-  def call(number: int, prompts: int | None = None) -> dict[str, Any]:
+  def call(number: int) -> dict[str, Any]:
     torch.manual_seed(number)
-    parts = generate(model, all_prompts[:prompts], sampling)
+    parts = generate(model, all_prompts, sampling)
     row_lengths = torch.cat([lengths(part, job["eos_id"]) for part in parts])
-    lengths_by_prompt = row_lengths.view(-1, job["samples"])
-    return {
-      "tokens": int(lengths_by_prompt.sum()),
-      "lengths": lengths_by_prompt.tolist(),
-    }
+    by_prompt = row_lengths.view(-1, job["samples"]).tolist()
+    return {"tokens": int(row_lengths.sum()), "lengths": by_prompt}
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
     decoder = load(folder, job["dtype"]).eval()
-    decoder.generation_config = transformers.GenerationConfig()
     greedy_config = transformers.GenerationConfig(
       max_new_tokens=tokens,
       do_sample=False,
@@ -106,8 +100,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     parts = generate(decoder, all_prompts[:prompts], greedy_config)
     return {"tokens": torch.cat(parts).tolist()}
 
-  facts = {"torch": torch.__version__, "transformers": transformers.__version__}
-  return protocol.Served(facts, call, {"greedy": greedy})
+  return protocol.Served({"greedy": greedy}, call)
 
 
 if __name__ == "__main__":

@@ -38,25 +38,18 @@ def target_log_probs(
 def log_probs(
   model: torch.nn.Module, ids: torch.Tensor, width: int, chunk: int | None
 ) -> torch.Tensor:
-  """Returns log-probabilities of the last `width` ids of rows.
+  """Returns log-probabilities of the last `width` ids of rows `[rows, L + T]`.
 
-  Args:
-    model: the decoder.
-    ids: `[rows, L + T]` token ids.
-    width: number of ids at the end of each row, `[rows, width]` in the result.
-    chunk: number of positions whose logits exist at a time; None for all.
+  Logits of `chunk` positions exist at a time, or of all if it is None.
   """
   states = model.model(ids, use_cache=False).last_hidden_state
   hidden, targets = states[:, -width - 1 : -1], ids[:, -width:]
   if chunk is None:
     return target_log_probs(model.lm_head, hidden, targets)
+  chunks = hidden.flatten(0, 1).split(chunk), targets.flatten().split(chunk)
   parts = [
     checkpoint(target_log_probs, model.lm_head, *part, use_reentrant=False)
-    for part in zip(
-      hidden.flatten(0, 1).split(chunk),
-      targets.flatten().split(chunk),
-      strict=True,
-    )
+    for part in zip(*chunks, strict=True)
   ]
   return torch.cat(parts).view(targets.shape)
 
@@ -74,29 +67,20 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   def loss(model: torch.nn.Module, part: torch.Tensor) -> torch.Tensor:
     """Returns what the rows `part` add to the loss of the batch."""
-    autocast = torch.autocast(
-      "cpu", torch.bfloat16, enabled=job["dtype"] == "bfloat16"
-    )
-    with autocast:
+    is_mixed = job["dtype"] == "bfloat16"
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
       current = log_probs(model, ids[part], T, job["chunk"])
     ratio = torch.exp(current - current.detach())
     clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-    row_advantages = advantages[part]
-    return -torch.minimum(
-      ratio * row_advantages, clipped * row_advantages
-    ).sum() / (P * S * T)
+    terms = ratio * advantages[part], clipped * advantages[part]
+    return -torch.minimum(*terms).sum() / (P * S * T)
 
   step_loss = torch.compile(loss) if job["compiled"] else loss
 
   def init() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     model = hf.load(job["weights"], "float32").train()
-    optimizer = torch.optim.AdamW(
-      model.parameters(),
-      lr=job["learning_rate"],
-      weight_decay=job["weight_decay"],
-      fused=True,
-    )
-    return model, optimizer
+    rates = {"lr": job["learning_rate"], "weight_decay": job["weight_decay"]}
+    return model, torch.optim.AdamW(model.parameters(), fused=True, **rates)
 
   def update(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> float:
     optimizer.zero_grad()
@@ -112,7 +96,9 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   def call(number: int) -> dict[str, Any]:
     del number
-    return {"tokens": P * S * T, "loss": update(model, optimizer)}
+    loss_value = update(model, optimizer)
+    lengths = [[T] * S] * P
+    return {"tokens": P * S * T, "lengths": lengths, "loss": loss_value}
 
   @torch.no_grad()
   def log_prob(model: torch.nn.Module) -> float:
@@ -134,8 +120,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
       "squares_after": squares,
     }
 
-  facts = {"torch": torch.__version__}
-  return protocol.Served(facts, call, {"proof": proof})
+  return protocol.Served({"proof": proof}, call)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import datasets
-import numpy as np
 import tokenizers
 import torch
 import transformers
 import trl
 
-from experiments.studies.benchmark.peers import hf, protocol, turns
+from experiments.studies.benchmark.peers import hf, protocol
 
 # Parameter that is read to check that an update changes the weights.
 WATCHED_PARAM = "model.layers.0.mlp.down_proj.weight"
@@ -33,9 +32,8 @@ def _tokenizer(
   # TRL takes prompts as text. Special tokens are matched inside words too, so a
   # special token named "2" would split every number with that digit.
   special = {"<pad>": pad_id, "<eos>": eos_id}
-  words = {
-    str(i): i for i in range(vocab_size) if i not in special.values()
-  } | special
+  others = set(range(vocab_size)) - {pad_id, eos_id}
+  words = {str(i): i for i in others} | special
   model = tokenizers.models.WordLevel(words, unk_token="<pad>")
   inner = tokenizers.Tokenizer(model)
   inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
@@ -47,18 +45,19 @@ def _tokenizer(
   )
 
 
-class _TurnHooks(transformers.TrainerCallback):
+class _Hooks(transformers.TrainerCallback):
   """Stops the trainer before each step and reports when the step is done."""
 
-  def __init__(self, gate: turns.Turns) -> None:
-    self._gate = gate
+  def __init__(self, requests: protocol.Requests) -> None:
+    self._requests = requests
     self.lengths: list[int] = []
 
   def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-    torch.manual_seed(self._gate.begin())
+    torch.manual_seed(self._requests.begin())
 
   def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-    self._gate.end({"tokens": sum(self.lengths), "lengths": self.lengths})
+    counts = {"tokens": sum(self.lengths), "lengths": self.lengths}
+    self._requests.end(counts)
 
   def reward(
     self, completion_ids: Sequence[Sequence[int]], **_: Any
@@ -73,16 +72,15 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   torch.set_num_threads(job["threads"])
   model = hf.load(job["weights"], "float32")
   tokenizer = _tokenizer(model.config.vocab_size, job["pad_id"], job["eos_id"])
-  prompts = np.load(job["prompts"]).tolist()
+  prompts = protocol.read_prompts(job).tolist()
   texts = [" ".join(map(str, row)) for row in prompts]
   if tokenizer(texts)["input_ids"] != prompts:
     raise ValueError(
       "the tokenizer changes the prompts; prompts must not have special tokens"
     )
-  last_kernel = model.get_parameter(WATCHED_PARAM).detach().clone()
 
-  def train(gate: turns.Turns) -> None:
-    hooks = _TurnHooks(gate)
+  def train(requests: protocol.Requests) -> None:
+    hooks = _Hooks(requests)
     with tempfile.TemporaryDirectory() as folder:
       trl.GRPOTrainer(
         model,
@@ -93,31 +91,23 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
         callbacks=[hooks],
       ).train()
 
-  def changed() -> dict[str, Any]:
-    """Returns the largest change of the parameter since the last question."""
-    nonlocal last_kernel
-    previous_kernel, last_kernel = (
-      last_kernel,
-      model.get_parameter(WATCHED_PARAM).detach().clone(),
-    )
-    return {"largest": float((last_kernel - previous_kernel).abs().max())}
+  changed = protocol.largest_change(
+    lambda: model.get_parameter(WATCHED_PARAM).detach().clone()
+  )
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
     sampler = hf.prepare({**job, "dtype": "float32", "cache": "dynamic"})
     return sampler.asks["greedy"](folder, prompts, tokens)
 
-  facts = {"torch": torch.__version__, "trl": trl.__version__}
-  return protocol.Served(
-    facts, turns.Turns(train).take, {"changed": changed, "greedy": greedy}
-  )
+  asks = {"changed": changed, "greedy": greedy}
+  return protocol.Served(asks, train=train)
 
 
 def _config(job: dict[str, Any], folder: str, prompts: int) -> trl.GRPOConfig:
-  rows = job["micro"] * job["samples"]
   return trl.GRPOConfig(
     output_dir=folder,
     max_steps=MAX_STEPS,
-    per_device_train_batch_size=rows,
+    per_device_train_batch_size=job["micro"] * job["samples"],
     gradient_accumulation_steps=prompts // job["micro"],
     num_generations=job["samples"],
     max_completion_length=job["max_tokens"],

@@ -1,32 +1,46 @@
-"""The sampler of Tunix, on CPU.
+"""The sampler of Tunix, or its `GRPOLearner` with that sampler, on CPU.
 
-Entries of its job besides those of all peers: `devices`, the number of devices
-over which the batch is split (default 1).
+Entries of its job besides those of all peers: `kind`, "sampler", or "iteration"
+if a call is one iteration; `devices`, the number of devices over which the
+batch is split (default 1); of an iteration micro, prompts whose samples are in
+one backward pass, and learning_rate.
+
 Prompts are texts whose words are decimal ids, without a BOS token. The seed of
 a call is its number; the default seed of Tunix would draw the same completions
 at every call. Tunix drops the EOS of a completion, but the EOS counts as a
 token here. A null `eos_id` becomes an id beyond the vocabulary, which is never
 drawn.
+
+In an iteration, one rollout draws all samples. The reward is the share of even
+ids, including the EOS. There is one update per rollout, without a KL term.
+Activations are not recomputed: both settings of Tunix for it fail with the
+version of flax that Tunix needs.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import pathlib
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+from flax import nnx
 from jax.sharding import Mesh
 from tunix.generate import sampler as samplers
 from tunix.models.qwen3 import model as qwen3
 from tunix.models.qwen3 import params as qwen3_params
+from tunix.rl import rl_cluster
+from tunix.rl.grpo import grpo_learner
+from tunix.rl.rollout import base_rollout
 
 from experiments.studies.benchmark.peers import protocol
+
+MAX_STEPS = 10**6  # more than any benchmark runs
 
 
 def make_mesh(count: int) -> Mesh:
@@ -83,24 +97,21 @@ def true_lengths(rows: Sequence[Sequence[int]], max_tokens: int) -> list[int]:
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
   """Builds the side of a job."""
-  return serve_sampler(job, make_mesh(job.get("devices", 1)))
+  serve = {"sampler": serve_sampler, "iteration": serve_trainer}[job["kind"]]
+  return serve(job, make_mesh(job.get("devices", 1)))
 
 
 def serve_sampler(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
-  """Builds the side of a sampler on an existing mesh."""
-  all_prompts = np.load(job["prompts"])
+  """Builds the side whose calls sample."""
+  all_prompts = protocol.read_prompts(job)
 
   def make_sampler(folder: str, max_tokens: int) -> samplers.Sampler:
     model = load(folder, mesh)
     config = model.config
-    cache = samplers.CacheConfig(
-      all_prompts.shape[1] + max_tokens + 1,
-      config.num_layers,
-      config.num_kv_heads,
-      config.head_dim,
-    )
-    vocabulary = tokenizer(job, config.vocab_size)
-    return samplers.Sampler(model, vocabulary, cache)
+    shape = config.num_layers, config.num_kv_heads, config.head_dim
+    length = all_prompts.shape[1] + max_tokens + 1
+    cache = samplers.CacheConfig(length, *shape)
+    return samplers.Sampler(model, tokenizer(job, config.vocab_size), cache)
 
   def draw(
     sampler: samplers.Sampler, prompts: np.ndarray, tokens: int, **settings: Any
@@ -119,16 +130,10 @@ def serve_sampler(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
 
   main_sampler = make_sampler(job["weights"], job["max_tokens"])
 
-  def call(number: int, prompts: int | None = None) -> dict[str, Any]:
-    repeated = np.repeat(all_prompts[:prompts], job["samples"], axis=0)
-    rows = draw(
-      main_sampler,
-      repeated,
-      job["max_tokens"],
-      temperature=1.0,
-      top_p=1.0,
-      seed=number,
-    )
+  def call(number: int) -> dict[str, Any]:
+    repeated = np.repeat(all_prompts, job["samples"], axis=0)
+    settings = {"temperature": 1.0, "top_p": 1.0, "seed": number}
+    rows = draw(main_sampler, repeated, job["max_tokens"], **settings)
     completion_lengths = true_lengths(rows, job["max_tokens"])
     by_prompt = np.reshape(completion_lengths, (-1, job["samples"])).tolist()
     return {"tokens": sum(completion_lengths), "lengths": by_prompt}
@@ -137,8 +142,85 @@ def serve_sampler(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
     rows = draw(make_sampler(folder, tokens), all_prompts[:prompts], tokens)
     return {"tokens": [row.tolist() for row in rows]}
 
-  facts = {"tunix": importlib.metadata.version("google-tunix")}
-  return protocol.Served(facts, call, {"greedy": greedy})
+  return protocol.Served({"greedy": greedy}, call)
+
+
+def serve_trainer(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
+  """Builds the side whose calls are iterations of `GRPOLearner`."""
+  model = load(job["weights"], mesh)
+  prompts = protocol.read_prompts(job)
+  words = tokenizer(job, model.config.vocab_size)
+  rollout = base_rollout.RolloutConfig(
+    max_tokens_to_generate=job["max_tokens"],
+    max_prompt_length=prompts.shape[1],
+    kv_cache_size=prompts.shape[1] + job["max_tokens"] + 1,
+    temperature=1.0,
+    top_p=1.0,
+    return_logprobs=True,
+  )
+  training = rl_cluster.RLTrainingConfig(
+    actor_optimizer=optax.adamw(job["learning_rate"]),
+    eval_every_n_steps=MAX_STEPS,
+    max_steps=MAX_STEPS,
+    checkpoint_root_directory=None,
+    mini_batch_size=len(prompts),
+    train_micro_batch_size=job["micro"],
+    rollout_micro_batch_size=len(prompts),
+    compute_logps_micro_batch_size=job["micro"],
+  )
+  role = rl_cluster.Role
+  roles = role.ACTOR, role.REFERENCE, role.ROLLOUT
+  cluster = rl_cluster.RLCluster(
+    actor=model,
+    tokenizer=words,
+    cluster_config=rl_cluster.ClusterConfig(
+      role_to_mesh=dict.fromkeys(roles, mesh),
+      training_config=training,
+      rollout_config=rollout,
+    ),
+  )
+  lengths: list[int] = []
+
+  def reward(completions: Sequence[str], **_: Any) -> list[float]:
+    rows = [[int(word) for word in text.split()] for text in completions]
+    lengths[:] = true_lengths(rows, job["max_tokens"])
+    shares = []
+    for row, length in zip(rows, lengths, strict=True):
+      # The EOS, which Tunix has dropped, counts as well.
+      ids = row + [words.eos_id()] * (length - len(row))
+      shares.append(sum(i % 2 == 0 for i in ids) / length)
+    return shares
+
+  learner = grpo_learner.GRPOLearner(
+    rl_cluster=cluster,
+    reward_fns=reward,
+    algo_config=grpo_learner.GRPOConfig(
+      num_generations=job["samples"], num_iterations=1, beta=0.0, epsilon=0.2
+    ),
+  )
+
+  def batches(requests: protocol.Requests) -> Iterator[dict[str, Any]]:
+    """Yields batches; the learner takes one after training on the last."""
+    text_batch = np.array(texts(prompts))
+    while True:
+      rollout.seed = jax.random.PRNGKey(requests.begin())
+      yield {"prompts": text_batch}
+      jax.block_until_ready(nnx.state(cluster.actor_trainer.model, nnx.Param))
+      requests.end({"tokens": sum(lengths), "lengths": list(lengths)})
+
+  def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
+    return serve_sampler(job, mesh).asks["greedy"](folder, prompts, tokens)
+
+  changed = protocol.largest_change(
+    # A parameter that every update must change.
+    lambda: np.array(
+      cluster.actor_trainer.model.layers[0].mlp.down_proj.kernel[...]
+    )
+  )
+  return protocol.Served(
+    {"changed": changed, "greedy": greedy},
+    train=lambda requests: learner.train(batches(requests)),
+  )
 
 
 if __name__ == "__main__":
