@@ -27,7 +27,6 @@ from experiments.cli import arguments
 from experiments.evaluation import evaluator
 from experiments.logging import json_files, provenance
 from experiments.studies import multi_seed
-from experiments.training.experiment import Experiment
 from experiments.training_run import validate
 from rl import metrics, types
 
@@ -35,7 +34,7 @@ from rl import metrics, types
 # parameters, and the series of a metric.
 PARAMS = "params/"
 METRIC = "metric/"
-TIMING_GROUP = "beside"  # name of `TrainingCost.timing_groups` in that file
+TIMING_GROUP = "beside"  # name of an entry of `timing_groups` in that file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +105,7 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """Metrics and held-out samples of an arm's seeds.
+  """Metrics, held-out samples and training cost of an arm's seeds.
 
   The evaluation draws S samples for each of N held-out problems.
 
@@ -116,6 +115,15 @@ class Outcome:
     scores: `[seeds, N, S]` float32 scores, NaN for a sample without a score.
     correct: `[seeds, N, S]` int8 verdicts: 1 right, 0 wrong, -1 unknown.
     lengths: `[seeds, N, S]` int32 numbers of completion tokens.
+    tokens: `[seeds]` tokens that training sampled, including samples that the
+      method discarded.
+    step_seconds: `[seeds]` seconds of one device for a step, without
+      compilation.
+    timing_groups: `[seeds]` number of the group of seeds that were trained at
+      the same time, which is the smallest seed of the group. The seeds of a
+      group share one time measurement, so their `step_seconds` are not
+      independent.
+    provenance: distinct dates, commits, JAX versions and devices of the runs.
   """
 
   series: dict[str, np.ndarray]
@@ -123,6 +131,10 @@ class Outcome:
   scores: np.ndarray
   correct: np.ndarray
   lengths: np.ndarray
+  tokens: np.ndarray
+  step_seconds: np.ndarray
+  timing_groups: np.ndarray
+  provenance: frozenset[str]
 
   def pass_at(self, k: int) -> np.ndarray:
     """Returns pass@k, `[seeds]`."""
@@ -183,26 +195,6 @@ class Outcome:
     return np.array([values[:n][select(n)].mean() for values, n in pairs])
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingCost:
-  """Cost of the training of an arm's seeds.
-
-  Attributes:
-    tokens: `[seeds]` tokens that training sampled, including samples that the
-      method discarded.
-    step_seconds: `[seeds]` seconds of one device for a step, without
-      compilation.
-    timing_groups: `[seeds]` number of the group of seeds that were trained at
-      the same time, which is the smallest seed of the group. The seeds of a
-      group share one time measurement, so their `step_seconds` are not
-      independent.
-  """
-
-  tokens: np.ndarray
-  step_seconds: np.ndarray
-  timing_groups: np.ndarray
-
-
 class Store:
   """Trains and reads the arms that one folder stores.
 
@@ -226,34 +218,29 @@ class Store:
     files = [self._read(arm, number) for number in numbers]
     names = sorted(n for n in files[0] if n.startswith(METRIC))
     steps = [len(file[names[0]]) if names else 0 for file in files]
-    return Outcome(
-      series={
-        name.removeprefix(METRIC): _pad_and_stack(
-          [file[name] for file in files]
-        )
-        for name in names
-      },
-      steps=np.array(steps),
-      **{
-        name: np.stack([file[name] for file in files])
-        for name in ("scores", "correct", "lengths")
-      },
-    )
+    series = {
+      name.removeprefix(METRIC): _pad_and_stack([file[name] for file in files])
+      for name in names
+    }
 
-  def training_cost(self, arm: Arm, numbers: Sequence[int]) -> TrainingCost:
-    """Reads the training cost of finished seeds."""
-    files = [self._read(arm, number) for number in numbers]
-    names = ("tokens", "step_seconds", TIMING_GROUP)
-    arrays = [np.array([file[name] for file in files]) for name in names]
-    return TrainingCost(*arrays)
+    def stack(name: str) -> np.ndarray:
+      return np.stack([file[name] for file in files])
+
+    return Outcome(
+      series=series,
+      steps=np.array(steps),
+      scores=stack("scores"),
+      correct=stack("correct"),
+      lengths=stack("lengths"),
+      tokens=stack("tokens"),
+      step_seconds=stack("step_seconds"),
+      timing_groups=stack(TIMING_GROUP),
+      provenance=frozenset(str(file["made"]) for file in files),
+    )
 
   def seconds(self, arm: Arm, numbers: Sequence[int]) -> float:
     """Sums the seconds of finished seeds, for training and evaluation."""
     return sum(float(self._read(arm, n)["seconds"]) for n in numbers)
-
-  def provenance(self, arm: Arm, numbers: Sequence[int]) -> set[str]:
-    """Reads the date, commit, JAX version and devices of finished seeds."""
-    return {str(self._read(arm, n)["made"]) for n in numbers}
 
   def _complete(self, arm: Arm, numbers: Sequence[int]) -> None:
     """Trains and evaluates the seeds that have no file, and writes files."""
@@ -277,11 +264,16 @@ class Store:
       training_seconds = (time.perf_counter() - start_time) / len(group)
       for number, trained_seed in zip(group, trained, strict=True):
         start_time = time.perf_counter()
-        result = (
-          _evaluate(e, trained_seed.params)
-          if e.is_rl
-          else _flatten(trained_seed.params)
-        )
+        if e.is_rl:
+          params = jax.device_put(trained_seed.params, e.replicated)
+          evaluation = evaluator.evaluate_experiment(e, params)
+          result = {
+            "scores": evaluation.scores,  # each array is [N, S]
+            "correct": evaluation.correct,
+            "lengths": evaluation.lengths,
+          }
+        else:
+          result = _flatten(trained_seed.params)
         seconds = training_seconds + time.perf_counter() - start_time
         self._report(f"{trainer.label}, seed {number}: {seconds:.0f} s")
         arrays = {
@@ -339,18 +331,6 @@ def _pad_and_stack(series: Sequence[np.ndarray]) -> np.ndarray:
   for row, values in zip(padded, series, strict=True):
     row[: len(values)] = values
   return padded
-
-
-def _evaluate(e: Experiment, params: types.PyTree) -> dict:
-  """Evaluates the policy on held-out problems; each array is `[N, S]`."""
-  evaluation = evaluator.evaluate_experiment(
-    e, jax.device_put(params, e.replicated)
-  )
-  return {
-    "scores": evaluation.scores,
-    "correct": evaluation.correct,
-    "lengths": evaluation.lengths,
-  }
 
 
 def _flatten(params: types.PyTree) -> dict[str, np.ndarray]:

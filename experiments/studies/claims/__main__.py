@@ -42,9 +42,7 @@ def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:
   }
   comparisons = claim.test(outcomes)
   png = picture.png(plots.figure(claim, outcomes, comparisons))
-  provenance = set().union(
-    *(store.provenance(arm, seeds) for arm in claim.arms.values())
-  )
+  provenance = set().union(*(o.provenance for o in outcomes.values()))
   return page.Result(claim, comparisons, len(seeds), sorted(provenance), png)
 
 

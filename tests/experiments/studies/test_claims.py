@@ -94,8 +94,7 @@ def test_effects_are_zero_if_all_arms_have_the_same_outcome(name):
     "policy/entropy": np.ones((3, 20)),
     "policy/sample_log_ratio": np.zeros((3, 20)),
   }
-  lengths, steps = np.ones(scores.shape, int), np.full(3, 20)
-  outcome = Outcome(series, steps, scores, scores > 0, lengths)
+  outcome = make_outcome(scores, scores > 0, series)
   claim = claims.get(name)
   comparisons = claim.test(dict.fromkeys(claim.arms, outcome))
   assert any(c.region != "reported" for c in comparisons)
@@ -105,10 +104,28 @@ def test_effects_are_zero_if_all_arms_have_the_same_outcome(name):
       np.testing.assert_allclose(comparison.effects, 0, atol=1e-6)
 
 
+def make_outcome(scores, correct, series):
+  """Returns an outcome whose samples have one token."""
+  zeros = np.zeros(len(scores))
+  lengths = np.ones(scores.shape, int)
+  none = frozenset()
+  return Outcome(
+    series,
+    zeros.astype(int) + 20,
+    scores,
+    correct,
+    lengths,
+    zeros,
+    zeros,
+    zeros,
+    none,
+  )
+
+
 def test_a_sample_without_a_verdict_does_not_count_as_wrong():
   scores = np.array([[[1, np.nan, 0, np.nan]]], np.float32)
   verdicts = np.array([[[1, -1, 0, -1]]], np.int8)
-  outcome = Outcome({}, np.ones(1), scores, verdicts, np.ones_like(scores))
+  outcome = make_outcome(scores, verdicts, {})
   np.testing.assert_allclose(outcome.pass_curve([1, 2]), [[0.5, 1.0]])
   np.testing.assert_allclose(outcome.max_curve([1, 2]), [[0.5, 1.0]])
 
@@ -210,7 +227,7 @@ def test_an_arm_refuses_initial_parameters_from_its_config():
 def test_the_provenance_of_a_seed_is_stored(folder, outcome):
   del outcome  # only makes sure that the arm is trained
   store = Store(folder, lambda line: None)
-  (provenance,) = store.provenance(tiny(), range(3))
+  (provenance,) = store.outcome(tiny(), range(3)).provenance
   assert f"jax {jax.__version__} on 1 cpu" in provenance
   assert store.seconds(tiny(), range(3)) > 0
 
