@@ -28,9 +28,8 @@ from etils import epath
 
 from experiments.cli import arguments, devices, errors
 from experiments.report import picture
-from experiments.studies import claims
 from experiments.studies.arms import Store
-from experiments.studies.claims import page, plots
+from experiments.studies.claims import definitions, page, plots
 from experiments.studies.claims.claim import Claim
 from experiments.training_run import validate
 
@@ -50,7 +49,7 @@ def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
   """Returns the claims with finished arms only, in the order of `NAMES`."""
   return [
     claim
-    for claim in map(claims.get, claims.NAMES)
+    for claim in map(definitions.get, definitions.NAMES)
     if not any(store.missing(arm, seeds) for arm in claim.arms.values())
   ]
 
@@ -104,8 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_folder("--workdir", options.workdir)
     devices.configure(options.cpu_devices)
-    names = [claims.check(name) for name in options.names]
-  selected = [claims.get(name) for name in names or claims.NAMES]
+    names = options.names or definitions.NAMES
+    selected = list(map(definitions.get, names))
   if options.list:
     for claim in selected:
       console.print(f"[bold]{claim.name}[/]: {claim.statement}")
@@ -135,7 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if claim.name not in results_by_name:
       results_by_name[claim.name] = run(claim, store, seeds)
     results = [
-      results_by_name[name] for name in claims.NAMES if name in results_by_name
+      results_by_name[name]
+      for name in definitions.NAMES
+      if name in results_by_name
     ]
     page.write(results, folder)
   console.print(table(results))
@@ -158,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     "names",
     nargs="*",
     metavar="NAME",
-    help=f"claims to test (default: all): {', '.join(claims.NAMES)}",
+    help=f"claims to test (default: all): {', '.join(definitions.NAMES)}",
   )
   add(
     "--list",

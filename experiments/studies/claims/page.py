@@ -100,10 +100,10 @@ def page(results: Sequence[Result]) -> str:
     for r in results
   )
   body = (
-    f"<h1>Claims</h1><p>{html.escape(_provenance(results))}. The file of "
-    "each claim contains its test, which was fixed before the run. Intervals "
-    "are Student's 95 % intervals over training seeds; the held-out problems "
-    "are the same for all seeds.</p>"
+    f"<h1>Claims</h1><p>{html.escape(_provenance(results))}. The "
+    "test of each claim was fixed before the run. Intervals are Student's 95 % "
+    "intervals over training seeds; the held-out problems are the same for all "
+    "seeds.</p>"
     "<table><thead><tr><th scope='col'>claim</th><th scope='col'>verdict</th>"
     f"</tr></thead><tbody>{overview}</tbody></table>"
     + "".join(map(_section, results))

@@ -13,11 +13,16 @@ import pytest
 
 from experiments.configs import defaults, smoke
 from experiments.report import picture
-from experiments.studies import claims
 from experiments.studies.arms import Arm, Outcome, Store
 from experiments.studies.claims import __main__ as command
-from experiments.studies.claims import page, plots, settings
-from experiments.studies.claims.claim import Claim, Comparison, verdict
+from experiments.studies.claims import definitions, page, plots, settings
+from experiments.studies.claims.claim import (
+  Claim,
+  Comparison,
+  Difference,
+  Measure,
+  verdict,
+)
 from experiments.training import build, method_from_config
 
 # Student's t, 0.975 and 0.8 quantiles with 3 degrees of freedom (tables).
@@ -71,9 +76,9 @@ def test_an_interval_needs_two_seeds():
     Comparison("one seed", np.ones(1))
 
 
-@pytest.mark.parametrize("name", claims.NAMES)
+@pytest.mark.parametrize("name", definitions.NAMES)
 def test_every_claim_can_be_built(name):
-  claim = claims.get(name)
+  claim = definitions.get(name)
   assert claim.name == name
   assert claim.statement.endswith(".")
   for arm in claim.arms.values():
@@ -86,7 +91,7 @@ def test_every_claim_can_be_built(name):
     assert config.evaluation.samples >= 256
 
 
-@pytest.mark.parametrize("name", claims.NAMES)
+@pytest.mark.parametrize("name", definitions.NAMES)
 def test_effects_are_zero_if_all_arms_have_the_same_outcome(name):
   rng = np.random.default_rng(0)
   scores = rng.integers(0, 2, (3, 4, 256)).astype(np.float32)
@@ -95,7 +100,7 @@ def test_effects_are_zero_if_all_arms_have_the_same_outcome(name):
     "policy/sample_log_ratio": np.zeros((3, 20)),
   }
   outcome = make_outcome(scores, scores > 0, series)
-  claim = claims.get(name)
+  claim = definitions.get(name)
   comparisons = claim.test(dict.fromkeys(claim.arms, outcome))
   assert any(c.region != "reported" for c in comparisons)
   for comparison in comparisons:
@@ -234,15 +239,14 @@ def test_the_provenance_of_a_seed_is_stored(folder, outcome):
 
 def test_the_page_shows_the_verdict_and_the_numbers(tmp_path, outcome):
   arms = {"base": tiny(steps=0), "trained": tiny()}
+  measure = Measure("gain", lambda outcome: outcome.pass_at(1) - 2)
   claim = Claim(
     "tiny",
     "A <statement>.",
     "a paper",
     "a setting",
     arms,
-    lambda outcomes: [
-      Comparison("trained - base", outcomes["trained"].pass_at(1) - 2, "below"),
-    ],
+    [Difference(measure, "trained", "", "below", label="trained - base")],
     plots.pass_at_k,
   )
   outcomes = {"base": outcome, "trained": outcome}
@@ -279,6 +283,6 @@ def test_the_list_names_every_claim():
     text=True,
   )
   assert process.returncode == 0, process.stderr
-  for name in claims.NAMES:
+  for name in definitions.NAMES:
     assert name in process.stdout
   assert settings.STEPS >= 150
