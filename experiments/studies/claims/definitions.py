@@ -28,6 +28,7 @@ from experiments.studies.claims.settings import (
   trained,
   untrained,
 )
+from experiments.studies.plots import against_rate
 from rl import registry
 
 EPOCHS = 4  # updates on each batch of an arm with several updates
@@ -426,7 +427,7 @@ def stale_max_at_k() -> Claim:
       )
       for name in orders
     }
-    plots.against_rate(axes, rates, curves, "best of 8")
+    against_rate(axes, rates, curves, "best of 8")
 
   return Claim(
     name="stale_max_at_k",

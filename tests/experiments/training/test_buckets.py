@@ -366,7 +366,7 @@ LOCAL = {
   "studies/process_rewards": "results in the checkout",
   "studies/real_model": "results in the checkout",
   "studies/seed_results.py": "results of studies, which lie in the checkout",
-  "studies/unit_processes.py": "results of studies, which lie in the checkout",
+  "studies/units.py": "results of studies, which lie in the checkout",
   "sweep.py": "logs of the processes that it starts",
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
   "training/policy_judge.py": "when a model folder was last changed",
