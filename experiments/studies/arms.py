@@ -64,17 +64,17 @@ class Arm:
         "config.kind = 'preferences' needs a workdir, which an arm has not; "
         "allowed: 'rl' and 'supervised'"
       )
-    for name in ("base", "init_from"):
-      if self.config.get(name):
+    starts = {
+      "base": self.config.get("base"),
+      "init_from": self.config.get("init_from"),
+      "policy.path": self.config.policy.path,
+    }
+    for name, value in starts.items():
+      if value:
         raise ValueError(
           f"config.{name} is set, but the initial parameters of an arm come "
           f"from another arm; leave config.{name} empty and pass `start`"
         )
-    if self.config.policy.path:
-      raise ValueError(
-        "policy.path is set, but the initial parameters of an arm come from "
-        "another arm; leave policy.path empty and pass `start`"
-      )
     if (self.config.get("sampling") or {}).get("ahead"):
       raise ValueError(
         "an arm samples on the devices that train it, in the same step; set "
@@ -90,9 +90,8 @@ class Arm:
     """First 12 hex digits of a hash of the arm; the name of its folder.
 
     The hash covers the config without its seed, the `start` arm, `tokens` and
-    `ahead`.
-    It does not cover the code, whose commit the file of each seed records
-    (`Store.provenance`).
+    `ahead`. It does not cover the code, whose commit the file of each seed
+    records (`Outcome.provenance`).
     """
     config = self.config.to_dict()
     config.pop("seed")

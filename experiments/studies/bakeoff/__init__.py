@@ -6,5 +6,4 @@ setting       configs of all entries, with one base policy and token budget
 table         rows and estimates that both tables share
 method_table  difference between each method and GRPO
 reward_table  mean reward in training and held-out accuracy of each reward
-report        a table as Markdown, HTML and JSON
 """

@@ -6,12 +6,11 @@
     [--steps 40] ...
 
 For each seed all methods start from the same base policy, and each samples the
-same number of tokens. After every method the command writes `bakeoff.md`,
-`bakeoff.json` and `index.html` into the workdir. Each of these files has one
-table, with the difference between GRPO and each method that has finished in
-this workdir, and with intervals over seeds. A command that was stopped
-continues when it is started again. A method that needs something that the task
-does not provide is listed with the reason.
+same number of tokens. After every method the command writes `bakeoff.md` and
+`bakeoff.json` into the workdir. Both have the difference between GRPO and each
+method that has finished in this workdir, with intervals over seeds. A command
+that was stopped continues when it is started again. A method that needs
+something that the task does not provide is listed with the reason.
 
 With `--rewards` GRPO trains with one reward after another, and the table shows
 the mean reward during training beside the held-out accuracy.
@@ -20,6 +19,7 @@ the mean reward during training beside the held-out accuracy.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import traceback
@@ -30,9 +30,10 @@ from etils import epath
 
 from experiments.cli import arguments, devices, errors
 from experiments.configs import method as method_configs
+from experiments.logging import json_files
 from experiments.studies.arms import Arm, Store
 from experiments.studies.bakeoff import setting
-from experiments.studies.bakeoff.table import Row, Table
+from experiments.studies.bakeoff.table import Row
 
 
 class _Bakeoff:
@@ -83,15 +84,16 @@ class _Bakeoff:
     """Trains the seeds of an entry that are not saved yet; adds its row."""
     self._rows[name] = self._row(name, self._setting.arm(name, self.budget))
 
-  def table(self) -> Table:
-    """Returns the table of all finished rows."""
-    return self._setting.table(
+  def write(self, folder: epath.PathLike) -> None:
+    """Writes the table of all finished rows as `bakeoff.md` and JSON."""
+    folder, subject = epath.Path(folder), self._setting.subject
+    table = self._setting.table(
       self.budget, self._base, self._rows, self.not_run
     )
-
-  def write(self, folder: epath.PathLike) -> None:
-    """Writes the files of the table into a folder."""
-    self._setting.subject.report(self.table()).write(folder)
+    json_files.replace(folder / "bakeoff.md", subject.markdown(table))
+    record = json_files.to_strict_json(subject.record(table))
+    text = json.dumps(record, indent=2)
+    json_files.replace(folder / "bakeoff.json", text + "\n")
 
   def _row(self, name: str, arm: Arm) -> Row:
     return self._setting.row(name, arm, self._store.outcome(arm, self._seeds))
@@ -156,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   failed = _train(bakeoff, names_to_train, folder, report)
   bakeoff.write(folder)
   print((folder / "bakeoff.md").read_text())
-  console.print(f"wrote {folder / 'index.html'}", soft_wrap=True)
+  console.print(f"wrote {folder / 'bakeoff.json'}", soft_wrap=True)
   return 1 if failed else 0
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.evaluation import intervals
-from experiments.studies.bakeoff.report import Cell, Grid, Line, Report
 from experiments.studies.bakeoff.table import (
   COST,
   Estimate,
@@ -16,6 +14,7 @@ from experiments.studies.bakeoff.table import (
   Table,
   difference,
   digits,
+  markdown_table,
 )
 
 # Note on a row: the interval of the gain in pass@1 over the base policy is not
@@ -115,47 +114,37 @@ def _reading(table: Table, num_bold: int) -> str:
   )
 
 
-def report(table: Table) -> Report:
-  """Returns the content of the files of a bake-off of methods."""
+def markdown(table: Table) -> str:
+  """Returns the content of `bakeoff.md` for a bake-off of methods."""
   pairs = discoveries(table)
+  titles = ["method", *table.reference.values, ""]
 
-  def grid(
-    cost_title: str, groups: Iterable[tuple[str, Sequence[Line]]]
-  ) -> Grid:
-    # The last column of a table holds the cost.
-    columns = list(table.reference.values)[:-1]
-    return Grid(["method", *columns, cost_title, ""], list(groups))
-
-  def absolute(row: Row) -> Line:
+  def absolute(row: Row) -> list[str]:
     cells = [
-      Cell(Estimate(values, digits=digits(column)).text(signed=False))
+      Estimate(values, digits=digits(column)).text(signed=False)
       for column, values in {**row.values, COST: row.cost()}.items()
     ]
-    return Line(row.name, cells, "", is_code=False)
+    return [row.name, *cells, ""]
 
-  def relative(row: Row) -> Line:
+  def relative(row: Row) -> list[str]:
     cells = [
-      Cell(estimate.text(), (row.name, column) in pairs)
+      estimate.cell(bold=(row.name, column) in pairs)
       for column, estimate in compare(row, table.reference).items()
     ]
-    return Line(row.name, cells, ", ".join(notes(table, row)))
+    return [f"`{row.name}`", *cells, ", ".join(notes(table, row))]
 
-  blocks = (
+  return table.markdown(
     _heading(table),
-    grid(
-      "seconds per step",
-      [("", [absolute(table.base), absolute(table.reference)])],
+    markdown_table(
+      ["seconds per step" if title == COST else title for title in titles],
+      [("", map(absolute, (table.base, table.reference)))],
     ),
     _reading(table, len(pairs)),
-    grid(
-      COST,
-      (
-        (family, list(map(relative, members)))
-        for family, members in table.families()
-      ),
+    markdown_table(
+      titles,
+      ((family, map(relative, rows)) for family, rows in table.families()),
     ),
   )
-  return Report("Bake-off", blocks, table.not_run, record(table))
 
 
 def record(table: Table) -> dict[str, Any]:

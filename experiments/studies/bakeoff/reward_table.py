@@ -18,13 +18,13 @@ import numpy as np
 
 from experiments.evaluation.intervals import CONFIDENCE
 from experiments.studies import multi_seed
-from experiments.studies.bakeoff.report import Cell, Grid, Line, Report
 from experiments.studies.bakeoff.table import (
   Estimate,
   Row,
   Table,
   difference,
   digits,
+  markdown_table,
 )
 
 # Marks of a reward; `_reading` defines them.
@@ -186,35 +186,35 @@ def _reading(table: Table) -> str:
   )
 
 
-def report(table: Table) -> Report:
-  """Returns the content of the files of a bake-off of rewards."""
-  groups = [("", [_line(table, table.reference)])] + [
-    (family, [_line(table, row) for row in members])
+def markdown(table: Table) -> str:
+  """Returns the content of `bakeoff.md` for a bake-off of rewards."""
+  groups = [("", [_cells(table, table.reference)])] + [
+    (family, [_cells(table, row) for row in members])
     for family, members in table.families()
   ]
-  blocks = (
+  return table.markdown(
     _heading(table),
     _reading(table),
     _base_sentence(table),
-    Grid(COLUMNS, groups),
+    markdown_table(COLUMNS, groups),
   )
-  return Report("Rewards", blocks, table.not_run, record(table))
 
 
-def _line(table: Table, row: Row) -> Line:
-  """Returns the line of a row; its last cell has the notes."""
+def _cells(table: Table, row: Row) -> list[str]:
+  """Returns the cells of a row; the last one has the notes."""
   estimates = changes(table, row)
 
-  def change(name: str) -> Cell:
+  def change(name: str) -> str:
     estimate = estimates.get(name)
-    return Cell(estimate.text(), estimate.differs) if estimate else Cell("")
+    return estimate.cell(bold=estimate.differs) if estimate else ""
 
-  def start_to_end(values: np.ndarray) -> Cell:
+  def start_to_end(values: np.ndarray) -> str:
     start, end = values.mean(0)
-    return Cell(f"{start:.3f} to {end:.3f}")
+    return f"{start:.3f} to {end:.3f}"
 
-  cells = [
-    Cell(Estimate(row.values["pass@1"]).text(signed=False)),
+  return [
+    f"`{row.name}`",
+    Estimate(row.values["pass@1"]).text(signed=False),
     change("pass@1 against base"),
     change("pass@1 against verdict"),
     change("pass@8 against base"),
@@ -224,10 +224,9 @@ def _line(table: Table, row: Row) -> Line:
     change("proxy"),
     start_to_end(row.accuracy),
     change("training accuracy"),
-    Cell(f"{row.outcome.steps.mean():.0f}"),
-    Cell(", ".join(notes(table, row))),
+    f"{row.outcome.steps.mean():.0f}",
+    ", ".join(notes(table, row)),
   ]
-  return Line(row.name, cells)
 
 
 def _base_sentence(table: Table) -> str:

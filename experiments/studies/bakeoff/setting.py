@@ -24,6 +24,7 @@ import dataclasses
 import functools
 import types
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import ml_collections
 
@@ -32,7 +33,6 @@ from experiments.configs import method as method_configs
 from experiments.configs import reward as reward_configs
 from experiments.studies.arms import Arm, Outcome
 from experiments.studies.bakeoff import method_table, reward_table
-from experiments.studies.bakeoff.report import Report
 from experiments.studies.bakeoff.table import Row, Table, make_row
 from experiments.training_run import validate
 from rl import methods
@@ -51,7 +51,8 @@ class Subject:
     configs: that file.
     family: function that returns the heading under which an entry is listed.
     reference: name of the entry with which the others are compared.
-    report: function that returns the content of the files of a table.
+    markdown: function that returns a table's content of `bakeoff.md`.
+    record: function that returns a table's content of `bakeoff.json`.
     folder: default of --workdir, the folder of the results.
     task: default of --task; "" if --task is required.
     steps: default of --steps.
@@ -61,7 +62,8 @@ class Subject:
   configs: types.ModuleType
   family: Callable[[str], str]
   reference: str
-  report: Callable[[Table], Report]
+  markdown: Callable[[Table], str]
+  record: Callable[[Table], dict[str, Any]]
   folder: str
   task: str
   steps: int
@@ -81,7 +83,8 @@ METHODS = Subject(
   configs=method_configs,
   family=methods.family,
   reference="grpo",
-  report=method_table.report,
+  markdown=method_table.markdown,
+  record=method_table.record,
   folder="runs/bakeoff",
   task="",
   steps=80,  # 85 methods with 4 seeds take under two hours on two cores
@@ -91,7 +94,8 @@ REWARDS = Subject(
   configs=reward_configs,
   family=reward_configs.family,
   reference="verdict",
-  report=reward_table.report,
+  markdown=reward_table.markdown,
+  record=reward_table.record,
   folder="runs/bakeoff_rewards",
   task="chain",
   steps=40,  # 45 rewards with 4 seeds take about an hour

@@ -73,6 +73,10 @@ class Estimate:
     )
     return f"{mean} [{low}, {high}]" if len(self.values) > 1 else mean
 
+  def cell(self, bold: bool) -> str:
+    """Returns the text of a difference for a table in Markdown."""
+    return f"**{self.text()}**" if bold else self.text()
+
   def record(self) -> dict[str, Any]:
     """Returns the numbers as JSON values."""
     low, high = self.interval
@@ -219,6 +223,18 @@ class Table:
     """Returns the note `UNSPENT` if it applies to a row, and else no note."""
     return [UNSPENT] * bool((row.outcome.tokens < self.budget).any())
 
+  def markdown(self, *blocks: str) -> str:
+    """Returns the content of `bakeoff.md`.
+
+    Args:
+      *blocks: paragraphs and tables, in order.
+    """
+    if self.not_run:
+      reasons = sorted(self.not_run.items())
+      items = (f"- `{name}`: {reason}" for name, reason in reasons)
+      blocks += ("Not run:", "\n".join(items))
+    return "\n\n".join(blocks) + "\n"
+
   def record(self, entries: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the content of `bakeoff.json`.
 
@@ -233,3 +249,21 @@ class Table:
       **entries,
       "not_run": dict(sorted(self.not_run.items())),
     }
+
+
+def markdown_table(
+  titles: Sequence[str],
+  groups: Iterable[tuple[str, Iterable[Sequence[str]]]],
+) -> str:
+  """Returns a table in Markdown.
+
+  Args:
+    titles: titles of all columns.
+    groups: pairs of a heading, "" for none, and the lines of cells below it.
+  """
+  lines = [titles, ["---"] * len(titles)]
+  for heading, members in groups:
+    if heading:
+      lines.append([f"**{heading}**", *[""] * (len(titles) - 1)])
+    lines += members
+  return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -4,5 +4,5 @@ claim        data types: a claim, a comparison of its test, the verdict
 definitions  all claims
 settings     base policies and sizes that all claims share
 plots        functions that draw a claim's figure
-page         the results as an HTML page, a Markdown table and a JSON file
+results      the results as a Markdown table, pictures and a JSON file
 """

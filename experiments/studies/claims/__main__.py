@@ -8,11 +8,11 @@ seeds), and a test that was fixed before the first run. Its verdict is
 "reproduced", "not reproduced" or "inconclusive". Without a NAME all claims are
 tested.
 
-The command writes these files into the workdir: `index.html` (a table and a
-plot for each claim), `NAME.png` (the plot), `claims.md` (the table of this
-folder's README), `claims.json` (the same numbers) and `arms/` (results of each
-arm and seed). A seed of an arm whose result exists is not trained again, so a
-command that was stopped continues when it is started again.
+The command writes these files into the workdir: `claims.md` (the table of this
+folder's README), `NAME.png` (a picture of each claim), `claims.json` (the same
+numbers) and `arms/` (results of each arm and seed). A seed of an arm whose
+result exists is not trained again, so a command that was stopped continues when
+it is started again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from etils import epath
 from experiments.cli import arguments, devices, errors
 from experiments.report import picture
 from experiments.studies.arms import Store
-from experiments.studies.claims import definitions, page, plots
+from experiments.studies.claims import definitions, plots, results
 from experiments.studies.claims.claim import Claim
 from experiments.training_run import validate
 
 
-def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:
+def run(claim: Claim, store: Store, seeds: Sequence[int]) -> results.Result:
   """Trains the missing seeds of a claim's arms, then tests the claim."""
   outcomes = {
     name: store.outcome(arm, seeds) for name, arm in claim.arms.items()
@@ -42,7 +42,7 @@ def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:
   comparisons = claim.test(outcomes)
   png = picture.png(plots.figure(claim, outcomes, comparisons))
   provenance = set().union(*(o.provenance for o in outcomes.values()))
-  return page.Result(claim, comparisons, len(seeds), sorted(provenance), png)
+  return results.Result(claim, comparisons, len(seeds), sorted(provenance), png)
 
 
 def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
@@ -64,18 +64,18 @@ def total_minutes(
   return sum(store.seconds(arm, seeds) for arm in arms.values()) / 60
 
 
-def table(results: Sequence[page.Result]) -> rich.table.Table:
+def table(tested: Sequence[results.Result]) -> rich.table.Table:
   """Returns the table that the command prints at its end."""
   rows = rich.table.Table("claim", "comparison", "effect", "claimed", "")
-  for result in results:
+  for result in tested:
     rows.add_row(result.claim.name, f"[bold]{result.verdict}", "", "", "")
     for comparison in result.comparisons:
       rows.add_row(
         "",
         comparison.label,
-        page.effect(comparison),
+        results.effect(comparison),
         comparison.expected,
-        page.decision(comparison),
+        results.decision(comparison),
       )
     rows.add_section()
   return rows
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       for arm in claim.arms.values():
         if store.missing(arm, seeds):
           validate.check_and_build(arm.config)
-  # The page also shows claims that earlier commands finished in this folder.
+  # The table also shows claims that earlier commands finished in this folder.
   results_by_name = {
     claim.name: run(claim, store, seeds) for claim in finished(store, seeds)
   }
@@ -133,17 +133,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if claim.name not in results_by_name:
       results_by_name[claim.name] = run(claim, store, seeds)
-    results = [
+    tested = [
       results_by_name[name]
       for name in definitions.NAMES
       if name in results_by_name
     ]
-    page.write(results, folder)
-  console.print(table(results))
-  minutes = total_minutes(store, [r.claim for r in results], seeds)
+    results.write(tested, folder)
+  console.print(table(tested))
+  minutes = total_minutes(store, [r.claim for r in tested], seeds)
   console.print(
     f"The runs of all arms took {minutes:.0f} minutes; wrote "
-    f"{folder / 'index.html'}",
+    f"{folder / 'claims.md'}",
     soft_wrap=True,
   )
   return 0
