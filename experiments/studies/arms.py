@@ -22,6 +22,7 @@ import jax
 import ml_collections
 import numpy as np
 from etils import epath
+from flax import traverse_util
 
 from experiments.cli import arguments
 from experiments.evaluation import evaluator
@@ -35,6 +36,15 @@ from rl import metrics, types
 PARAMS = "params/"
 METRIC = "metric/"
 TIMING_GROUP = "beside"  # name of an entry of `timing_groups` in that file
+
+# Keys of a config that an arm must not set.
+_UNSUPPORTED = (
+  "base",
+  "init_from",
+  "policy.path",
+  "sampling.ahead",
+  "model.lora_rank",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,26 +74,16 @@ class Arm:
         "config.kind = 'preferences' needs a workdir, which an arm has not; "
         "allowed: 'rl' and 'supervised'"
       )
-    starts = {
-      "base": self.config.get("base"),
-      "init_from": self.config.get("init_from"),
-      "policy.path": self.config.policy.path,
-    }
-    for name, value in starts.items():
+    for key in _UNSUPPORTED:
+      value = self.config
+      for part in key.split("."):
+        value = (value or {}).get(part)
       if value:
         raise ValueError(
-          f"config.{name} is set, but the initial parameters of an arm come "
-          f"from another arm; leave config.{name} empty and pass `start`"
+          f"config.{key} = {value} is set, but an arm starts from the "
+          "parameters of `start`, trains all of them, and samples on the "
+          f"devices that train it; leave config.{key} empty or 0"
         )
-    if (self.config.get("sampling") or {}).get("ahead"):
-      raise ValueError(
-        "an arm samples on the devices that train it, in the same step; set "
-        "sampling.ahead = 0, and `ahead` of the arm for stale rollouts"
-      )
-    if self.config.model.lora_rank:
-      raise ValueError(
-        "an arm trains all parameters of the model; set model.lora_rank = 0"
-      )
 
   @functools.cached_property
   def digest(self) -> str:
@@ -237,10 +237,6 @@ class Store:
       provenance=frozenset(str(file["made"]) for file in files),
     )
 
-  def seconds(self, arm: Arm, numbers: Sequence[int]) -> float:
-    """Sums the seconds of finished seeds, for training and evaluation."""
-    return sum(float(self._read(arm, n)["seconds"]) for n in numbers)
-
   def _complete(self, arm: Arm, numbers: Sequence[int]) -> None:
     """Trains and evaluates the seeds that have no file, and writes files."""
     missing = self.missing(arm, numbers)
@@ -272,7 +268,9 @@ class Store:
             "lengths": evaluation.lengths,
           }
         else:
-          result = _flatten(trained_seed.params)
+          # Each leaf by its path, for example "params/layers/attention/q".
+          leaves = traverse_util.flatten_dict(trained_seed.params, sep="/")
+          result = {PARAMS + path: leaf for path, leaf in leaves.items()}
         seconds = training_seconds + time.perf_counter() - start_time
         self._report(f"{trainer.label}, seed {number}: {seconds:.0f} s")
         arrays = {
@@ -284,7 +282,6 @@ class Store:
           "tokens": np.asarray(trained_seed.tokens),
           "step_seconds": np.asarray(trained_seed.step_seconds),
           TIMING_GROUP: np.asarray(group[0]),
-          "seconds": np.asarray(seconds),
           "made": np.asarray(provenance.describe()),
         }
         self._write(arm, number, arrays)
@@ -298,16 +295,13 @@ class Store:
       return dict(arrays)
 
   def _params(self, arm: Arm, number: int) -> types.PyTree:
-    """Reads the parameters from a seed's file; the inverse of `_flatten`."""
-    tree: dict = {}
-    for name, value in self._read(arm, number).items():
-      if name.startswith(PARAMS):
-        *path, leaf = name.removeprefix(PARAMS).split("/")
-        node = tree
-        for key in path:
-          node = node.setdefault(key, {})
-        node[leaf] = value
-    return tree
+    """Reads the parameters from the file of a supervised seed."""
+    leaves = {
+      name.removeprefix(PARAMS): value
+      for name, value in self._read(arm, number).items()
+      if name.startswith(PARAMS)
+    }
+    return traverse_util.unflatten_dict(leaves, sep="/")
 
   def _write(
     self, arm: Arm, number: int, arrays: dict[str, np.ndarray]
@@ -330,12 +324,3 @@ def _pad_and_stack(series: Sequence[np.ndarray]) -> np.ndarray:
   for row, values in zip(padded, series, strict=True):
     row[: len(values)] = values
   return padded
-
-
-def _flatten(params: types.PyTree) -> dict[str, np.ndarray]:
-  """Returns each leaf by its path, for example "params/layers/attention/q"."""
-  leaves, _ = jax.tree_util.tree_flatten_with_path(params)
-  return {
-    PARAMS + "/".join(str(key.key) for key in path): np.asarray(leaf)
-    for path, leaf in leaves
-  }

@@ -91,8 +91,8 @@ class _Bakeoff:
       self.budget, self._base, self._rows, self.not_run
     )
     json_files.replace(folder / "bakeoff.md", subject.markdown(table))
-    record = json_files.to_strict_json(subject.record(table))
-    text = json.dumps(record, indent=2)
+    record = table.record(subject.changes, subject.notes)
+    text = json.dumps(json_files.to_strict_json(record), indent=2)
     json_files.replace(folder / "bakeoff.json", text + "\n")
 
   def _row(self, name: str, arm: Arm) -> Row:

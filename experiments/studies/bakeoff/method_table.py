@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from experiments.evaluation import intervals
@@ -23,14 +21,15 @@ from experiments.studies.bakeoff.table import (
 FLAT = "did not learn"
 
 
-def compare(row: Row, reference: Row) -> dict[str, Estimate]:
+def changes(table: Table, row: Row) -> dict[str, Estimate]:
   """Returns differences to the reference by column, and the ratio of costs."""
   estimates = {
-    column: difference(row, reference, column)
+    column: difference(row, table.reference, column)
     for column in row.values
     if column != COST
   }
-  return {**estimates, COST: Estimate(row.cost(reference), null=1.0, digits=2)}
+  cost = Estimate(row.cost(table.reference), null=1.0, digits=2)
+  return {**estimates, COST: cost}
 
 
 def discoveries(table: Table) -> frozenset[tuple[str, str]]:
@@ -42,7 +41,7 @@ def discoveries(table: Table) -> frozenset[tuple[str, str]]:
   pairs = set()
   for column in table.reference.values:
     estimates = {
-      row.name: compare(row, table.reference)[column]
+      row.name: changes(table, row)[column]
       for row in table.rows
       if column in row.values
     }
@@ -87,7 +86,7 @@ def _reading(table: Table, num_bold: int) -> str:
   estimates = [
     estimate
     for row in table.rows
-    for estimate in compare(row, table.reference).values()
+    for estimate in changes(table, row).values()
     if len(estimate.values) > 1  # a single value has no interval
   ]
   num_outside = sum(estimate.differs for estimate in estimates)
@@ -129,7 +128,7 @@ def markdown(table: Table) -> str:
   def relative(row: Row) -> list[str]:
     cells = [
       estimate.cell(bold=(row.name, column) in pairs)
-      for column, estimate in compare(row, table.reference).items()
+      for column, estimate in changes(table, row).items()
     ]
     return [f"`{row.name}`", *cells, ", ".join(notes(table, row))]
 
@@ -144,33 +143,4 @@ def markdown(table: Table) -> str:
       titles,
       ((family, map(relative, rows)) for family, rows in table.families()),
     ),
-  )
-
-
-def record(table: Table) -> dict[str, Any]:
-  """Returns the content of `bakeoff.json`."""
-  pairs = discoveries(table)
-  methods = {
-    row.name: {
-      "family": row.family,
-      "notes": notes(table, row),
-      **row.record(),
-      # Differences to the reference.
-      "against": {
-        column: {
-          **estimate.record(),
-          "discovered": (row.name, column) in pairs,
-        }
-        for column, estimate in compare(row, table.reference).items()
-      },
-    }
-    for _, members in table.families()
-    for row in members
-  }
-  return table.record(
-    {
-      "base": table.base.record(),
-      table.reference.name: table.reference.record(),
-      "methods": methods,
-    }
   )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import ml_collections
 import numpy as np
@@ -241,32 +240,3 @@ def _base_sentence(table: Table) -> str:
 
 def _is_held_out(column: str) -> bool:
   return column == "length" or column.startswith("pass@")
-
-
-def record(table: Table) -> dict[str, Any]:
-  """Returns the content of `bakeoff.json`."""
-
-  def row_record(row: Row) -> dict[str, Any]:
-    return {
-      "family": row.family,
-      "mark": mark(table, row),
-      "notes": notes(table, row),
-      "proxy": row.proxy.tolist(),
-      "accuracy": row.accuracy.tolist(),
-      **row.record(),
-      "changes": {
-        name: estimate.record()
-        for name, estimate in changes(table, row).items()
-      },
-    }
-
-  rows = [row for _, members in table.families() for row in members]
-  return table.record(
-    {
-      "reference": table.reference.name,
-      "base": table.base.record()["values"],
-      "rewards": {
-        row.name: row_record(row) for row in (table.reference, *rows)
-      },
-    }
-  )

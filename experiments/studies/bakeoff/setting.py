@@ -24,7 +24,6 @@ import dataclasses
 import functools
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import ml_collections
 
@@ -33,7 +32,7 @@ from experiments.configs import method as method_configs
 from experiments.configs import reward as reward_configs
 from experiments.studies.arms import Arm, Outcome
 from experiments.studies.bakeoff import method_table, reward_table
-from experiments.studies.bakeoff.table import Row, Table, make_row
+from experiments.studies.bakeoff.table import Estimate, Row, Table, make_row
 from experiments.training_run import validate
 from rl import methods
 
@@ -52,7 +51,8 @@ class Subject:
     family: function that returns the heading under which an entry is listed.
     reference: name of the entry with which the others are compared.
     markdown: function that returns a table's content of `bakeoff.md`.
-    record: function that returns a table's content of `bakeoff.json`.
+    changes: function that returns the differences of a row of a table.
+    notes: function that returns the notes on a row of a table.
     folder: default of --workdir, the folder of the results.
     task: default of --task; "" if --task is required.
     steps: default of --steps.
@@ -63,7 +63,8 @@ class Subject:
   family: Callable[[str], str]
   reference: str
   markdown: Callable[[Table], str]
-  record: Callable[[Table], dict[str, Any]]
+  changes: Callable[[Table, Row], dict[str, Estimate]]
+  notes: Callable[[Table, Row], list[str]]
   folder: str
   task: str
   steps: int
@@ -84,7 +85,8 @@ METHODS = Subject(
   family=methods.family,
   reference="grpo",
   markdown=method_table.markdown,
-  record=method_table.record,
+  changes=method_table.changes,
+  notes=method_table.notes,
   folder="runs/bakeoff",
   task="",
   steps=80,  # 85 methods with 4 seeds take under two hours on two cores
@@ -95,7 +97,8 @@ REWARDS = Subject(
   family=reward_configs.family,
   reference="verdict",
   markdown=reward_table.markdown,
-  record=reward_table.record,
+  changes=reward_table.changes,
+  notes=reward_table.notes,
   folder="runs/bakeoff_rewards",
   task="chain",
   steps=40,  # 45 rewards with 4 seeds take about an hour

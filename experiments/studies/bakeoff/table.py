@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ class Estimate:
       "low": low,
       "high": high,
       "differs": self.differs,
-      "values": [float(x) for x in self.values],
+      "values": self.values.tolist(),
     }
 
 
@@ -139,13 +139,15 @@ class Row:
 
   def record(self) -> dict[str, Any]:
     """Returns the measured values as JSON values."""
+    arrays = {
+      "proxy": self.proxy,
+      "accuracy": self.accuracy,
+      "steps": self.outcome.steps,
+      "tokens": self.outcome.tokens,
+    }
     return {
-      "values": {
-        column: [float(x) for x in values]
-        for column, values in self.values.items()
-      },
-      "steps": [int(x) for x in self.outcome.steps],
-      "tokens": [int(x) for x in self.outcome.tokens],
+      "values": {name: values.tolist() for name, values in self.values.items()},
+      **{name: x.tolist() for name, x in arrays.items() if x is not None},
     }
 
 
@@ -235,18 +237,36 @@ class Table:
       blocks += ("Not run:", "\n".join(items))
     return "\n\n".join(blocks) + "\n"
 
-  def record(self, entries: Mapping[str, Any]) -> dict[str, Any]:
+  def record(
+    self,
+    changes: Callable[[Table, Row], Mapping[str, Estimate]],
+    notes: Callable[[Table, Row], Sequence[str]],
+  ) -> dict[str, Any]:
     """Returns the content of `bakeoff.json`.
 
     Args:
-      entries: the part of the content that depends on what is compared.
+      changes: function that returns the differences of a row by name.
+      notes: function that returns the notes on a row.
     """
+
+    def compared(row: Row) -> dict[str, Any]:
+      estimates = changes(self, row)
+      return {
+        "family": row.family,
+        "notes": list(notes(self, row)),
+        **row.record(),
+        "changes": {name: x.record() for name, x in estimates.items()},
+      }
+
+    rows = [row for _, members in self.families() for row in members]
     return {
       "task": self.task,
       "seeds": self.seeds,
       "budget": self.budget,
       "made": self.provenance,
-      **entries,
+      "base": self.base.record(),
+      "reference": self.reference.name,
+      "rows": {row.name: compared(row) for row in (self.reference, *rows)},
       "not_run": dict(sorted(self.not_run.items())),
     }
 

@@ -54,16 +54,6 @@ def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
   ]
 
 
-def total_minutes(
-  store: Store, selected: Sequence[Claim], seeds: Sequence[int]
-) -> float:
-  """Sums the run time of claims' arms and of the arms they start from."""
-  # Claims share arms: the dict counts each arm once.
-  arms = {arm.digest: arm for claim in selected for arm in claim.arms.values()}
-  arms |= {arm.start.digest: arm.start for arm in arms.values() if arm.start}
-  return sum(store.seconds(arm, seeds) for arm in arms.values()) / 60
-
-
 def table(tested: Sequence[results.Result]) -> rich.table.Table:
   """Returns the table that the command prints at its end."""
   rows = rich.table.Table("claim", "comparison", "effect", "claimed", "")
@@ -140,12 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     results.write(tested, folder)
   console.print(table(tested))
-  minutes = total_minutes(store, [r.claim for r in tested], seeds)
-  console.print(
-    f"The runs of all arms took {minutes:.0f} minutes; wrote "
-    f"{folder / 'claims.md'}",
-    soft_wrap=True,
-  )
+  console.print(f"wrote {folder / 'claims.md'}", soft_wrap=True)
   return 0
 
 

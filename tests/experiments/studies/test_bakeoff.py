@@ -125,7 +125,7 @@ def test_the_table_matches_the_saved_arms(folder, done):
   }.items():
     pairs = zip(rloo, grpo, strict=True)
     expected = students([float(read(a)) - float(read(b)) for a, b in pairs])
-    estimate = done["methods"]["rloo"]["against"][column]
+    estimate = done["rows"]["rloo"]["changes"][column]
     np.testing.assert_allclose(
       [estimate["mean"], estimate["low"], estimate["high"]], expected, atol=1e-4
     )
@@ -133,11 +133,11 @@ def test_the_table_matches_the_saved_arms(folder, done):
     float(a["step_seconds"] / b["step_seconds"])
     for a, b in zip(rloo, grpo, strict=True)
   ]
-  estimate = done["methods"]["rloo"]["against"][table.COST]
+  estimate = done["rows"]["rloo"]["changes"][table.COST]
   np.testing.assert_allclose(estimate["mean"], np.mean(ratios), rtol=1e-4)
   assert len(estimate["values"]) == 1  # both seeds at once: one time
-  assert done["methods"]["rloo"]["family"] == "group"
-  assert set(done["methods"]) == {"rloo"}
+  assert done["rows"]["rloo"]["family"] == "group"
+  assert set(done["rows"]) == {"grpo", "rloo"}
 
 
 def test_all_start_from_the_same_policy():
@@ -165,7 +165,7 @@ def test_a_restart_trains_nothing_and_keeps_all_rows(folder, done, monkeypatch):
   monkeypatch.setattr(multi_seed, "make", refuse)
   assert run(folder, "--methods", "grpo") == 0  # RLOO stays on the page
   again = json.loads((folder / "bakeoff.json").read_text())
-  assert again["methods"] == done["methods"]
+  assert again["rows"] == done["rows"]
 
 
 def test_a_lost_seed_alone_is_trained_again(folder, done):
@@ -405,7 +405,7 @@ def test_seeds_that_share_a_time_in_either_row_count_once():
 def test_seeds_trained_side_by_side_count_as_one_time():
   """Four seeds with two shared times: the interval is of two values."""
   one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))
-  cost = method_table.compare(one, row("grpo", 0.1))[table.COST]
+  cost = method_table.changes(table_of(one), one)[table.COST]
   np.testing.assert_allclose(cost.values, [2, 3])
   np.testing.assert_allclose(
     [cost.mean, *cost.interval], students([2, 3]), rtol=1e-5
@@ -500,14 +500,15 @@ def test_the_proxy_is_the_training_reward_and_the_truth_is_held_out(
   arm = arm_of(name, rewarded["budget"])
   files = sorted((hall / "arms" / arm.digest).glob("seed_*.npz"))
   ones = [dict(np.load(file)) for file in files]
-  record = rewarded["rewards"][name]
+  record = rewarded["rows"][name]
   for key, series in (("proxy", metric), ("accuracy", "accuracy/pass@1")):
     ends = [one["metric/" + series][[0, -1]] for one in ones]
     np.testing.assert_allclose(record[key], ends, atol=1e-6)
   truth = [one["correct"].mean() for one in ones]
   np.testing.assert_allclose(record["values"]["pass@1"], truth, atol=1e-6)
   against = [
-    a - b for a, b in zip(truth, rewarded["base"]["pass@1"], strict=True)
+    a - b
+    for a, b in zip(truth, rewarded["base"]["values"]["pass@1"], strict=True)
   ]
   change = record["changes"]["pass@1 against base"]
   np.testing.assert_allclose(
@@ -530,7 +531,7 @@ def test_a_reward_keeps_its_task_options_and_shares_the_base_policy():
 
 def test_a_reward_of_another_task_is_not_run(hall, rewarded):
   assert "closeness" in rewarded["not_run"]["task"]
-  assert set(rewarded["rewards"]) == set(ASKED.split(",")[:2]) | {"verdict"}
+  assert set(rewarded["rows"]) == set(ASKED.split(",")[:2]) | {"verdict"}
   text = (hall / "bakeoff.md").read_text()
   assert "its config is for the task closeness(count=4)" in text
   assert '"hacked": ' in text

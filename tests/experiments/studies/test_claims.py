@@ -233,7 +233,6 @@ def test_the_provenance_of_a_seed_is_stored(folder, outcome):
   store = Store(folder, lambda line: None)
   (provenance,) = store.outcome(tiny(), range(3)).provenance
   assert f"jax {jax.__version__} on 1 cpu" in provenance
-  assert store.seconds(tiny(), range(3)) > 0
 
 
 def test_the_files_have_the_verdict_and_the_numbers(tmp_path, outcome):

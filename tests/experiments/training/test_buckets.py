@@ -218,10 +218,9 @@ def test_arms_and_their_table_are_kept_there(bucket):
   arm = arms.Arm(ml_collections.ConfigDict(config))
   store = arms.Store(epath.Path("gs://bucket/claims"))
   assert store.missing(arm, [0, 1]) == [0, 1]
-  saved = {arms.PARAMS + "a/b": np.arange(3.0), "seconds": np.asarray(2.5)}
+  saved = {arms.PARAMS + "a/b": np.arange(3.0), "tokens": np.asarray(2)}
   store._write(arm, 1, saved)
   assert store.missing(arm, [0, 1]) == [0]
-  assert store.seconds(arm, [1]) == 2.5
   np.testing.assert_array_equal(store._params(arm, 1)["a"]["b"], [0, 1, 2])
   results.write([], epath.Path("gs://bucket/claims"))
   assert json.loads(bucket.objects["bucket/claims/claims.json"]) == {}
