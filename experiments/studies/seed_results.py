@@ -1,4 +1,4 @@
-"""What the results of a study store, and cells of their tables."""
+"""Values that the results of a study store, and cells of their tables."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ HELD_OUT_SAMPLES = 128
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-  """What a bake-off compares: methods or rewards.
+  """The kind of entries that a bake-off compares: methods or rewards.
 
   Attributes:
     name: name of the config file of the entries, and singular noun for them.

@@ -167,7 +167,7 @@ class Difference:
     measure: the quantity.
     arm: name of the arm.
     other: name of the arm whose measure is subtracted; "" subtracts nothing.
-    region, bound: as in `Comparison`.
+    region, bound: the claimed region, the same as in `Comparison`.
     label: label of the comparison; "" stands for "MEASURE: ARM - OTHER".
     share: number by which the measure of `other` is multiplied.
   """
