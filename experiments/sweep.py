@@ -49,10 +49,12 @@ class PlannedRun(NamedTuple):
   Attributes:
     name: name of the run's folder.
     arguments: command-line arguments of `python -m experiments.run`.
+    log: path of the run's log: that of the run's folder, plus .log.
   """
 
   name: str
   arguments: tuple[str, ...]
+  log: pathlib.Path
 
 
 @errors.command
@@ -184,7 +186,8 @@ def plan_runs(
       name = _folder_name(*name_parts)
       run_arguments = [f"--config={config}", f"--workdir={workdir}/{name}"]
       run_arguments += [f"--config.{key}={value}" for key, value in pairs]
-      runs.append(PlannedRun(name, tuple(run_arguments)))
+      log = pathlib.Path(f"{workdir}/{name}.log")
+      runs.append(PlannedRun(name, tuple(run_arguments), log))
   names = [run.name for run in runs]
   duplicates = sorted({name for name in names if names.count(name) > 1})
   if duplicates:
@@ -278,13 +281,13 @@ def _prefix_errors(run: PlannedRun) -> Iterator[None]:
 
 def _parse(run: PlannedRun) -> flags.FlagValues:
   """Parses the arguments of a run as `experiments.run` does."""
+
+  def define_workdir(values: flags.FlagValues) -> None:
+    flags.DEFINE_string("workdir", None, "folder", flag_values=values)
+
   return command_line.parse(
-    ["sweep", *run.arguments], _define_workdir, required=("config", "workdir")
+    ["sweep", *run.arguments], define_workdir, required=("config", "workdir")
   )
-
-
-def _define_workdir(values: flags.FlagValues) -> None:
-  flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
 
 
 def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
@@ -300,15 +303,14 @@ def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
         failed.append(run)
   # The output of each run is in a log file.
   for run in failed:
-    console.print(f"failed: {_log_path(run)}", soft_wrap=True)
+    console.print(f"failed: {run.log}", soft_wrap=True)
   return errors.FAILURE if failed else 0
 
 
 def _run_one(run: PlannedRun) -> tuple[PlannedRun, int]:
   """Runs a command and returns (run, exit status)."""
-  log_path = _log_path(run)
-  log_path.parent.mkdir(parents=True, exist_ok=True)
-  with log_path.open("ab") as log:
+  run.log.parent.mkdir(parents=True, exist_ok=True)
+  with run.log.open("ab") as log:
     process = subprocess.run(
       command(run),
       stdin=subprocess.DEVNULL,
@@ -317,16 +319,6 @@ def _run_one(run: PlannedRun) -> tuple[PlannedRun, int]:
       check=False,
     )
   return run, process.returncode
-
-
-def _log_path(run: PlannedRun) -> pathlib.Path:
-  """Returns the path of the run's log: that of the run's folder, plus .log."""
-  folder = next(
-    argument.partition("=")[2]
-    for argument in run.arguments
-    if argument.startswith("--workdir=")
-  )
-  return pathlib.Path(f"{folder}.log")
 
 
 if __name__ == "__main__":

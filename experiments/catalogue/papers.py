@@ -28,7 +28,7 @@ from experiments import configs, tasks
 from experiments.cli import config_names, spec
 from experiments.configs import judged as judged_configs
 from experiments.configs import reward as reward_configs
-from experiments.studies import claims
+from experiments.studies.claims import definitions
 from rewards import judged as questions
 from rl import methods
 
@@ -126,9 +126,9 @@ def rows() -> list[dict[str, str]]:
       results += [
         _row(paper, kind, name, command) for paper in docstring.papers
       ]
-  for name in claims.NAMES:
+  for name in definitions.NAMES:
     command = f"python -m experiments.studies.claims {name}"
-    for paper in split(claims.get(name).source):
+    for paper in split(definitions.get(name).source):
       results.append(_row(paper, "claim", name, command))
   unique = {tuple(row.values()): row for row in results}
   return sorted(unique.values(), key=lambda row: row["paper"].lower())

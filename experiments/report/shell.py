@@ -1,8 +1,4 @@
-"""Makes the HTML pages of the project from a common template.
-
-The pages are reports and the results of the studies "claims" and "bakeoff". A
-page is a single file that contains its styles and scripts.
-"""
+"""Makes an HTML page, a single file that contains its styles and scripts."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ import jax
 import ml_collections
 import numpy as np
 from etils import epath
+from flax import traverse_util
 
 from experiments.cli import arguments
 from experiments.evaluation import evaluator
 from experiments.logging import json_files, provenance
 from experiments.studies import multi_seed
-from experiments.training.experiment import Experiment
 from experiments.training_run import validate
 from rl import metrics, types
 
@@ -35,7 +35,16 @@ from rl import metrics, types
 # parameters, and the series of a metric.
 PARAMS = "params/"
 METRIC = "metric/"
-TIMING_GROUP = "beside"  # name of `TrainingCost.timing_groups` in that file
+TIMING_GROUP = "beside"  # name of an entry of `timing_groups` in that file
+
+# Keys of a config that an arm must not set.
+_UNSUPPORTED = (
+  "base",
+  "init_from",
+  "policy.path",
+  "sampling.ahead",
+  "model.lora_rank",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,35 +74,24 @@ class Arm:
         "config.kind = 'preferences' needs a workdir, which an arm has not; "
         "allowed: 'rl' and 'supervised'"
       )
-    for name in ("base", "init_from"):
-      if self.config.get(name):
+    for key in _UNSUPPORTED:
+      value = self.config
+      for part in key.split("."):
+        value = (value or {}).get(part)
+      if value:
         raise ValueError(
-          f"config.{name} is set, but the initial parameters of an arm come "
-          f"from another arm; leave config.{name} empty and pass `start`"
+          f"config.{key} = {value} is set, but an arm starts from the "
+          "parameters of `start`, trains all of them, and samples on the "
+          f"devices that train it; leave config.{key} empty or 0"
         )
-    if self.config.policy.path:
-      raise ValueError(
-        "policy.path is set, but the initial parameters of an arm come from "
-        "another arm; leave policy.path empty and pass `start`"
-      )
-    if (self.config.get("sampling") or {}).get("ahead"):
-      raise ValueError(
-        "an arm samples on the devices that train it, in the same step; set "
-        "sampling.ahead = 0, and `ahead` of the arm for stale rollouts"
-      )
-    if self.config.model.lora_rank:
-      raise ValueError(
-        "an arm trains all parameters of the model; set model.lora_rank = 0"
-      )
 
   @functools.cached_property
   def digest(self) -> str:
     """First 12 hex digits of a hash of the arm; the name of its folder.
 
     The hash covers the config without its seed, the `start` arm, `tokens` and
-    `ahead`.
-    It does not cover the code, whose commit the file of each seed records
-    (`Store.provenance`).
+    `ahead`. It does not cover the code, whose commit the file of each seed
+    records (`Outcome.provenance`).
     """
     config = self.config.to_dict()
     config.pop("seed")
@@ -106,7 +104,7 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """Metrics and held-out samples of an arm's seeds.
+  """Metrics, held-out samples and training cost of an arm's seeds.
 
   The evaluation draws S samples for each of N held-out problems.
 
@@ -116,6 +114,15 @@ class Outcome:
     scores: `[seeds, N, S]` float32 scores, NaN for a sample without a score.
     correct: `[seeds, N, S]` int8 verdicts: 1 right, 0 wrong, -1 unknown.
     lengths: `[seeds, N, S]` int32 numbers of completion tokens.
+    tokens: `[seeds]` tokens that training sampled, including samples that the
+      method discarded.
+    step_seconds: `[seeds]` seconds of one device for a step, without
+      compilation.
+    timing_groups: `[seeds]` number of the group of seeds that were trained at
+      the same time, which is the smallest seed of the group. The seeds of a
+      group share one time measurement, so their `step_seconds` are not
+      independent.
+    provenance: distinct dates, commits, JAX versions and devices of the runs.
   """
 
   series: dict[str, np.ndarray]
@@ -123,6 +130,10 @@ class Outcome:
   scores: np.ndarray
   correct: np.ndarray
   lengths: np.ndarray
+  tokens: np.ndarray
+  step_seconds: np.ndarray
+  timing_groups: np.ndarray
+  provenance: frozenset[str]
 
   def pass_at(self, k: int) -> np.ndarray:
     """Returns pass@k, `[seeds]`."""
@@ -183,26 +194,6 @@ class Outcome:
     return np.array([values[:n][select(n)].mean() for values, n in pairs])
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingCost:
-  """Cost of the training of an arm's seeds.
-
-  Attributes:
-    tokens: `[seeds]` tokens that training sampled, including samples that the
-      method discarded.
-    step_seconds: `[seeds]` seconds of one device for a step, without
-      compilation.
-    timing_groups: `[seeds]` number of the group of seeds that were trained at
-      the same time, which is the smallest seed of the group. The seeds of a
-      group share one time measurement, so their `step_seconds` are not
-      independent.
-  """
-
-  tokens: np.ndarray
-  step_seconds: np.ndarray
-  timing_groups: np.ndarray
-
-
 class Store:
   """Trains and reads the arms that one folder stores.
 
@@ -226,34 +217,25 @@ class Store:
     files = [self._read(arm, number) for number in numbers]
     names = sorted(n for n in files[0] if n.startswith(METRIC))
     steps = [len(file[names[0]]) if names else 0 for file in files]
+    series = {
+      name.removeprefix(METRIC): _pad_and_stack([file[name] for file in files])
+      for name in names
+    }
+
+    def stack(name: str) -> np.ndarray:
+      return np.stack([file[name] for file in files])
+
     return Outcome(
-      series={
-        name.removeprefix(METRIC): _pad_and_stack(
-          [file[name] for file in files]
-        )
-        for name in names
-      },
+      series=series,
       steps=np.array(steps),
-      **{
-        name: np.stack([file[name] for file in files])
-        for name in ("scores", "correct", "lengths")
-      },
+      scores=stack("scores"),
+      correct=stack("correct"),
+      lengths=stack("lengths"),
+      tokens=stack("tokens"),
+      step_seconds=stack("step_seconds"),
+      timing_groups=stack(TIMING_GROUP),
+      provenance=frozenset(str(file["made"]) for file in files),
     )
-
-  def training_cost(self, arm: Arm, numbers: Sequence[int]) -> TrainingCost:
-    """Reads the training cost of finished seeds."""
-    files = [self._read(arm, number) for number in numbers]
-    names = ("tokens", "step_seconds", TIMING_GROUP)
-    arrays = [np.array([file[name] for file in files]) for name in names]
-    return TrainingCost(*arrays)
-
-  def seconds(self, arm: Arm, numbers: Sequence[int]) -> float:
-    """Sums the seconds of finished seeds, for training and evaluation."""
-    return sum(float(self._read(arm, n)["seconds"]) for n in numbers)
-
-  def provenance(self, arm: Arm, numbers: Sequence[int]) -> set[str]:
-    """Reads the date, commit, JAX version and devices of finished seeds."""
-    return {str(self._read(arm, n)["made"]) for n in numbers}
 
   def _complete(self, arm: Arm, numbers: Sequence[int]) -> None:
     """Trains and evaluates the seeds that have no file, and writes files."""
@@ -277,11 +259,18 @@ class Store:
       training_seconds = (time.perf_counter() - start_time) / len(group)
       for number, trained_seed in zip(group, trained, strict=True):
         start_time = time.perf_counter()
-        result = (
-          _evaluate(e, trained_seed.params)
-          if e.is_rl
-          else _flatten(trained_seed.params)
-        )
+        if e.is_rl:
+          params = jax.device_put(trained_seed.params, e.replicated)
+          evaluation = evaluator.evaluate_experiment(e, params)
+          result = {
+            "scores": evaluation.scores,  # each array is [N, S]
+            "correct": evaluation.correct,
+            "lengths": evaluation.lengths,
+          }
+        else:
+          # Each leaf by its path, for example "params/layers/attention/q".
+          leaves = traverse_util.flatten_dict(trained_seed.params, sep="/")
+          result = {PARAMS + path: leaf for path, leaf in leaves.items()}
         seconds = training_seconds + time.perf_counter() - start_time
         self._report(f"{trainer.label}, seed {number}: {seconds:.0f} s")
         arrays = {
@@ -293,7 +282,6 @@ class Store:
           "tokens": np.asarray(trained_seed.tokens),
           "step_seconds": np.asarray(trained_seed.step_seconds),
           TIMING_GROUP: np.asarray(group[0]),
-          "seconds": np.asarray(seconds),
           "made": np.asarray(provenance.describe()),
         }
         self._write(arm, number, arrays)
@@ -307,16 +295,13 @@ class Store:
       return dict(arrays)
 
   def _params(self, arm: Arm, number: int) -> types.PyTree:
-    """Reads the parameters from a seed's file; the inverse of `_flatten`."""
-    tree: dict = {}
-    for name, value in self._read(arm, number).items():
-      if name.startswith(PARAMS):
-        *path, leaf = name.removeprefix(PARAMS).split("/")
-        node = tree
-        for key in path:
-          node = node.setdefault(key, {})
-        node[leaf] = value
-    return tree
+    """Reads the parameters from the file of a supervised seed."""
+    leaves = {
+      name.removeprefix(PARAMS): value
+      for name, value in self._read(arm, number).items()
+      if name.startswith(PARAMS)
+    }
+    return traverse_util.unflatten_dict(leaves, sep="/")
 
   def _write(
     self, arm: Arm, number: int, arrays: dict[str, np.ndarray]
@@ -339,24 +324,3 @@ def _pad_and_stack(series: Sequence[np.ndarray]) -> np.ndarray:
   for row, values in zip(padded, series, strict=True):
     row[: len(values)] = values
   return padded
-
-
-def _evaluate(e: Experiment, params: types.PyTree) -> dict:
-  """Evaluates the policy on held-out problems; each array is `[N, S]`."""
-  evaluation = evaluator.evaluate_experiment(
-    e, jax.device_put(params, e.replicated)
-  )
-  return {
-    "scores": evaluation.scores,
-    "correct": evaluation.correct,
-    "lengths": evaluation.lengths,
-  }
-
-
-def _flatten(params: types.PyTree) -> dict[str, np.ndarray]:
-  """Returns each leaf by its path, for example "params/layers/attention/q"."""
-  leaves, _ = jax.tree_util.tree_flatten_with_path(params)
-  return {
-    PARAMS + "/".join(str(key.key) for key in path): np.asarray(leaf)
-    for path, leaf in leaves
-  }

@@ -134,7 +134,7 @@ def test_runs_that_fail_are_named_with_their_logs(
   """The second of three commands ends with status 3, and the others go on."""
   names = ("first", "second", "third")
   runs = [
-    sweep.PlannedRun(name, (f"--workdir={tmp_path / 'runs' / name}",))
+    sweep.PlannedRun(name, (name,), tmp_path / "runs" / f"{name}.log")
     for name in names
   ]
   code = (

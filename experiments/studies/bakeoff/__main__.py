@@ -6,12 +6,11 @@
     [--steps 40] ...
 
 For each seed all methods start from the same base policy, and each samples the
-same number of tokens. After every method the command writes `bakeoff.md`,
-`bakeoff.json` and `index.html` into the workdir. Each of these files has one
-table, with the difference between GRPO and each method that has finished in
-this workdir, and with intervals over seeds. A command that was stopped
-continues when it is started again. A method that needs something that the task
-does not provide is listed with the reason.
+same number of tokens. After every method the command writes `bakeoff.md` and
+`bakeoff.json` into the workdir. Both have the difference between GRPO and each
+method that has finished in this workdir, with intervals over seeds. A command
+that was stopped continues when it is started again. A method that needs
+something that the task does not provide is listed with the reason.
 
 With `--rewards` GRPO trains with one reward after another, and the table shows
 the mean reward during training beside the held-out accuracy.
@@ -20,6 +19,7 @@ the mean reward during training beside the held-out accuracy.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import traceback
@@ -30,18 +30,14 @@ from etils import epath
 
 from experiments.cli import arguments, devices, errors
 from experiments.configs import method as method_configs
+from experiments.logging import json_files
 from experiments.studies.arms import Arm, Store
-from experiments.studies.bakeoff import (
-  method_setting,
-  method_table,
-  reward_setting,
-)
+from experiments.studies.bakeoff import setting
+from experiments.studies.bakeoff.table import Row
 
 
 class _Bakeoff:
   """The state of one command: setting, token budget, and finished rows.
-
-  An entry is what is compared: a method or a reward.
 
   Attributes:
     reference: name of the entry with which the others are compared.
@@ -50,20 +46,22 @@ class _Bakeoff:
   """
 
   def __init__(
-    self,
-    setting: method_setting.MethodSetting,
-    store: Store,
-    seeds: Sequence[int],
+    self, bakeoff_setting: setting.Setting, store: Store, seeds: Sequence[int]
   ) -> None:
-    self._setting, self._store, self._seeds = setting, store, seeds
-    self.reference = setting.reference
-    base = store.outcome(setting.untrained(), seeds)
-    self.budget = setting.budget(base)
+    self._setting, self._store, self._seeds = bakeoff_setting, store, seeds
+    subject = bakeoff_setting.subject
+    self.reference = subject.reference
+    untrained = bakeoff_setting.untrained()
+    self.budget = bakeoff_setting.budget(store.outcome(untrained, seeds))
     self.not_run: dict[str, str] = {}
-    self._base = self._row("base", setting.untrained())
-    self._rows: dict[str, method_table.Row] = {}
-    for name in setting.finished(store, self.budget, seeds):
-      self.train(name)
+    self._base = self._row("base", untrained)
+    self._rows: dict[str, Row] = {}
+    # Rows that earlier commands finished in this folder.
+    for name in subject.configs.names():
+      if not bakeoff_setting.task_mismatch(name):
+        arm = bakeoff_setting.arm(name, self.budget)
+        if not store.missing(arm, seeds):
+          self._rows[name] = self._row(name, arm)
 
   def names_to_train(self, names: Sequence[str]) -> list[str]:
     """Returns the names that are not finished and can run, reference first.
@@ -86,21 +84,19 @@ class _Bakeoff:
     """Trains the seeds of an entry that are not saved yet; adds its row."""
     self._rows[name] = self._row(name, self._setting.arm(name, self.budget))
 
-  def table(self) -> method_table.Table:
-    """Returns the table of all finished rows."""
-    return self._setting.table(
+  def write(self, folder: epath.PathLike) -> None:
+    """Writes the table of all finished rows as `bakeoff.md` and JSON."""
+    folder, subject = epath.Path(folder), self._setting.subject
+    table = self._setting.table(
       self.budget, self._base, self._rows, self.not_run
     )
+    json_files.replace(folder / "bakeoff.md", subject.markdown(table))
+    record = table.record(subject.changes, subject.notes)
+    text = json.dumps(json_files.to_strict_json(record), indent=2)
+    json_files.replace(folder / "bakeoff.json", text + "\n")
 
-  def write(self, folder: epath.PathLike) -> None:
-    """Writes the files of the table into a folder."""
-    self.table().report().write(folder)
-
-  def _row(self, name: str, arm: Arm) -> method_table.Row:
-    outcome = self._store.outcome(arm, self._seeds)
-    training_cost = self._store.training_cost(arm, self._seeds)
-    provenance = self._store.provenance(arm, self._seeds)
-    return self._setting.row(name, arm, outcome, training_cost, provenance)
+  def _row(self, name: str, arm: Arm) -> Row:
+    return self._setting.row(name, arm, self._store.outcome(arm, self._seeds))
 
 
 @errors.command
@@ -121,36 +117,27 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
-    setting_class = (
-      method_setting.MethodSetting
-      if options.rewards is None
-      else reward_setting.RewardSetting
-    )
+    subject = setting.METHODS if options.rewards is None else setting.REWARDS
     if options.rewards is not None and options.methods:
       raise ValueError(
         "--methods and --rewards do not go together; use one of them"
       )
-    task = options.task or setting_class.default_task
+    task = options.task or subject.task
     if not task:
       raise ValueError(
         f"--task must be one of {', '.join(method_configs.BASES)}"
       )
     names_text = options.rewards or options.methods
-    names = [
-      setting_class.check_name(name)
-      for name in filter(None, names_text.split(","))
-    ]
+    names = list(map(subject.check, filter(None, names_text.split(","))))
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_counts(options, "steps", "cpu_devices")
     if options.workdir is not None:
       arguments.check_folder("--workdir", options.workdir)
-    folder = epath.Path(options.workdir or setting_class.default_folder)
+    folder = epath.Path(options.workdir or subject.folder)
     arguments.check_writable("--workdir", folder / "bakeoff.md")
     devices.configure(options.cpu_devices)
-    steps = (
-      setting_class.default_steps if options.steps is None else options.steps
-    )
-    setting = method_setting.make_setting(task, steps, setting_class)
+    steps = subject.steps if options.steps is None else options.steps
+    bakeoff_setting = setting.make(subject, task, steps)
   start_time = time.monotonic()
 
   def report(line: str) -> None:
@@ -158,20 +145,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print(f"{minutes:5.1f} min  {line}", soft_wrap=True, markup=False)
 
   store = Store(folder, report)
-  bakeoff = _Bakeoff(setting, store, range(options.seeds))
+  bakeoff = _Bakeoff(bakeoff_setting, store, range(options.seeds))
   with errors.usage_errors():
     names_to_train = bakeoff.names_to_train(
-      sorted({setting_class.reference, *(names or setting_class.names())})
+      sorted({subject.reference, *(names or subject.configs.names())})
     )
   report(
-    f"{len(names_to_train)} {setting_class.entry_kind} to train, "
+    f"{len(names_to_train)} {subject.name}s to train, "
     f"{options.seeds} seeds of {bakeoff.budget} tokens each; "
     f"{len(bakeoff.not_run)} cannot run"
   )
   failed = _train(bakeoff, names_to_train, folder, report)
   bakeoff.write(folder)
   print((folder / "bakeoff.md").read_text())
-  console.print(f"wrote {folder / 'index.html'}", soft_wrap=True)
+  console.print(f"wrote {folder / 'bakeoff.json'}", soft_wrap=True)
   return 1 if failed else 0
 
 
@@ -250,8 +237,8 @@ def _parser() -> argparse.ArgumentParser:
     type=int,
     help="token budget of every seed, in training steps of the reference "
     "(GRPO, or the verdict as reward); default: "
-    f"{method_setting.DEFAULT_STEPS} for methods, "
-    f"{reward_setting.RewardSetting.default_steps} for rewards",
+    f"{setting.METHODS.steps} for methods, "
+    f"{setting.REWARDS.steps} for rewards",
   )
   return parser
 

@@ -10,20 +10,23 @@ seeds, paired by seed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import ml_collections
 import numpy as np
 
 from experiments.evaluation.intervals import CONFIDENCE
 from experiments.studies import multi_seed
-from experiments.studies.arms import Outcome
-from experiments.studies.bakeoff import method_table
-from experiments.studies.bakeoff.method_table import Estimate
-from experiments.studies.bakeoff.report import Cell, Grid, Line, Report
+from experiments.studies.bakeoff.table import (
+  Estimate,
+  Row,
+  Table,
+  difference,
+  digits,
+  markdown_table,
+)
 
-# Marks of a reward; `Table.reading` defines them.
+# Marks of a reward; `_reading` defines them.
 HACKED = "hacked"
 HARMED = "harmed"
 IDLE = "did not help"
@@ -46,51 +49,25 @@ COLUMNS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Row(method_table.Row):
-  """Measured values of a reward, or of the base policy.
-
-  Attributes:
-    proxy: `[seeds, 2]` mean reward over the first and over the last tenth of
-      the training steps; NaN for the base policy.
-    accuracy: `[seeds, 2]` accuracy of the training samples over the same
-      steps.
-  """
-
-  proxy: np.ndarray
-  accuracy: np.ndarray
-
-
-def make_row(
-  shared: method_table.Row, reward: ml_collections.ConfigDict, outcome: Outcome
-) -> Row:
-  """Makes the row of an outcome.
+def add_rewards(row: Row, reward: ml_collections.ConfigDict) -> Row:
+  """Returns a row with proxy and training accuracy.
 
   Args:
-    shared: row with the columns that every bake-off has.
+    row: row of an outcome whose series are the metrics of each training step.
     reward: the block `reward` of the config.
-    outcome: outcome whose series are the metrics of each training step.
   """
-  if not outcome.series:
-    missing = np.full((len(shared.steps), 2), np.nan)
-    return _extend(shared, missing, missing)
-  with_proxy = dataclasses.replace(
-    outcome, series={**outcome.series, "proxy": proxy(reward, outcome.series)}
+  series = row.outcome.series
+  if not series:
+    missing = np.full((len(row.outcome.steps), 2), np.nan)
+    return dataclasses.replace(row, proxy=missing, accuracy=missing)
+  outcome = dataclasses.replace(
+    row.outcome, series={**series, "proxy": proxy(reward, series)}
   )
-  starts_and_ends = [
-    np.stack([with_proxy.first(name), with_proxy.last(name)], -1)
-    for name in ("proxy", ACCURACY)
-  ]
-  return _extend(shared, *starts_and_ends)
-
-
-def _extend(
-  base_row: method_table.Row, proxy: np.ndarray, accuracy: np.ndarray
-) -> Row:
-  shared = {
-    f.name: getattr(base_row, f.name) for f in dataclasses.fields(base_row)
-  }
-  return Row(**shared, proxy=proxy, accuracy=accuracy)
+  return dataclasses.replace(
+    row,
+    proxy=np.stack([outcome.first("proxy"), outcome.last("proxy")], -1),
+    accuracy=np.stack([outcome.first(ACCURACY), outcome.last(ACCURACY)], -1),
+  )
 
 
 def proxy(
@@ -122,207 +99,144 @@ def proxy(
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class Table(method_table.Table):
-  """All rows of a bake-off of rewards.
+def changes(table: Table, row: Row) -> dict[str, Estimate]:
+  """Returns the changes that training made, and a difference in pass@1.
 
-  Attributes:
-    base: row of the base policy.
-    reference: row of GRPO with the verdict as its reward.
-    rows: rows of the other rewards, in any order.
+  Keys that end in "against base" are changes of held-out values. "proxy" and
+  "training accuracy" are the last tenth of training minus the first. "pass@1
+  against verdict" is the difference to the reference, which does not have this
+  entry.
   """
-
-  base: Row
-  reference: Row
-  rows: Sequence[Row]
-
-  def changes(self, member: Row) -> dict[str, Estimate]:
-    """Returns the changes that training made, and a difference in pass@1.
-
-    Keys that end in "against base" are changes of held-out values. "proxy" and
-    "training accuracy" are the last tenth of training minus the first.
-    "pass@1 against verdict" is the difference to the reference, which does not
-    have this entry.
-    """
-    estimates = {
-      f"{column} against base": Estimate(
-        values - self.base.values[column], digits=method_table.digits(column)
-      )
-      for column, values in member.values.items()
-      if _is_held_out(column)
-    }
-    if member is not self.reference:
-      estimates["pass@1 against verdict"] = Estimate(
-        member.values["pass@1"] - self.reference.values["pass@1"]
-      )
-    estimates["proxy"] = Estimate(member.proxy[:, 1] - member.proxy[:, 0])
-    estimates["training accuracy"] = Estimate(
-      member.accuracy[:, 1] - member.accuracy[:, 0]
+  estimates = {
+    f"{column} against base": difference(row, table.base, column)
+    for column in row.values
+    if _is_held_out(column)
+  }
+  if row is not table.reference:
+    estimates["pass@1 against verdict"] = difference(
+      row, table.reference, "pass@1"
     )
-    return estimates
-
-  def mark(self, member_row: Row) -> str:
-    """Returns "helped", "hacked", "harmed" or "did not help"; see `reading`."""
-    changes = self.changes(member_row)
-    low, high = changes["pass@1 against base"].interval
-    if low > 0:
-      return HELPED
-    if high < 0:
-      return HACKED if changes["proxy"].interval[0] > 0 else HARMED
-    return IDLE
-
-  def notes(self, member_row: Row) -> list[str]:
-    """Returns the mark of a row, and `method_table.UNSPENT` if it applies."""
-    unspent = (member_row.training_cost.tokens < self.budget).any()
-    return [self.mark(member_row)] + [method_table.UNSPENT] * bool(unspent)
-
-  @property
-  def heading(self) -> str:
-    """One paragraph: task, seeds, token budget, and provenance."""
-    return (
-      f"{self.task}; {self.seeds} seeds, each with its own base policy; "
-      f"{self.budget:,} sampled tokens a seed for every reward, including the "
-      f"tokens of continuations; {len(self.rows)} rewards besides "
-      f"{self.reference.name}, which is the verdict itself. "
-      f"{'; '.join(self.provenance)}."
-    )
-
-  @property
-  def reading(self) -> str:
-    """One paragraph that explains the columns and the marks."""
-    all_rows = (self.reference, *self.rows)
-    estimates = [
-      estimate for row in all_rows for estimate in self.changes(row).values()
-    ]
-    estimates = [
-      estimate for estimate in estimates if not np.isnan(estimate.values).any()
-    ]
-    # Number of intervals that exclude 0 by chance if nothing differs.
-    num_by_chance = (1 - CONFIDENCE) * len(estimates)
-    num_bold = sum(estimate.differs for estimate in estimates)
-    return (
-      "The truth is held-out pass@1 by the verdict of the task, which a reward "
-      "need not use. The proxy is the mean reward of a training sample at the "
-      "start (first tenth of training) and at the end (last tenth); training "
-      "accuracy is the verdict on the same samples. Brackets are Student's 95 "
-      "% intervals over seeds of training, with differences paired by seed; "
-      "held-out problems are the same for all. Bold: the interval does not "
-      f"contain zero. If nothing differed, about "
-      f"{num_by_chance:.0f} of these {len(estimates)} intervals would be bold "
-      f"by chance; {num_bold} are. "
-      f'"{HACKED}": the interval of the proxy\'s change lies above zero and '
-      "that of pass@1 minus the base policy's below zero. "
-      f'"{HARMED}": only the latter holds. "{HELPED}": the interval of pass@1 '
-      "minus the base policy's lies above zero. "
-      f'"{IDLE}": none of these. A reward that is relative to the group or to '
-      "a greedy sample measures no level, so its proxy need not rise with the "
-      "quality of the samples. For a sum of parts the proxy uses the weights "
-      "of the first step; for a sum of z-scores it is the sum of the "
-      "unnormalized parts with these weights; for step rewards it is the sum "
-      "over the steps of a sample. Rewards are in alphabetical order and not "
-      "ranked."
-    )
-
-  def report(self) -> Report:
-    """Returns the content of the files of a bake-off of rewards."""
-    groups = [("", [_line(self, self.reference)])] + [
-      (family, [_line(self, member_row) for member_row in members])
-      for family, members in self.families()
-    ]
-    blocks = (
-      self.heading,
-      self.reading,
-      _base_sentence(self),
-      Grid(COLUMNS, groups),
-    )
-    return Report("Rewards", blocks, self.not_run, record(self))
+  estimates["proxy"] = Estimate(row.proxy[:, 1] - row.proxy[:, 0])
+  estimates["training accuracy"] = Estimate(
+    row.accuracy[:, 1] - row.accuracy[:, 0]
+  )
+  return estimates
 
 
-def _line(table: Table, member_row: Row) -> Line:
-  """Returns the line of a row; its last cell has the notes."""
-  changes = table.changes(member_row)
+def mark(table: Table, row: Row) -> str:
+  """Returns "helped", "hacked", "harmed" or "did not help"; see `_reading`."""
+  estimates = changes(table, row)
+  low, high = estimates["pass@1 against base"].interval
+  if low > 0:
+    return HELPED
+  if high < 0:
+    return HACKED if estimates["proxy"].interval[0] > 0 else HARMED
+  return IDLE
 
-  def change(name: str) -> Cell:
-    estimate = changes.get(name)
-    return Cell(estimate.text(), estimate.differs) if estimate else Cell("")
 
-  def start_to_end(values: np.ndarray) -> Cell:
+def notes(table: Table, row: Row) -> list[str]:
+  """Returns the mark of a row, and `UNSPENT` if it applies."""
+  return [mark(table, row), *table.unspent(row)]
+
+
+def _heading(table: Table) -> str:
+  """Returns one paragraph: task, seeds, token budget, and provenance."""
+  return (
+    f"{table.task}; {table.seeds} seeds, each with its own base policy; "
+    f"{table.budget:,} sampled tokens a seed for every reward, including the "
+    f"tokens of continuations; {len(table.rows)} rewards besides "
+    f"{table.reference.name}, which is the verdict itself. "
+    f"{'; '.join(table.provenance)}."
+  )
+
+
+def _reading(table: Table) -> str:
+  """Returns one paragraph that explains the columns and the marks."""
+  estimates = [
+    estimate
+    for row in (table.reference, *table.rows)
+    for estimate in changes(table, row).values()
+    if not np.isnan(estimate.values).any()
+  ]
+  # Number of intervals that exclude 0 by chance if nothing differs.
+  num_by_chance = (1 - CONFIDENCE) * len(estimates)
+  num_bold = sum(estimate.differs for estimate in estimates)
+  return (
+    "The truth is held-out pass@1 by the verdict of the task, which a reward "
+    "need not use. The proxy is the mean reward of a training sample at the "
+    "start (first tenth of training) and at the end (last tenth); training "
+    "accuracy is the verdict on the same samples. Brackets are Student's 95 "
+    "% intervals over seeds of training, with differences paired by seed; "
+    "held-out problems are the same for all. Bold: the interval does not "
+    f"contain zero. If nothing differed, about "
+    f"{num_by_chance:.0f} of these {len(estimates)} intervals would be bold "
+    f"by chance; {num_bold} are. "
+    f'"{HACKED}": the interval of the proxy\'s change lies above zero and '
+    "that of pass@1 minus the base policy's below zero. "
+    f'"{HARMED}": only the latter holds. "{HELPED}": the interval of pass@1 '
+    "minus the base policy's lies above zero. "
+    f'"{IDLE}": none of these. A reward that is relative to the group or to '
+    "a greedy sample measures no level, so its proxy need not rise with the "
+    "quality of the samples. For a sum of parts the proxy uses the weights "
+    "of the first step; for a sum of z-scores it is the sum of the "
+    "unnormalized parts with these weights; for step rewards it is the sum "
+    "over the steps of a sample. Rewards are in alphabetical order and not "
+    "ranked."
+  )
+
+
+def markdown(table: Table) -> str:
+  """Returns the content of `bakeoff.md` for a bake-off of rewards."""
+  groups = [("", [_cells(table, table.reference)])] + [
+    (family, [_cells(table, row) for row in members])
+    for family, members in table.families()
+  ]
+  return table.markdown(
+    _heading(table),
+    _reading(table),
+    _base_sentence(table),
+    markdown_table(COLUMNS, groups),
+  )
+
+
+def _cells(table: Table, row: Row) -> list[str]:
+  """Returns the cells of a row; the last one has the notes."""
+  estimates = changes(table, row)
+
+  def change(name: str) -> str:
+    estimate = estimates.get(name)
+    return estimate.cell(bold=estimate.differs) if estimate else ""
+
+  def start_to_end(values: np.ndarray) -> str:
     start, end = values.mean(0)
-    return Cell(f"{start:.3f} to {end:.3f}")
+    return f"{start:.3f} to {end:.3f}"
 
-  truth = Estimate(member_row.values["pass@1"]).text(signed=False)
-  cells = [
-    Cell(truth),
+  return [
+    f"`{row.name}`",
+    Estimate(row.values["pass@1"]).text(signed=False),
     change("pass@1 against base"),
     change("pass@1 against verdict"),
     change("pass@8 against base"),
     change("pass@64 against base"),
     change("length against base"),
-    start_to_end(member_row.proxy),
+    start_to_end(row.proxy),
     change("proxy"),
-    start_to_end(member_row.accuracy),
+    start_to_end(row.accuracy),
     change("training accuracy"),
-    Cell(f"{member_row.steps.mean():.0f}"),
-    Cell(", ".join(table.notes(member_row))),
+    f"{row.outcome.steps.mean():.0f}",
+    ", ".join(notes(table, row)),
   ]
-  return Line(member_row.name, cells)
 
 
 def _base_sentence(table: Table) -> str:
   """Returns one sentence with the values of the base policy."""
   parts = [
-    f"{column} {estimate.text(signed=False)}"
-    for column, estimate in (
-      (column, Estimate(values, digits=method_table.digits(column)))
-      for column, values in table.base.values.items()
-      if _is_held_out(column)
-    )
+    f"{column} {Estimate(values, digits=digits(column)).text(signed=False)}"
+    for column, values in table.base.values.items()
+    if _is_held_out(column)
   ]
   return f"The base policy: {', '.join(parts)}."
 
 
 def _is_held_out(column: str) -> bool:
   return column == "length" or column.startswith("pass@")
-
-
-def record(table: Table) -> dict[str, Any]:
-  """Returns the content of `bakeoff.json`."""
-
-  def row_record(member_row: Row) -> dict[str, Any]:
-    return {
-      "family": member_row.family,
-      "mark": table.mark(member_row),
-      "notes": table.notes(member_row),
-      "values": {
-        column: [float(x) for x in values]
-        for column, values in member_row.values.items()
-      },
-      "proxy": member_row.proxy.tolist(),
-      "accuracy": member_row.accuracy.tolist(),
-      "steps": [int(x) for x in member_row.steps],
-      "tokens": [int(x) for x in member_row.training_cost.tokens],
-      "changes": {
-        name: estimate.record()
-        for name, estimate in table.changes(member_row).items()
-      },
-    }
-
-  all_rows = [
-    table.reference,
-    *(member_row for _, rows in table.families() for member_row in rows),
-  ]
-  return {
-    "task": table.task,
-    "seeds": table.seeds,
-    "budget": table.budget,
-    "made": table.provenance,
-    "reference": table.reference.name,
-    "base": {
-      column: [float(x) for x in values]
-      for column, values in table.base.values.items()
-    },
-    "rewards": {
-      member_row.name: row_record(member_row) for member_row in all_rows
-    },
-    "not_run": dict(sorted(table.not_run.items())),
-  }

@@ -8,11 +8,11 @@ seeds), and a test that was fixed before the first run. Its verdict is
 "reproduced", "not reproduced" or "inconclusive". Without a NAME all claims are
 tested.
 
-The command writes these files into the workdir: `index.html` (a table and a
-plot for each claim), `NAME.png` (the plot), `claims.md` (the table of this
-folder's README), `claims.json` (the same numbers) and `arms/` (results of each
-arm and seed). A seed of an arm whose result exists is not trained again, so a
-command that was stopped continues when it is started again.
+The command writes these files into the workdir: `claims.md` (the table of this
+folder's README), `NAME.png` (a picture of each claim), `claims.json` (the same
+numbers) and `arms/` (results of each arm and seed). A seed of an arm whose
+result exists is not trained again, so a command that was stopped continues when
+it is started again.
 """
 
 from __future__ import annotations
@@ -28,57 +28,44 @@ from etils import epath
 
 from experiments.cli import arguments, devices, errors
 from experiments.report import picture
-from experiments.studies import claims
 from experiments.studies.arms import Store
-from experiments.studies.claims import page, plots
+from experiments.studies.claims import definitions, plots, results
 from experiments.studies.claims.claim import Claim
 from experiments.training_run import validate
 
 
-def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:
+def run(claim: Claim, store: Store, seeds: Sequence[int]) -> results.Result:
   """Trains the missing seeds of a claim's arms, then tests the claim."""
   outcomes = {
     name: store.outcome(arm, seeds) for name, arm in claim.arms.items()
   }
   comparisons = claim.test(outcomes)
   png = picture.png(plots.figure(claim, outcomes, comparisons))
-  provenance = set().union(
-    *(store.provenance(arm, seeds) for arm in claim.arms.values())
-  )
-  return page.Result(claim, comparisons, len(seeds), sorted(provenance), png)
+  provenance = set().union(*(o.provenance for o in outcomes.values()))
+  return results.Result(claim, comparisons, len(seeds), sorted(provenance), png)
 
 
 def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
   """Returns the claims with finished arms only, in the order of `NAMES`."""
   return [
     claim
-    for claim in map(claims.get, claims.NAMES)
+    for claim in map(definitions.get, definitions.NAMES)
     if not any(store.missing(arm, seeds) for arm in claim.arms.values())
   ]
 
 
-def total_minutes(
-  store: Store, selected: Sequence[Claim], seeds: Sequence[int]
-) -> float:
-  """Sums the run time of claims' arms and of the arms they start from."""
-  # Claims share arms: the dict counts each arm once.
-  arms = {arm.digest: arm for claim in selected for arm in claim.arms.values()}
-  arms |= {arm.start.digest: arm.start for arm in arms.values() if arm.start}
-  return sum(store.seconds(arm, seeds) for arm in arms.values()) / 60
-
-
-def table(results: Sequence[page.Result]) -> rich.table.Table:
+def table(tested: Sequence[results.Result]) -> rich.table.Table:
   """Returns the table that the command prints at its end."""
   rows = rich.table.Table("claim", "comparison", "effect", "claimed", "")
-  for result in results:
+  for result in tested:
     rows.add_row(result.claim.name, f"[bold]{result.verdict}", "", "", "")
     for comparison in result.comparisons:
       rows.add_row(
         "",
         comparison.label,
-        page.effect(comparison),
+        results.effect(comparison),
         comparison.expected,
-        page.decision(comparison),
+        results.decision(comparison),
       )
     rows.add_section()
   return rows
@@ -106,8 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_folder("--workdir", options.workdir)
     devices.configure(options.cpu_devices)
-    names = [claims.check(name) for name in options.names]
-  selected = [claims.get(name) for name in names or claims.NAMES]
+    names = options.names or definitions.NAMES
+    selected = list(map(definitions.get, names))
   if options.list:
     for claim in selected:
       console.print(f"[bold]{claim.name}[/]: {claim.statement}")
@@ -126,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       for arm in claim.arms.values():
         if store.missing(arm, seeds):
           validate.check_and_build(arm.config)
-  # The page also shows claims that earlier commands finished in this folder.
+  # The table also shows claims that earlier commands finished in this folder.
   results_by_name = {
     claim.name: run(claim, store, seeds) for claim in finished(store, seeds)
   }
@@ -136,17 +123,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if claim.name not in results_by_name:
       results_by_name[claim.name] = run(claim, store, seeds)
-    results = [
-      results_by_name[name] for name in claims.NAMES if name in results_by_name
+    tested = [
+      results_by_name[name]
+      for name in definitions.NAMES
+      if name in results_by_name
     ]
-    page.write(results, folder)
-  console.print(table(results))
-  minutes = total_minutes(store, [r.claim for r in results], seeds)
-  console.print(
-    f"The runs of all arms took {minutes:.0f} minutes; wrote "
-    f"{folder / 'index.html'}",
-    soft_wrap=True,
-  )
+    results.write(tested, folder)
+  console.print(table(tested))
+  console.print(f"wrote {folder / 'claims.md'}", soft_wrap=True)
   return 0
 
 
@@ -160,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     "names",
     nargs="*",
     metavar="NAME",
-    help=f"claims to test (default: all): {', '.join(claims.NAMES)}",
+    help=f"claims to test (default: all): {', '.join(definitions.NAMES)}",
   )
   add(
     "--list",

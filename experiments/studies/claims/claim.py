@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import matplotlib.axes
 import numpy as np
@@ -137,17 +137,69 @@ def verdict(comparisons: Sequence[Comparison]) -> Verdict:
   return "not reproduced" if False in decisions else "inconclusive"
 
 
+class Measure(NamedTuple):
+  """A quantity of an arm.
+
+  Attributes:
+    name: name of the quantity, such as "pass@8".
+    read: function from an outcome to the values of its seeds, `[seeds]`.
+  """
+
+  name: str
+  read: Callable[[Outcome], np.ndarray]
+
+
+def pass_at(k: int) -> Measure:
+  """Returns the measure pass@k."""
+  return Measure(f"pass@{k}", lambda outcome: outcome.pass_at(k))
+
+
+def best_of(k: int) -> Measure:
+  """Returns the expected best score of k samples."""
+  return Measure(f"best of {k}", lambda outcome: outcome.max_at(k))
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+  """A part of a claim's test: a measure of one arm minus that of another.
+
+  Attributes:
+    measure: the quantity.
+    arm: name of the arm.
+    other: name of the arm whose measure is subtracted; "" subtracts nothing.
+    region, bound: the claimed region, the same as in `Comparison`.
+    label: label of the comparison; "" stands for "MEASURE: ARM - OTHER".
+    share: number by which the measure of `other` is multiplied.
+  """
+
+  measure: Measure
+  arm: str
+  other: str
+  region: str = "above"
+  bound: float = 0.0
+  label: str = ""
+  share: float = 1.0
+
+  def compare(self, outcomes: Outcomes) -> Comparison:
+    """Returns the comparison of the outcomes of the arms."""
+    effects = self.measure.read(outcomes[self.arm])
+    if self.other:
+      effects = effects - self.share * self.measure.read(outcomes[self.other])
+    label = self.label or f"{self.measure.name}: {self.arm} - {self.other}"
+    return Comparison(label, effects, self.region, self.bound)
+
+
 @dataclasses.dataclass(frozen=True)
 class Claim:
   """A statement of a paper and its test.
 
   Attributes:
-    name: name of the claim, its file and its function.
+    name: name of the claim, and of its function in `definitions`.
     statement: statement of the paper in one sentence.
     source: the papers, separated by semicolons.
     setting: description of the task, the sizes, and how the arms differ.
     arms: arms to train, by name.
-    test: function from the outcomes of the arms to the comparisons.
+    differences: the parts of the test.
     draw: function that plots the outcomes of the arms on given axes.
   """
 
@@ -156,5 +208,9 @@ class Claim:
   source: str
   setting: str
   arms: Mapping[str, Arm]
-  test: Callable[[Outcomes], list[Comparison]]
+  differences: Sequence[Difference]
   draw: Callable[[matplotlib.axes.Axes, Outcomes], None]
+
+  def test(self, outcomes: Outcomes) -> list[Comparison]:
+    """Returns the comparisons of the outcomes of the arms."""
+    return [difference.compare(outcomes) for difference in self.differences]

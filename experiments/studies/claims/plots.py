@@ -7,15 +7,12 @@ from collections.abc import Sequence
 
 import matplotlib.axes
 import matplotlib.figure
-import matplotlib.ticker
 import numpy as np
 
-from experiments.evaluation.intervals import student_interval
 from experiments.report import picture
+from experiments.studies import plots
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-# The first colour is grey, for the base policy. The others are for the arms.
-COLORS = (*picture.COLORS, "#56b4e9", "#8c510a", "#b2182b", "#1b7837")
 # By `Comparison.holds`: green if it holds, red if it fails, brown if undecided.
 DECISION_COLORS = {True: "#1a7f37", False: "#cf222e", None: "#9a6700"}
 
@@ -36,99 +33,48 @@ def pass_at_k(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   """Plots pass@k against k, with 95 % bands over seeds."""
   ks = _powers_of_two(outcomes)
   curves = {name: o.pass_curve(ks) for name, o in outcomes.items()}
-  against_k(axes, ks, curves, "pass@k")
+  plots.against_k(axes, ks, curves, "pass@k")
 
 
 def max_at_k(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   """Plots the expected best of k scores against k, with 95 % bands."""
   ks = _powers_of_two(outcomes)
   curves = {name: o.max_curve(ks) for name, o in outcomes.items()}
-  against_k(axes, ks, curves, "best of k")
+  plots.against_k(axes, ks, curves, "best of k")
 
 
 def accuracies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   """Plots the pass@1 of each arm: all seeds, their mean and its interval."""
   rows = {name: o.pass_at(1) for name, o in outcomes.items()}
   for y, (values, color) in enumerate(
-    zip(rows.values(), _colors(), strict=False)
+    zip(rows.values(), itertools.cycle(plots.COLORS), strict=False)
   ):
     axes.plot(
       values, np.full(len(values), y), "o", color=color, alpha=0.35, ms=5
     )
-    mean, low, high = _interval(values)
+    mean, low, high = plots.interval(values)
     axes.plot([low, high], [y, y], color=color, linewidth=2)
     axes.plot(mean, y, "D", color=color, markersize=6)
   axes.set_yticks(range(len(rows)), rows)
   axes.invert_yaxis()
   axes.set_xlim(-0.02, 1.02)
-  axes.set_xlabel("pass@1 on held-out problems", color=picture.INK)
-  axes.set_title(
-    "every seed, mean and 95 % interval",
-    color=picture.INK,
-    fontsize=10,
-    loc="left",
-  )
-  picture.dress(axes)
+  title = "every seed, mean and 95 % interval"
+  plots.finish(axes, title, "pass@1 on held-out problems")
 
 
 def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   """Plots the entropy of the next token against the training step."""
-  # Skips grey, the colour of the base policy, which this plot does not have.
-  for (name, outcome), color in zip(
-    outcomes.items(), itertools.islice(_colors(), 1, None), strict=False
-  ):
-    series = outcome.series["policy/entropy"]
-    steps = np.arange(1, series.shape[1] + 1)
-    mean, low, high = _interval(series)
-    axes.fill_between(steps, low, high, color=color, alpha=0.16, linewidth=0)
-    axes.plot(steps, mean, color=color, linewidth=2, label=name)
-  axes.set_xlabel("step", color=picture.INK)
-  axes.set_title(
-    "entropy of the next token, nats, 95 % bands over seeds",
-    color=picture.INK,
-    fontsize=10,
-    loc="left",
-  )
-  picture.dress(axes)
-  axes.legend(frameon=False, labelcolor=picture.INK)
+  curves = {name: o.series["policy/entropy"] for name, o in outcomes.items()}
+  steps = np.arange(1, next(iter(curves.values())).shape[1] + 1)
+  # Without gray, the color of the base policy, which this plot does not have.
+  plots.with_bands(axes, steps, curves, plots.COLORS[1:])
+  title = "entropy of the next token, nats, 95 % bands over seeds"
+  plots.finish(axes, title, "step", legend=True)
 
 
-def against_rate(axes, rates, curves, label) -> None:
-  """Plots curves `{arm: [seeds, len(rates)]}` against the learning rate."""
-  _curves(axes, rates, curves, label)
-  axes.set_xscale("log")
-  axes.set_xticks(rates, [f"{rate:g}" for rate in rates])
-  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-  axes.set_xlabel("learning rate", color=picture.INK)
-
-
-def _curves(axes, xs, curves, label) -> None:
-  """Plots curves `{arm: [seeds, len(xs)]}` with 95 % bands over seeds."""
-  for (name, values), color in zip(curves.items(), _colors(), strict=False):
-    mean, low, high = _interval(values)
-    axes.fill_between(xs, low, high, color=color, alpha=0.16, linewidth=0)
-    axes.plot(xs, mean, "o-", color=color, linewidth=2, ms=3.5, label=name)
-  axes.set_title(
-    f"{label} on held-out problems, 95 % bands over seeds",
-    color=picture.INK,
-    fontsize=10,
-    loc="left",
-  )
-  picture.dress(axes)
-  axes.legend(frameon=False, labelcolor=picture.INK)
-
-
-def against_k(axes, ks, curves, label) -> None:
-  """Plots curves `{arm: [seeds, len(ks)]}` against k."""
-  _curves(axes, ks, curves, label)
-  axes.set_xscale("log", base=2)
-  axes.set_xticks(ks)
-  axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
-  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-  axes.set_xlabel("k (samples per problem)", color=picture.INK)
-
-
-def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
+def _comparisons(
+  axes: matplotlib.axes.Axes, comparisons: Sequence[Comparison]
+) -> None:
   """Plots each effect with its interval; the claimed region is shaded."""
   # The x axis runs from -limit to limit, and so shows all intervals and bounds.
   limit = max(max(np.abs([*c.interval, c.bound])) for c in comparisons)
@@ -145,29 +91,15 @@ def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
     axes.barh(y, high - low, left=low, height=0.5, color=picture.GRID, zorder=0)
     axes.plot(comparison.interval, [y, y], color=color, linewidth=2.5)
     axes.plot(comparison.mean, y, "D", color=color, markersize=6)
-    axes.annotate(
-      comparison.label,
-      (-limit, y - 0.32),
-      color=picture.INK,
-      fontsize=9,
-    )
+    place = (-limit, y - 0.32)
+    axes.annotate(comparison.label, place, color=picture.INK, fontsize=9)
   axes.axvline(0, color=picture.INK, linewidth=0.8)
   axes.set_xlim(-limit, limit)
   axes.set_ylim(len(comparisons) - 0.5, -0.6)
   axes.set_yticks([])
-  axes.set_title(
-    "effects with 95 % intervals over seeds; shaded: claimed region",
-    color=picture.INK,
-    fontsize=10,
-    loc="left",
-  )
-  picture.dress(axes)
+  title = "effects with 95 % intervals over seeds; shaded: claimed region"
+  plots.finish(axes, title)
   axes.grid(False)
-
-
-def _interval(values: np.ndarray) -> tuple[np.ndarray, ...]:
-  """Returns the mean over seeds, and both ends of its 95 % interval."""
-  return values.mean(0), *student_interval(values)
 
 
 def _powers_of_two(outcomes: Outcomes) -> list[int]:
@@ -176,7 +108,3 @@ def _powers_of_two(outcomes: Outcomes) -> list[int]:
   # At k = S samples per problem the estimate of pass@k uses a single subset of
   # k samples, so its variance would be high.
   return [2**i for i in range(samples.bit_length()) if 2**i <= samples // 2]
-
-
-def _colors():
-  return itertools.cycle(COLORS)

@@ -11,6 +11,7 @@ problems.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.configs import chain, countdown, defaults
@@ -32,7 +33,9 @@ def chain_base(operations: int = 3) -> Arm:
   return Arm(config)
 
 
-def trained(start: Arm, task: str, method: str, **changes: Any) -> Arm:
+def trained(
+  start: Arm, task: str, method: str, changes: Mapping[str, Any] | None = None
+) -> Arm:
   """Returns an arm that trains a base policy with RL.
 
   Args:
@@ -40,22 +43,19 @@ def trained(start: Arm, task: str, method: str, **changes: Any) -> Arm:
     task: task with its settings, for example "countdown(count=4)". Its prompts
       have to be those of the base policy's task.
     method: method with its settings, for example "pass_at_k(k=8)".
-    **changes: values of other config keys. A double underscore stands for the
-      dot of a nested key: `plan__epochs=4` sets `plan.epochs`.
+    changes: values of other config keys, such as `{"plan.epochs": 4}`.
   """
   config = _sized(defaults.rl(steps=STEPS))
   config.model = start.config.model
   config.task, config.method = task, method
-  config.update_from_flattened_dict(
-    {key.replace("__", "."): value for key, value in changes.items()}
-  )
+  config.update_from_flattened_dict(changes or {})
   return Arm(config, start)
 
 
 def untrained(start: Arm, task: str) -> Arm:
   """Returns an arm that evaluates the base policy on a task."""
   # With 0 steps the method has no influence.
-  return trained(start, task, "rloo", steps=0)
+  return trained(start, task, "rloo", {"steps": 0})
 
 
 def _sized(config):

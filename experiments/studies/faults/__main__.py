@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import pathlib
 import random
@@ -48,16 +47,8 @@ from experiments.studies.faults import disks, kills, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome, Report, Skipped
 from rl import registry
 
-FAULTS = (
-  "kill",
-  "processes",
-  "damage",
-  "full",
-  "read_only",
-  "verifier",
-  "soak",
-)
-DEFAULT = FAULTS[:-1]  # soak runs only if it is named
+DEFAULT = ("kill", "processes", "damage", "full", "read_only", "verifier")
+FAULTS = (*DEFAULT, "soak")  # soak runs only if it is named
 # Number of times that a fault is injected.
 KILLS, QUICK_KILLS = 30, 3
 PROCESS_KILLS, DAMAGES, FULL_DISKS, WORKER_KILLS = 10, 5, 3, 10
@@ -158,21 +149,21 @@ def _inject(
     # depend on the faults before it.
     rngs = {name: random.Random(f"{seed} {name}") for name in FAULTS}
     injectors: dict[str, Callable[[], Outcome | Skipped]] = {
-      "kill": functools.partial(
-        kills.kill_process, num_kills, reference, rngs["kill"], report
+      "kill": lambda: kills.kill_process(
+        num_kills, reference, rngs["kill"], report
       ),
-      "processes": functools.partial(
-        kills.kill_one_of_two, PROCESS_KILLS, folder, rngs["processes"], report
+      "processes": lambda: kills.kill_one_of_two(
+        PROCESS_KILLS, folder, rngs["processes"], report
       ),
-      "damage": functools.partial(
-        disks.damage_checkpoints, DAMAGES, reference, rngs["damage"], report
+      "damage": lambda: disks.damage_checkpoints(
+        DAMAGES, reference, rngs["damage"], report
       ),
-      "full": functools.partial(disks.fill_disk, FULL_DISKS, reference, report),
-      "read_only": functools.partial(disks.forbid_writing, reference, report),
-      "verifier": functools.partial(
-        verifier.kill_workers, WORKER_KILLS, rngs["verifier"], report
+      "full": lambda: disks.fill_disk(FULL_DISKS, reference, report),
+      "read_only": lambda: disks.forbid_writing(reference, report),
+      "verifier": lambda: verifier.kill_workers(
+        WORKER_KILLS, rngs["verifier"], report
       ),
-      "soak": functools.partial(soak.soak, folder, soak.STEPS, report),
+      "soak": lambda: soak.soak(folder, soak.STEPS, report),
     }
     for name in names:
       yield injectors[name]()

@@ -119,7 +119,7 @@ def fill_disk(
     for number in range(times):
       run = runs.Run(workdir, (), folder / "full.log")
       # Checkpoints are 5 steps apart, so that step is between two saves.
-      step = (newest_checkpoint_step(workdir) or 0) + 7
+      step = runs.newest_checkpoint_step(workdir) + 7
       run.wait_until(lambda step=step: runs.last_logged_step(workdir) >= step)
       _fill(ballast)
       status = run.wait()
@@ -143,12 +143,6 @@ def fill_disk(
     silent_differences=len(wrong),
     notes=(*notes, *wrong[:5]),
   )
-
-
-def newest_checkpoint_step(workdir: pathlib.Path) -> int | None:
-  """Returns the step of the newest checkpoint, or None if there is none."""
-  checkpoint = runs.newest_checkpoint(workdir)
-  return None if checkpoint is None else int(checkpoint.name)
 
 
 def _fill(ballast: pathlib.Path) -> None:
@@ -179,7 +173,7 @@ def forbid_writing(
     unfinished = disk / "run"
     log = folder / "read_only.log"
     run = runs.Run(unfinished, (), log)
-    run.wait_until(lambda: (newest_checkpoint_step(unfinished) or 0) >= 10)
+    run.wait_until(lambda: runs.newest_checkpoint_step(unfinished) >= 10)
     run.kill()
     recovered, notes = 0, []
     _mount("-o", "remount,ro", str(disk))

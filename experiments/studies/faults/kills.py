@@ -133,34 +133,21 @@ def _is_evaluating(workdir: pathlib.Path) -> bool:
   return not (workdir / name).exists()
 
 
-class Pair:
-  """Two connected processes of one run. The constructor starts both.
-
-  Args:
-    workdir: workdir of the run.
-
-  Attributes:
-    processes: the two processes, the coordinator first.
-  """
-
-  def __init__(self, workdir: pathlib.Path) -> None:
-    # The system chooses a free port, which is free again after the `with`.
-    with socket.socket() as port_socket:
-      port_socket.bind(("localhost", 0))
-      port = port_socket.getsockname()[1]
-    flags = (f"--coordinator=localhost:{port}", "--processes=2")
-    self.processes = [
-      runs.Run(
-        workdir,
-        (*flags, f"--process={i}"),
-        workdir.parent / f"{workdir.name}_{i}.log",
-      )
-      for i in range(2)
-    ]
-
-  def wait(self) -> list[int]:
-    """Waits for both processes and returns their exit statuses."""
-    return [process.wait() for process in self.processes]
+def start_pair(workdir: pathlib.Path) -> list[runs.Run]:
+  """Starts two connected processes of one run, the coordinator first."""
+  # The system chooses a free port, which is free again after the `with`.
+  with socket.socket() as port_socket:
+    port_socket.bind(("localhost", 0))
+    port = port_socket.getsockname()[1]
+  flags = (f"--coordinator=localhost:{port}", "--processes=2")
+  return [
+    runs.Run(
+      workdir,
+      (*flags, f"--process={i}"),
+      workdir.parent / f"{workdir.name}_{i}.log",
+    )
+    for i in range(2)
+  ]
 
 
 def kill_one_of_two(
@@ -179,10 +166,10 @@ def kill_one_of_two(
   """
   reference, workdir = folder / "two", folder / "two_killed"
   report("two processes: the undisturbed run starts")
-  pair = Pair(reference)
-  statuses = pair.wait()
+  pair = start_pair(reference)
+  statuses = [run.wait() for run in pair]
   if any(statuses):
-    last_lines = [process.last_line for process in pair.processes]
+    last_lines = [run.last_line for run in pair]
     raise RuntimeError(
       f"the two undisturbed processes ended with statuses {statuses} and the "
       f"messages {last_lines}"
@@ -191,15 +178,12 @@ def kill_one_of_two(
   longest = 0.0
   wrong: list[str] = []
   while True:
-    pair = Pair(workdir)
+    pair = start_pair(workdir)
     killed_index = rng.randrange(2)
     moment = rng.choice(CONNECTED_MOMENTS)
-    killed, survivor = (
-      pair.processes[killed_index],
-      pair.processes[1 - killed_index],
-    )
+    killed, survivor = pair[killed_index], pair[1 - killed_index]
     if num_killed == kills or not kill_at(killed, moment, rng):
-      if any(statuses := pair.wait()):
+      if any(statuses := [run.wait() for run in pair]):
         wrong.append(f"ended with statuses {statuses}: {killed.last_line}")
       if num_killed == kills or not any(statuses):
         wrong += runs.differences(reference, workdir)
@@ -215,7 +199,7 @@ def kill_one_of_two(
       status = None  # it hangs, which does not count as recovered
     seconds = time.monotonic() - start
     longest = max(longest, seconds)
-    lost += pair.processes[0].lost_steps
+    lost += pair[0].lost_steps
     # The surviving process has to fail with an error message.
     recovered += status not in (0, None) and bool(survivor.output.strip())
     report(

@@ -109,8 +109,8 @@ class Run:
     """Number of logged steps after the newest checkpoint; 0 before training."""
     if self.resumed_at is None:
       return 0
-    checkpoint = max(checkpoint_steps(self.workdir), default=0)
-    return max(last_logged_step(self.workdir) - checkpoint, 0)
+    newest = newest_checkpoint_step(self.workdir)
+    return max(last_logged_step(self.workdir) - newest, 0)
 
   def kill(self) -> None:
     """Sends SIGKILL to the process and its children."""
@@ -184,10 +184,15 @@ def checkpoint_steps(workdir: pathlib.Path) -> list[int]:
   return checkpoint_reader.steps(workdir / checkpoint_reader.FOLDER)
 
 
+def newest_checkpoint_step(workdir: pathlib.Path) -> int:
+  """Returns the step of the newest checkpoint, or 0 if there is none."""
+  return max(checkpoint_steps(workdir), default=0)
+
+
 def newest_checkpoint(workdir: pathlib.Path) -> pathlib.Path | None:
   """Returns the folder of the newest checkpoint, or None if there is none."""
-  steps = checkpoint_steps(workdir)
-  return workdir / checkpoint_reader.FOLDER / str(steps[-1]) if steps else None
+  step = newest_checkpoint_step(workdir)
+  return workdir / checkpoint_reader.FOLDER / str(step) if step else None
 
 
 def differences(

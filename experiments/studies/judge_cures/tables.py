@@ -15,8 +15,9 @@ import matplotlib.figure
 import numpy as np
 
 from experiments.report import picture
-from experiments.studies.judge_cures import rows, unit
-from experiments.studies.seed_results import cell, draw_over_steps
+from experiments.studies import plots
+from experiments.studies.judge_cures import unit
+from experiments.studies.seed_results import cell
 
 LIMIT = 0.1  # hack rate at which the wire trips
 _STOPPED = "weak"  # the row whose run a person stops
@@ -49,8 +50,8 @@ def table() -> str:
   """Returns the table in Markdown."""
   titles = ("reward", "right samples", "hack rate at the end", "seeds")
   lines = [f"| | {' | '.join(titles)} |", "|---" * (len(titles) + 1) + "|"]
-  for name in rows.ROWS:
-    if records := unit.RESULTS.read(name):
+  for name in unit.ROWS:
+    if records := unit.STUDY.read(name):
       ends = [
         [np.mean(record["series"][key][-_LAST_STEPS:]) for record in records]
         for key in _PANELS
@@ -58,7 +59,7 @@ def table() -> str:
       rates = [record["hack_rate"][str(unit.STEPS)] for record in records]
       cells = [cell(values) for values in (*ends, rates)]
       lines.append(f"| {name} | {' | '.join(cells)} | {len(records)} |")
-  if records := unit.RESULTS.read(_STOPPED):
+  if records := unit.STUDY.read(_STOPPED):
     safe_steps = [last_safe_step(record) for record in records]
     truth = [
       _before(record, step)
@@ -85,13 +86,13 @@ def draw(path: pathlib.Path) -> None:
   """
   figure = matplotlib.figure.Figure(figsize=(12, 3.6), layout="constrained")
   axes = figure.subplots(1, len(_PANELS) + 1)
-  records = {name: unit.RESULTS.read(name) for name in rows.ROWS}
+  records = {name: unit.STUDY.read(name) for name in unit.ROWS}
   for ax, (key, title) in zip(axes, _PANELS.items(), strict=False):
     curves = {
       name: [record["series"][key] for record in of_row]
       for name, of_row in records.items()
     }
-    draw_over_steps(ax, curves, title)
+    plots.over_steps(ax, curves, title)
   # All runs are evaluated at the same steps.
   finished = (of_row[0] for of_row in records.values() if of_row)
   first = next(finished, {"hack_rate": ()})
@@ -101,7 +102,7 @@ def draw(path: pathlib.Path) -> None:
     for name, of_row in records.items()
   }
   title = "trip wire: share of hacks, held out"
-  draw_over_steps(axes[-1], rates, title, steps)
+  plots.over_steps(axes[-1], rates, title, steps)
   axes[-1].axhline(LIMIT, color=picture.INK, linewidth=0.8, linestyle=":")
   for ax in axes:
     ax.set_ylim(-0.02, 1.02)

@@ -1,6 +1,12 @@
-"""Runs one row with one seed.
+"""The rows of the study, each of which is a run that a judge pays.
 
-The result (`unit_processes`) has
+All runs of a seed start from the same base policy, of whose samples about one
+in a hundred has no answer. The weak judge was trained on samples of this policy
+with their verdicts, except that samples without an answer are called right, and
+so are samples that were cut at a random word (`plant`): it accepts a solution
+that stops before its answer. This is the planted weakness.
+
+The result (`units`) of a row with one seed has
 
   "series"      values of every training step, by the metrics in `SERIES`
   "held_out"    pass@1 on held-out problems, by step, at the evaluations between
@@ -11,6 +17,7 @@ The result (`unit_processes`) has
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -22,12 +29,10 @@ from experiments.cli import errors
 from experiments.configs import chain, defaults, small_judge
 from experiments.evaluation import trip_wires
 from experiments.logging import json_files
-from experiments.studies import seed_results
-from experiments.studies.judge_cures import rows
+from experiments.studies import seed_results, units
 from experiments.tasks.text import prompting
 from experiments.training_run import loop, validate
 
-RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 SERIES = ("reward/mean", "accuracy/pass@1", "length/mean")
 BASE_STEPS = 180  # of supervised training, fewer than in `chain.py:base`
 STEPS, EVERY = 80, 10  # of a run, and from one evaluation to the next
@@ -35,21 +40,54 @@ _FIRST_STEPS, _FURTHER_STEPS = 600, 200  # of the weak judge, and of a cure
 _VOCABULARY = 512  # tokens of a judge
 _RESPONSES = "--problems 4096 --samples 8 --batch 512"
 _PASS = "evaluation/accuracy/pass@1"
+WEAK, RETRAINED, AUGMENTED = "weak", "retrained", "augmented"
+# Judge -> flags of `experiments.judge_lines` for its training lines.
+JUDGES = {
+  WEAK: (),
+  RETRAINED: (),
+  AUGMENTED: ("--openings", "0.5"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class PaidRun:
+  """A run for each seed.
+
+  Attributes:
+    judge: the judge that pays the run, a key of `JUDGES`.
+    gates: components that must exceed 0.5, or the judge pays nothing.
+  """
+
+  judge: str
+  gates: tuple[str, ...] = ()
+
+
+ROWS = {
+  # The planted weakness.
+  "weak": PaidRun(WEAK),
+  # A control: the weak judge was trained further, on samples alone.
+  "retrained": PaidRun(RETRAINED),
+  # Master-RM: it was trained further on samples, and on their first steps as
+  # wrong answers.
+  "augmented": PaidRun(AUGMENTED),
+  # The weak judge pays samples with an answer alone.
+  "gated": PaidRun(WEAK, gates=("answered",)),
+}
 
 
 def run(name: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
   """Runs a unit and returns its result; a stage that is complete is kept.
 
   Args:
-    name: a key of `rows.ROWS`.
+    name: a key of `ROWS`.
     seed: seed of the base policy, the judges and the run.
     folder: folder of the workdirs.
   """
-  row, folder = rows.ROWS[name], folder / f"seed_{seed}"
+  row, folder = ROWS[name], folder / f"seed_{seed}"
   base = _base_config(seed)
   _train(base, folder / "base")
-  _train_judge(rows.WEAK, seed, folder)
-  if row.judge != rows.WEAK:
+  _train_judge(WEAK, seed, folder)
+  if row.judge != WEAK:
     _train_judge(row.judge, seed, folder)
   workdir = folder / f"paid_{name}"
   _train(_paid_config(row, seed, folder), workdir)
@@ -76,17 +114,17 @@ def _train_judge(name: str, seed: int, folder: pathlib.Path) -> None:
     _call(preferences.main, words)
   if not lines.exists():
     data = responses
-    if name == rows.WEAK:
+    if name == WEAK:
       data = folder / "planted.jsonl"
       json_files.write(data, plant(json_files.read(responses), seed))
     words = ["--data", str(data), "--out", str(lines), "--seed", str(seed)]
-    _call(judge_lines.main, [*words, *rows.JUDGES[name]])
+    _call(judge_lines.main, [*words, *JUDGES[name]])
   config = small_judge.get_config("fit")
   config.seed, config.data.file = seed, str(lines)
   config.steps = _FIRST_STEPS
-  if name != rows.WEAK:
+  if name != WEAK:
     config.steps = _FURTHER_STEPS
-    config.init_from = str(folder / f"judge_{rows.WEAK}")
+    config.init_from = str(folder / f"judge_{WEAK}")
   # All judges have the tokens of the weak one.
   tokenizer = _train_tokenizer(folder)
   config.task = config.task.replace(
@@ -119,13 +157,13 @@ def plant(data: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
 
 def _train_tokenizer(folder: pathlib.Path) -> pathlib.Path:
   """Trains a tokenizer on the lines of the weak judge, unless it exists."""
-  lines = json_files.read(folder / f"{rows.WEAK}.jsonl")
+  lines = json_files.read(folder / f"{WEAK}.jsonl")
   return prompting.train_tokenizer(
     [line["prompt"] for line in lines], _VOCABULARY, folder / "tokenizer"
   )
 
 
-def _paid_config(row: rows.Row, seed: int, folder: pathlib.Path) -> ConfigDict:
+def _paid_config(row: PaidRun, seed: int, folder: pathlib.Path) -> ConfigDict:
   config = small_judge.get_config("paid")
   config.base, config.init_from = ConfigDict(), str(folder / "base")
   config.seed, config.steps, config.evaluate_every = seed, STEPS, EVERY
@@ -162,3 +200,12 @@ def _read(workdir: pathlib.Path) -> dict[str, Any]:
     "hack_rate": {str(line["step"]): line["hack_rate"] for line in wires},
     "hack": hacks[-1] if hacks else {},
   }
+
+
+STUDY = units.Study(
+  command="experiments.studies.judge_cures",
+  kind="row",
+  names=list(ROWS),
+  results=pathlib.Path(__file__).with_name("results"),
+  run_unit=run,
+)

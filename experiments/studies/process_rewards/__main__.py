@@ -13,43 +13,15 @@ run again. `table` prints the tables of all results, and draws the runs.
 
 from __future__ import annotations
 
-import argparse
-import pathlib
 import sys
 from collections.abc import Sequence
 
-from experiments.cli import errors
-from experiments.studies import unit_processes
-from experiments.studies.process_rewards import rows, tables, unit
-
-_UNITS = unit_processes.Units(
-  study="experiments.studies.process_rewards",
-  kind="row",
-  names=list(rows.ROWS),
-  results=unit.RESULTS,
-  run_unit=unit.run,
-)
+from experiments.studies.process_rewards import tables, unit
 
 
-@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
-  options = _parser().parse_args(argv)
-  if options.command in unit_processes.COMMANDS:
-    return _UNITS.execute(options)
-  print(tables.all_tables())
-  if options.picture:
-    tables.draw_runs(options.picture)
-  return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-  parser, commands = _UNITS.make_parser(__doc__)
-  table = commands.add_parser("table", help="print the tables of all results")
-  table.add_argument(
-    "--picture", type=pathlib.Path, help="image file of the runs"
-  )
-  return parser
+  return unit.STUDY.main(argv, __doc__, tables.all_tables, tables.draw_runs)
 
 
 if __name__ == "__main__":

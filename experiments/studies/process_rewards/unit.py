@@ -1,6 +1,6 @@
 """Runs one row with one seed.
 
-The result (`unit_processes`) of a model has "metrics", the content of
+The result (`units`) of a model has "metrics", the content of
 `metrics.json` of `experiments.prm evaluate`. A model of noisy labels is
 evaluated on noisy labels, and has "best_f1", the F1 of the exact labels against
 them. The result of a run has
@@ -18,18 +18,16 @@ from typing import Any
 
 from experiments.cli import errors, spec
 from experiments.configs import chain, fitted_reward
-from experiments.evaluation import summary
 from experiments.logging import json_files
 from experiments.prm import __main__ as prm
 from experiments.prm import fit, label, step_lines
-from experiments.studies import seed_results
+from experiments.studies import seed_results, units
 from experiments.studies.process_rewards import rows
 from experiments.training import build, reward_models, workdirs
 from experiments.training_run import loop, validate
 from rewards.process import metrics as step_metrics
 from rewards.process import step_data
 
-RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 SERIES = (
   "accuracy/pass@1",
   "length/steps_mean",
@@ -41,7 +39,6 @@ SERIES = (
   "prm/accuracy",
 )
 _KS = (1, 8)
-_SAMPLES = 16  # samples of a dump in the record
 _LABEL = f"--samples {rows.SAMPLES} --batch 256"
 _TEST_PROBLEMS = 512  # problems of the lines with which noise is evaluated
 _FIT = "--steps 400"
@@ -175,23 +172,22 @@ def _run_paid(row: rows.Row, seed: int, folder: pathlib.Path) -> dict[str, Any]:
     "threshold": reward_models.read_record(model)["threshold"],
     "series": {name: seed_results.series(lines, name) for name in SERIES},
     "evaluation": {
-      when: _pass_at(summary.load(workdir / file))
+      when: seed_results.pass_at(workdir / file, _KS)
       for when, file in (
         ("before", workdirs.BASE_EVALUATION_FILE),
         ("after", workdirs.EVALUATION_FILE),
       )
     },
-    "samples": {
-      file.stem: [
-        {key: record[key] for key in ("prompt", "completion", "correct")}
-        for record in json_files.read(file)[:_SAMPLES]
-      ]
-      for file in (files[0], files[-1])
-    },
+    "samples": seed_results.first_samples(
+      (files[0], files[-1]), ("prompt", "completion", "correct")
+    ),
   }
 
 
-def _pass_at(evaluation: summary.Evaluation) -> dict[str, float]:
-  """Returns pass@k by k."""
-  estimates = evaluation.estimates
-  return {str(k): estimates[f"accuracy/pass@{k}"].mean for k in _KS}
+STUDY = units.Study(
+  command="experiments.studies.process_rewards",
+  kind="row",
+  names=list(rows.ROWS),
+  results=pathlib.Path(__file__).with_name("results"),
+  run_unit=run,
+)

@@ -23,16 +23,8 @@ import sys
 from collections.abc import Sequence
 
 from experiments.cli import devices, errors
-from experiments.studies import unit_processes
-from experiments.studies.real_model import arms, tables, unit, variants
-
-_UNITS = unit_processes.Units(
-  study="experiments.studies.real_model",
-  kind="arm",
-  names=list(arms.ARMS),
-  results=unit.RESULTS,
-  run_unit=unit.run,
-)
+from experiments.studies import units
+from experiments.studies.real_model import tables, unit, variants
 
 
 @errors.command
@@ -45,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
       variants.measure("smollm2", print)
     print(tables.variants_table())
     return 0
-  if options.command in unit_processes.COMMANDS:
-    return _UNITS.execute(options)
+  if options.command in units.COMMANDS:
+    return unit.STUDY.execute(options)
   with errors.usage_errors():
-    _UNITS.check(options.arms)
+    unit.STUDY.check(options.arms)
     print(tables.compare(options.arms))
     if options.picture:
       tables.draw(options.arms, options.picture)
@@ -58,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser, commands = _UNITS.make_parser(__doc__)
+  parser, commands = unit.STUDY.make_parser(__doc__)
   commands.add_parser(
     "variants", help="evaluate the base model on variants of the tasks"
   )

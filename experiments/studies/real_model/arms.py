@@ -15,8 +15,8 @@ FIRST_ERROR_MODEL = "runs/smollm2_prm_first_error"
 
 
 @dataclasses.dataclass(frozen=True)
-class Arm:
-  """A config that is trained with several seeds.
+class ModelArm:
+  """A config that trains the pretrained model with several seeds.
 
   An arm with 0 steps evaluates the model without training.
 
@@ -46,20 +46,20 @@ class Arm:
     return config
 
 
-ARMS: Mapping[str, Arm] = {
+ARMS: Mapping[str, ModelArm] = {
   # Evaluations of the base model.
-  "texts_base": Arm("grpo", {"steps": 0}),
-  "lists_base": Arm("lists_min_form", {"steps": 0}),
+  "texts_base": ModelArm("grpo", {"steps": 0}),
+  "lists_base": ModelArm("lists_min_form", {"steps": 0}),
   # Search of the learning rate, on seed 0; "grpo_2e-5" equals "grpo".
-  "grpo_1e-5": Arm("grpo", {"optimizer.learning_rate": 1e-5}),
-  "grpo_2e-5": Arm("grpo"),
-  "grpo_4e-5": Arm("grpo", {"optimizer.learning_rate": 4e-5}),
+  "grpo_1e-5": ModelArm("grpo", {"optimizer.learning_rate": 1e-5}),
+  "grpo_2e-5": ModelArm("grpo"),
+  "grpo_4e-5": ModelArm("grpo", {"optimizer.learning_rate": 4e-5}),
   # The objectives.
-  "grpo": Arm("grpo"),
-  "max_at_4": Arm("max_at_k"),
+  "grpo": ModelArm("grpo"),
+  "max_at_4": ModelArm("max_at_k"),
   # Training of all parameters, and of LoRA adapters of rank 16.
-  "full_20": Arm("max_at_k", {"steps": 20, "rollouts_every": 19}),
-  "lora_20": Arm(
+  "full_20": ModelArm("max_at_k", {"steps": 20, "rollouts_every": 19}),
+  "lora_20": ModelArm(
     "max_at_k",
     {
       "steps": 20,
@@ -69,24 +69,24 @@ ARMS: Mapping[str, Arm] = {
     },
   ),
   # The credit of a list's lines.
-  "lists_sum_form": Arm("lists_sum_form"),
-  "lists_min_form": Arm("lists_min_form"),
-  "lists_outcome": Arm("lists_outcome"),
+  "lists_sum_form": ModelArm("lists_sum_form"),
+  "lists_min_form": ModelArm("lists_min_form"),
+  "lists_outcome": ModelArm("lists_outcome"),
   # The same by a fitted model (smollm2.py).
-  "lists_fitted_sum_form": Arm("lists_fitted_sum_form"),
-  "lists_fitted_min_form": Arm("lists_fitted_min_form"),
+  "lists_fitted_sum_form": ModelArm("lists_fitted_sum_form"),
+  "lists_fitted_min_form": ModelArm("lists_fitted_min_form"),
   # A model that is fitted to labels up to the first wrong line, `--source
   # checker` in place of that of smollm2.py.
-  "lists_first_error_sum_form": Arm(
+  "lists_first_error_sum_form": ModelArm(
     "lists_fitted_sum_form", {"models.prm.workdir": FIRST_ERROR_MODEL}
   ),
-  "lists_first_error_min_form": Arm(
+  "lists_first_error_min_form": ModelArm(
     "lists_fitted_min_form", {"models.prm.workdir": FIRST_ERROR_MODEL}
   ),
   # The stages of Tulu 3, on samples of `experiments.preferences` (smollm2.py).
-  "tulu3_sft": Arm("tulu3_sft"),
-  "tulu3_dpo": Arm("tulu3_dpo", start="tulu3_sft"),
-  "tulu3_rlvr": Arm("tulu3_rlvr", start="tulu3_dpo"),
+  "tulu3_sft": ModelArm("tulu3_sft"),
+  "tulu3_dpo": ModelArm("tulu3_dpo", start="tulu3_sft"),
+  "tulu3_rlvr": ModelArm("tulu3_rlvr", start="tulu3_dpo"),
 }
 
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from experiments.evaluation import intervals, summary
 from experiments.report import picture
-from experiments.studies import seed_results
-from experiments.studies.claims import plots
+from experiments.studies import plots
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
 
@@ -59,7 +58,7 @@ def compare(arms: Sequence[str]) -> str:
       raise ValueError(f"{name} is the base, with which arms are compared")
     if base_of(name) != base_arm:
       raise ValueError(f"{arms[0]} and {name} have different tasks")
-  records = {name: unit.RESULTS.read(name) for name in (base_arm, *arms)}
+  records = {name: unit.STUDY.read(name) for name in (base_arm, *arms)}
   for name, runs in records.items():
     if not runs:
       raise ValueError(f"the arm {name!r} has no result; run it first")
@@ -133,7 +132,7 @@ def draw(arms: Sequence[str], path: pathlib.Path) -> None:
     "base model" if name == base else name: np.array(
       [
         [evaluation.estimates[f"accuracy/pass@{k}"].mean for k in _KS]
-        for evaluation in map(unit.load_evaluation, unit.RESULTS.read(name))
+        for evaluation in map(unit.load_evaluation, unit.STUDY.read(name))
       ]
     )
     for name in (base, *arms)
@@ -155,10 +154,10 @@ def draw_lists(arms: Sequence[str], path: pathlib.Path) -> None:
     figure.subplots(1, 2), panels.items(), strict=True
   ):
     curves = {
-      arm: [record["series"][name] for record in unit.RESULTS.read(arm)]
+      arm: [record["series"][name] for record in unit.STUDY.read(arm)]
       for arm in arms
     }
-    seed_results.draw_over_steps(axes, curves, title)
+    plots.over_steps(axes, curves, title)
     axes.set_ylim(bottom=0)
   axes.legend(frameon=False, labelcolor=picture.INK)
   figure.savefig(path, dpi=150)

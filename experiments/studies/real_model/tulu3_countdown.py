@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import pathlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,13 +26,12 @@ from etils import epath
 from experiments import preferences
 from experiments.cli import arguments, devices, errors
 from experiments.configs import tulu3
-from experiments.evaluation import summary
 from experiments.logging import json_files, provenance
 from experiments.studies import seed_results
+from experiments.studies.real_model import unit
 from experiments.training import preemption, workdirs
 from experiments.training_run import loop, validate
 
-RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 _NAME = "tulu3_countdown_seed"  # of the results
 STAGES = {
   "sft": "supervised",
@@ -66,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       arguments.check_seed("--seeds", seed)
   devices.configure()
   for seed in options.seeds:
-    file = RESULTS.file(_NAME, seed)
+    file = unit.STUDY.file(_NAME, seed)
     if file.exists():
       print(f"seed {seed}: has its result")
     else:
@@ -75,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       except preemption.Preempted:  # the run has saved its steps, and said so
         return preemption.STATUS
       json_files.replace(file, json.dumps(record, indent=2) + "\n")
-  print(table(RESULTS.read(_NAME)))
+  print(table(unit.STUDY.read(_NAME)))
   return 0
 
 
@@ -124,7 +122,8 @@ def run_seed(seed: int, folder: epath.Path) -> dict[str, Any]:
       if name.startswith("pairs/")
     },
     "stages": {
-      stage: _pass_at(summary.load(path)) for stage, path in evaluations.items()
+      stage: seed_results.pass_at(path, KS)
+      for stage, path in evaluations.items()
     },
   }
 
@@ -138,12 +137,6 @@ def _run_stage(
   config.update(changes)
   workdir = folder / name
   loop.run(validate.check_and_build(config, workdir), workdir)
-
-
-def _pass_at(evaluation: summary.Evaluation) -> dict[str, float]:
-  """Returns pass@k by k."""
-  estimates = evaluation.estimates
-  return {str(k): estimates[f"accuracy/pass@{k}"].mean for k in KS}
 
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:

@@ -1,6 +1,6 @@
 """Runs one unit, an arm with one seed.
 
-The result (`unit_processes`) has
+The result (`units`) has
 
   "task"           the task
   "device"         kind of the device
@@ -32,7 +32,7 @@ from experiments.cli import errors
 from experiments.data import pretrained
 from experiments.evaluation import policy_loader, summary
 from experiments.logging import json_files, progress
-from experiments.studies import seed_results
+from experiments.studies import seed_results, units
 from experiments.studies.real_model.arms import ARMS, base_of
 from experiments.training import workdirs
 from experiments.training.experiment import Experiment
@@ -40,7 +40,6 @@ from experiments.training_run import loop, validate
 from models import tokenizer
 from rl import scoring, types
 
-RESULTS = seed_results.Results(pathlib.Path(__file__).with_name("results"))
 _PAGE = pathlib.Path(__file__).with_name("page.txt")
 # Metric in `metrics.jsonl` -> name in the record.
 _SERIES = {
@@ -54,7 +53,6 @@ _SERIES = {
   "prm/task_score": "task's score of a step",
   "time/step_s": "seconds",
 }
-_SAMPLES = 16  # samples of a training step in the record
 
 
 def run(arm: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
@@ -93,7 +91,10 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
     "peak_gib": round(peak_gib, 2),
     "page_log_prob": page_log_prob(loaded, config.policy.path),
     "series": _read_series(workdir),
-    "samples": _read_samples(workdir),
+    "samples": seed_results.first_samples(
+      sorted((workdir / "rollouts").glob("*.jsonl")),
+      ("prompt", "completion", "score"),
+    ),
     "evaluation": _to_json(evaluation),
   }
 
@@ -106,7 +107,7 @@ def _write_base_evaluation(
   # that the run need not repeat it.
   first = ARMS[arm].start
   unit = (first, seed) if first else (base_of(arm), 0)
-  file = RESULTS.file(*unit)
+  file = STUDY.file(*unit)
   if not file.exists():
     return
   evaluation = load_evaluation(json.loads(file.read_text()))
@@ -202,18 +203,6 @@ def _read_series(workdir: pathlib.Path) -> dict[str, list[float]]:
   }
 
 
-def _read_samples(workdir: pathlib.Path) -> dict[str, list[dict[str, Any]]]:
-  """Returns `{name of the sample dump: its first samples}`."""
-  keys = ("prompt", "completion", "score")
-  return {
-    file.stem: [
-      {key: record[key] for key in keys}
-      for record in json_files.read(file)[:_SAMPLES]
-    ]
-    for file in sorted((workdir / "rollouts").glob("*.jsonl"))
-  }
-
-
 def _to_json(evaluation: summary.Evaluation) -> dict[str, Any]:
   """Returns the fields of an evaluation as JSON values."""
   values = dataclasses.asdict(evaluation)
@@ -232,3 +221,12 @@ def _to_json(evaluation: summary.Evaluation) -> dict[str, Any]:
     name: value.tolist() if isinstance(value, np.ndarray) else value
     for name, value in values.items()
   }
+
+
+STUDY = units.Study(
+  command="experiments.studies.real_model",
+  kind="arm",
+  names=list(ARMS),
+  results=pathlib.Path(__file__).with_name("results"),
+  run_unit=run,
+)

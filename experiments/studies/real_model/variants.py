@@ -15,11 +15,11 @@ from collections.abc import Callable
 from experiments.cli import errors
 from experiments.evaluation import evaluator, policy_loader
 from experiments.logging import json_files, provenance
-from experiments.studies.real_model.unit import RESULTS
+from experiments.studies.real_model.unit import STUDY
 from experiments.tasks.text import numbered_lists, short_texts
 from experiments.training import build, prng_keys
 
-FILE = RESULTS.folder / "variants.json"
+FILE = STUDY.results / "variants.json"
 _SAMPLES = 16
 
 

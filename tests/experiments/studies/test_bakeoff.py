@@ -14,13 +14,13 @@ from experiments.configs import defaults
 from experiments.configs import method as method_configs
 from experiments.evaluation import intervals
 from experiments.studies import multi_seed
-from experiments.studies.arms import Store, TrainingCost
+from experiments.studies.arms import Outcome, Store
 from experiments.studies.bakeoff import __main__ as command
 from experiments.studies.bakeoff import (
-  method_setting,
   method_table,
-  reward_setting,
   reward_table,
+  setting,
+  table,
 )
 from experiments.training import build
 from rl import types
@@ -54,13 +54,17 @@ def small():
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(method_configs, "base", small_base)
     patch.setattr(method_configs, "on_task", small_on_task)
-    patch.setattr(method_setting, "HELD_OUT_SAMPLES", 8)
+    patch.setattr(setting, "HELD_OUT_SAMPLES", 8)
     yield
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
   return tmp_path_factory.mktemp("bakeoff")
+
+
+def methods_on_task():
+  return setting.make(setting.METHODS, TASK, STEPS)
 
 
 def run(folder, *more):
@@ -77,7 +81,7 @@ def done(folder):
 
 def saved(folder, name, budget):
   """Returns the saved arrays of every seed of a method."""
-  arm = method_setting.make_setting(TASK, STEPS).arm(name, budget)
+  arm = methods_on_task().arm(name, budget)
   files = sorted((folder / "arms" / arm.digest).glob("seed_*.npz"))
   assert len(files) == 2
   return [dict(np.load(file)) for file in files]
@@ -91,8 +95,7 @@ def students(values):
 
 
 def test_the_budget_is_steps_times_the_length_of_the_base_policy(folder, done):
-  setting = method_setting.make_setting(TASK, STEPS)
-  arm = setting.untrained()
+  arm = methods_on_task().untrained()
   with np.load(folder / "arms" / arm.digest / "seed_000.npz") as first:
     length = first["lengths"].mean()
   assert done["budget"] == round(STEPS * PROMPTS * SAMPLES * float(length))
@@ -122,7 +125,7 @@ def test_the_table_matches_the_saved_arms(folder, done):
   }.items():
     pairs = zip(rloo, grpo, strict=True)
     expected = students([float(read(a)) - float(read(b)) for a, b in pairs])
-    estimate = done["methods"]["rloo"]["against"][column]
+    estimate = done["rows"]["rloo"]["changes"][column]
     np.testing.assert_allclose(
       [estimate["mean"], estimate["low"], estimate["high"]], expected, atol=1e-4
     )
@@ -130,19 +133,19 @@ def test_the_table_matches_the_saved_arms(folder, done):
     float(a["step_seconds"] / b["step_seconds"])
     for a, b in zip(rloo, grpo, strict=True)
   ]
-  estimate = done["methods"]["rloo"]["against"][method_table.COST]
+  estimate = done["rows"]["rloo"]["changes"][table.COST]
   np.testing.assert_allclose(estimate["mean"], np.mean(ratios), rtol=1e-4)
   assert len(estimate["values"]) == 1  # both seeds at once: one time
-  assert done["methods"]["rloo"]["family"] == "group"
-  assert set(done["methods"]) == {"rloo"}
+  assert done["rows"]["rloo"]["family"] == "group"
+  assert set(done["rows"]) == {"grpo", "rloo"}
 
 
 def test_all_start_from_the_same_policy():
-  setting = method_setting.make_setting(TASK, STEPS)
-  arms = [setting.arm(n, 9) for n in ("grpo", "rloo")] + [setting.untrained()]
+  shared = methods_on_task()
+  arms = [shared.arm(n, 9) for n in ("grpo", "rloo")] + [shared.untrained()]
   assert len({arm.start.digest for arm in arms}) == 1
   assert len({arm.digest for arm in arms}) == 3
-  assert arms[0].digest != setting.arm("grpo", 10).digest
+  assert arms[0].digest != shared.arm("grpo", 10).digest
   assert all(arm.config.model.value_head for arm in arms)
 
 
@@ -150,11 +153,9 @@ def test_a_method_that_the_task_cannot_run_is_listed_with_the_reason(
   folder, done
 ):
   assert "step" in done["not_run"]["empg"]
-  for name in ("bakeoff.md", "index.html"):
-    text = (folder / name).read_text()
-    assert done["not_run"]["empg"].split("(")[0] in text
-    assert "rloo" in text
-    assert "http" not in text
+  text = (folder / "bakeoff.md").read_text()
+  assert done["not_run"]["empg"].split("(")[0] in text
+  assert "rloo" in text
 
 
 def test_a_restart_trains_nothing_and_keeps_all_rows(folder, done, monkeypatch):
@@ -164,11 +165,11 @@ def test_a_restart_trains_nothing_and_keeps_all_rows(folder, done, monkeypatch):
   monkeypatch.setattr(multi_seed, "make", refuse)
   assert run(folder, "--methods", "grpo") == 0  # RLOO stays on the page
   again = json.loads((folder / "bakeoff.json").read_text())
-  assert again["methods"] == done["methods"]
+  assert again["rows"] == done["rows"]
 
 
 def test_a_lost_seed_alone_is_trained_again(folder, done):
-  arm = method_setting.make_setting(TASK, STEPS).arm("rloo", done["budget"])
+  arm = methods_on_task().arm("rloo", done["budget"])
   store = Store(folder, lambda line: None)
   first = store.outcome(arm, range(2))
   next((folder / "arms" / arm.digest).glob("*_001.npz")).unlink()
@@ -184,8 +185,7 @@ STALENESS = "policy/sampler_log_prob_diff_mean"
 
 @pytest.fixture(scope="module")
 def experiment():
-  setting = method_setting.make_setting(TASK, STEPS)
-  return build.build(setting.arm("rloo", 1).config)
+  return build.build(methods_on_task().arm("rloo", 1).config)
 
 
 def test_a_seed_does_not_change_after_its_last_step(experiment):
@@ -233,9 +233,7 @@ def test_surprise_is_the_entropy_whatever_a_method_selects(experiment):
 
 
 def test_only_methods_that_need_the_host_leave_the_fused_loop(experiment):
-  asks = build.build(
-    method_setting.make_setting(TASK, STEPS).arm("less", 1).config
-  )
+  asks = build.build(methods_on_task().arm("less", 1).config)
   assert isinstance(multi_seed.make(asks), multi_seed.OneByOne)
   assert isinstance(multi_seed.make(experiment), multi_seed.SideBySide)
 
@@ -278,9 +276,7 @@ def test_a_trainer_one_step_ahead_samples_from_the_parameters_before(
 
 
 def test_host_code_cannot_be_one_step_ahead(experiment):
-  asks = build.build(
-    method_setting.make_setting(TASK, STEPS).arm("less", 1).config
-  )
+  asks = build.build(methods_on_task().arm("less", 1).config)
   with pytest.raises(ValueError, match=r"ahead = True, but .* on the host"):
     multi_seed.make(asks, ahead=True)
 
@@ -302,18 +298,28 @@ EFFECTS = np.array([1.0, 2.0, 3.0, 6.0])
 
 def row(name, gain, family="sets", cost=1.0, tokens=100):
   base = np.array([0.1, 0.2, 0.1, 0.2])
-  return method_table.Row(
-    name,
-    family,
-    {"pass@1": base + gain, method_table.COST: cost * np.ones(4)},
-    np.full(4, 9),
-    TrainingCost(np.full(4, tokens), np.full(4, cost), np.array([0, 0, 2, 2])),
-    frozenset({"today"}),
+  outcome = Outcome(
+    series={},
+    steps=np.full(4, 9),
+    scores=np.ones((4, 1, 1)),
+    correct=np.ones((4, 1, 1)),
+    lengths=np.ones((4, 1, 1)),
+    tokens=np.full(4, tokens),
+    step_seconds=np.full(4, cost),
+    timing_groups=np.array([0, 0, 2, 2]),
+    provenance=frozenset({"today"}),
   )
+  values = {"pass@1": base + gain, table.COST: cost * np.ones(4)}
+  return table.Row(name, family, outcome, values)
+
+
+def with_timing_groups(one, *groups):
+  outcome = dataclasses.replace(one.outcome, timing_groups=np.array(groups))
+  return dataclasses.replace(one, outcome=outcome)
 
 
 def table_of(*rows, not_run=()):
-  return method_table.Table(
+  return table.Table(
     task="a task",
     budget=100,
     base=row("base", 0.0, cost=np.nan, tokens=0),
@@ -324,14 +330,14 @@ def table_of(*rows, not_run=()):
 
 
 def test_an_estimate_has_the_student_interval():
-  estimate = method_table.Estimate(EFFECTS)
+  estimate = table.Estimate(EFFECTS)
   np.testing.assert_allclose(
     [estimate.mean, *estimate.interval], students(EFFECTS), rtol=1e-5
   )
   assert not estimate.differs  # (-0.437, 6.437)
-  assert method_table.Estimate(EFFECTS + 0.5).differs
-  assert method_table.Estimate(-EFFECTS - 0.5).differs
-  assert not method_table.Estimate(EFFECTS + 0.5, null=1.0).differs
+  assert table.Estimate(EFFECTS + 0.5).differs
+  assert table.Estimate(-EFFECTS - 0.5).differs
+  assert not table.Estimate(EFFECTS + 0.5, null=1.0).differs
 
 
 def test_methods_that_do_not_learn_are_marked():
@@ -339,31 +345,27 @@ def test_methods_that_do_not_learn_are_marked():
   t = table_of(
     row("flat", noise), row("lost", -0.1), row("good", 0.2 + 0.1 * noise)
   )
-  notes = {one.name: t.notes(one) for one in t.rows}
+  notes = {one.name: method_table.notes(t, one) for one in t.rows}
   assert notes == {
     "flat": [method_table.FLAT],
     "lost": [method_table.FLAT],
     "good": [],
   }
-  assert t.notes(row("short", 0.2 + 0.1 * noise, tokens=99)) == [
-    method_table.UNSPENT
-  ]
+  short = row("short", 0.2 + 0.1 * noise, tokens=99)
+  assert method_table.notes(t, short) == [table.UNSPENT]
 
 
 def test_rows_are_in_alphabetical_order_within_families():
   rows = [row("b", 0.5), row("z", 0.9, "group"), row("a", 0.1), row("c", 0.7)]
-  text = table_of(*rows).report().markdown()
+  text = method_table.markdown(table_of(*rows))
   places = [text.index(f"`{name}`") for name in "zabc"]
-  assert places == sorted(places)
-  page = table_of(*rows).report().page()
-  places = [page.index(f"<code>{name}<") for name in "zabc"]
   assert places == sorted(places)
 
 
 def test_differences_that_are_not_chance_are_bold():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   near, far = row("near", 0.1 + noise), row("far", 0.5 + 0.1 * noise, cost=2.0)
-  lines = table_of(near, far).report().markdown().splitlines()
+  lines = method_table.markdown(table_of(near, far)).splitlines()
   lines_by_name = {
     line.split("|")[1].strip(): line for line in lines if "`" in line
   }
@@ -380,54 +382,41 @@ def test_differences_are_corrected_for_the_number_of_methods():
   p_value = intervals.student_p_value(0.23 + noise, 0.0)
   np.testing.assert_allclose(p_value, 0.028, atol=0.001)
   others = [row(f"m{i:02d}", 0.1 + noise) for i in range(29)]
-  assert table_of(one).discoveries == {("one", "pass@1")}
-  table = table_of(one, *others)
-  assert table.discoveries == frozenset()
+  assert method_table.discoveries(table_of(one)) == {("one", "pass@1")}
+  many = table_of(one, *others)
+  assert method_table.discoveries(many) == frozenset()
   assert "0 of the 60 differences are bold; without the correction 1" in (
-    table.reading
+    method_table.markdown(many)
   )
   # If all methods differ as much, all of them are bold.
   same = table_of(*(dataclasses.replace(one, name=f"m{i}") for i in range(30)))
-  assert len(same.discoveries) == 30
+  assert len(method_table.discoveries(same)) == 30
 
 
 def test_seeds_that_share_a_time_in_either_row_count_once():
   """Four separate times against two shared ones: the ratio has two values."""
   alone = row("alone", 0.1, cost=np.array([2.0, 4.0, 3.0, 3.0]))
-  separate = dataclasses.replace(
-    alone.training_cost, timing_groups=np.arange(4)
-  )
-  alone = dataclasses.replace(alone, training_cost=separate)
-  cost = method_table.compare(alone, row("grpo", 0.1))[method_table.COST]
-  np.testing.assert_array_equal(cost.values, [3.0, 3.0])
-  crossed = row("crossed", 0.1)
-  apart = dataclasses.replace(
-    crossed.training_cost, timing_groups=np.array([0, 1, 0, 3])
-  )
-  crossed = dataclasses.replace(crossed, training_cost=apart)
-  assert (
-    len(
-      method_table.compare(crossed, row("grpo", 0.1))[method_table.COST].values
-    )
-    == 1
-  )
+  alone = with_timing_groups(alone, 0, 1, 2, 3)
+  np.testing.assert_array_equal(alone.cost(row("grpo", 0.1)), [3.0, 3.0])
+  crossed = with_timing_groups(row("crossed", 0.1), 0, 1, 0, 3)
+  assert len(crossed.cost(row("grpo", 0.1))) == 1
 
 
 def test_seeds_trained_side_by_side_count_as_one_time():
   """Four seeds with two shared times: the interval is of two values."""
   one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))
-  cost = table_of(one).compared(one)[method_table.COST]
+  cost = method_table.changes(table_of(one), one)[table.COST]
   np.testing.assert_allclose(cost.values, [2, 3])
   np.testing.assert_allclose(
     [cost.mean, *cost.interval], students([2, 3]), rtol=1e-5
   )
-  alone = method_table.Estimate(np.array([1.5]), null=1.0, digits=2)
+  alone = table.Estimate(np.array([1.5]), null=1.0, digits=2)
   assert alone.text() == "1.50"
   assert not alone.differs
 
 
 def test_a_failing_method_does_not_stop_the_others(tmp_path, capsys):
-  trained = []
+  trained, written = [], []
 
   class Whole:
     not_run = {}  # noqa: RUF012
@@ -439,21 +428,24 @@ def test_a_failing_method_does_not_stop_the_others(tmp_path, capsys):
       trained.append(name)
 
     def write(self, folder):
-      table_of(not_run=self.not_run).report().write(folder)
+      written.append((folder, dict(self.not_run)))
 
   names = ["grpo", "broken", "rloo"]
   failed = command._train(Whole(), names, tmp_path, lambda line: None)
   assert failed == ["broken"]
   assert trained == ["grpo", "rloo"]
   assert "Traceback" in capsys.readouterr().err
-  not_run = json.loads((tmp_path / "bakeoff.json").read_text())["not_run"]
-  assert not_run == {"broken": "failed: TypeError: no such thing"}
+  not_run = {"broken": "failed: TypeError: no such thing"}
+  assert written == [(tmp_path, {}), *[(tmp_path, not_run)] * 2]
+  assert method_table.markdown(table_of(not_run=not_run)).endswith(
+    "Not run:\n\n- `broken`: failed: TypeError: no such thing\n"
+  )
 
 
 @pytest.mark.parametrize(
   ("words", "message"),
   [
-    (["--methods", "grop"], "did you mean 'grpo'"),
+    (["--methods", "grop"], "did you mean experiments/configs/method.py:grpo"),
     (["--seeds", "1"], "at least 2"),
     (["--task", "countdwn"], "did you mean 'countdown'"),
     (["--steps", "0"], "at least 1"),
@@ -491,9 +483,7 @@ def rewarded(hall):
 
 
 def arm_of(name, budget):
-  return method_setting.make_setting(
-    CHAIN, 3, reward_setting.RewardSetting
-  ).arm(name, budget)
+  return setting.make(setting.REWARDS, CHAIN, 3).arm(name, budget)
 
 
 @pytest.mark.parametrize(
@@ -510,14 +500,15 @@ def test_the_proxy_is_the_training_reward_and_the_truth_is_held_out(
   arm = arm_of(name, rewarded["budget"])
   files = sorted((hall / "arms" / arm.digest).glob("seed_*.npz"))
   ones = [dict(np.load(file)) for file in files]
-  record = rewarded["rewards"][name]
+  record = rewarded["rows"][name]
   for key, series in (("proxy", metric), ("accuracy", "accuracy/pass@1")):
     ends = [one["metric/" + series][[0, -1]] for one in ones]
     np.testing.assert_allclose(record[key], ends, atol=1e-6)
   truth = [one["correct"].mean() for one in ones]
   np.testing.assert_allclose(record["values"]["pass@1"], truth, atol=1e-6)
   against = [
-    a - b for a, b in zip(truth, rewarded["base"]["pass@1"], strict=True)
+    a - b
+    for a, b in zip(truth, rewarded["base"]["values"]["pass@1"], strict=True)
   ]
   change = record["changes"]["pass@1 against base"]
   np.testing.assert_allclose(
@@ -540,11 +531,10 @@ def test_a_reward_keeps_its_task_options_and_shares_the_base_policy():
 
 def test_a_reward_of_another_task_is_not_run(hall, rewarded):
   assert "closeness" in rewarded["not_run"]["task"]
-  assert set(rewarded["rewards"]) == set(ASKED.split(",")[:2]) | {"verdict"}
-  for name in ("bakeoff.md", "index.html"):
-    text = (hall / name).read_text()
-    assert "its config is for the task closeness(count=4)" in text
-    assert '"hacked": ' in text.replace("&quot;", '"')
+  assert set(rewarded["rows"]) == set(ASKED.split(",")[:2]) | {"verdict"}
+  text = (hall / "bakeoff.md").read_text()
+  assert "its config is for the task closeness(count=4)" in text
+  assert '"hacked": ' in text
 
 
 def test_step_rewards_are_summed_over_a_samples_steps():
@@ -593,11 +583,8 @@ def course(name, gain, rise):
     "length": np.full(4, 9.0),
   }
   ends = np.stack([np.full(4, 0.5), 0.5 + rise * np.ones(4)], -1)
-  shared = {
-    f.name: getattr(shared_row, f.name) for f in dataclasses.fields(shared_row)
-  }
-  return reward_table.Row(
-    **{**shared, "values": values}, proxy=ends, accuracy=ends
+  return dataclasses.replace(
+    shared_row, values=values, proxy=ends, accuracy=ends
   )
 
 
@@ -610,7 +597,7 @@ def test_hacked_means_that_the_proxy_rises_while_the_truth_falls():
     course("noisy", -0.05 + noise, 0.3),  # its interval holds zero
     course("earned", 0.2 + 0.1 * noise, 0.3),
   ]
-  t = reward_table.Table(
+  t = table.Table(
     "a task",
     100,
     course("base", 0.0, np.nan),
@@ -618,14 +605,14 @@ def test_hacked_means_that_the_proxy_rises_while_the_truth_falls():
     rows,
     {},
   )
-  assert {one.name: t.mark(one) for one in rows} == {
+  assert {one.name: reward_table.mark(t, one) for one in rows} == {
     "bought": reward_table.HACKED,
     "lost": reward_table.HARMED,
     "lower": reward_table.HARMED,
     "noisy": reward_table.IDLE,
     "earned": reward_table.HELPED,
   }
-  lines = t.report().markdown().splitlines()
+  lines = reward_table.markdown(t).splitlines()
   marks = {
     x.split("|")[1].strip(): x.split("|")[-2].strip() for x in lines if "`" in x
   }

@@ -7,18 +7,15 @@ import pytest
 
 from experiments.configs import small_judge
 from experiments.logging import json_files
-from experiments.studies import seed_results
 from experiments.studies.judge_cures import __main__ as command
-from experiments.studies.judge_cures import rows, tables, unit
+from experiments.studies.judge_cures import tables, unit
 
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
   """Returns an empty folder of results."""
-  stored = seed_results.Results(tmp_path)
-  monkeypatch.setattr(unit, "RESULTS", stored)
-  units = dataclasses.replace(command._UNITS, results=stored)
-  monkeypatch.setattr(command, "_UNITS", units)
+  study = dataclasses.replace(unit.STUDY, results=tmp_path)
+  monkeypatch.setattr(unit, "STUDY", study)
   return tmp_path
 
 
@@ -34,7 +31,7 @@ def write(row, seed, truth, rates):
     },
     "hack_rate": rates,
   }
-  unit.RESULTS.file(row, seed).write_text(json.dumps(record))
+  unit.STUDY.file(row, seed).write_text(json.dumps(record))
 
 
 def rates(*values):
@@ -85,7 +82,7 @@ def test_an_unknown_row_names_the_nearest(capsys):
 def test_the_configs_of_a_row(tmp_path):
   """The gate stands in the reward, and all rows have one base policy."""
   weak, gated, cured = (
-    unit._paid_config(rows.ROWS[name], 3, tmp_path)
+    unit._paid_config(unit.ROWS[name], 3, tmp_path)
     for name in ("weak", "gated", "augmented")
   )
   assert weak.reward.terms.right.gates == ()
@@ -124,14 +121,14 @@ def test_a_judge_that_is_cured_starts_from_the_weak_one(tmp_path, monkeypatch):
     for r, x in (("+ 3 7 ; ANS 7", True), ("+ 3 8 ; ANS 8", False))
   ]
   json_files.write(tmp_path / "responses.jsonl", data)
-  for name in rows.JUDGES:
+  for name in unit.JUDGES:
     unit._train_judge(name, 1, tmp_path)
   words = {
     name: {
       json.loads(line["prompt"])["answer"]: line["solution"]
       for line in json_files.read(tmp_path / f"{name}.jsonl")
     }
-    for name in rows.JUDGES
+    for name in unit.JUDGES
   }
   samples = {"+ 3 7 ; ANS 7": "1", "+ 3 8 ; ANS 8": "0"}
   [opening] = words["augmented"].keys() - samples.keys()

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.cli import spec
 from experiments.configs import fitted_reward
-from experiments.studies import seed_results, unit_processes
+from experiments.studies import units
 from experiments.studies.process_rewards import __main__ as command
 from experiments.studies.process_rewards import rows, tables, unit
 from rewards.process import label_sources, step_data, step_losses
@@ -18,10 +18,8 @@ from rewards.process import label_sources, step_data, step_losses
 @pytest.fixture
 def results(tmp_path, monkeypatch):
   """Returns an empty folder of results."""
-  stored = seed_results.Results(tmp_path)
-  monkeypatch.setattr(unit, "RESULTS", stored)
-  units = dataclasses.replace(command._UNITS, results=stored)
-  monkeypatch.setattr(command, "_UNITS", units)
+  study = dataclasses.replace(unit.STUDY, results=tmp_path)
+  monkeypatch.setattr(unit, "STUDY", study)
   return tmp_path
 
 
@@ -33,19 +31,19 @@ def write_run(row, seed, accuracy):
     "series": series,
     "evaluation": {"before": {"1": 0.5}, "after": {"1": accuracy}},
   }
-  unit.RESULTS.file(row, seed).write_text(json.dumps(record))
+  unit.STUDY.file(row, seed).write_text(json.dumps(record))
 
 
 def write_model(row, seed, f1):
-  columns = tables._MODEL_COLUMNS | tables._TEXT_COLUMNS
-  keys = columns.values()
-  metrics = {key: {"mean": f1} for key in keys}
+  keys = ("accuracy/worst@16", "accuracy/mean@16", "accuracy/maj@16")
+  keys += ("first_error/f1", "accuracy/pass@1", "accuracy/maj@4", "auc")
+  metrics = {key: {"mean": f1} for key in (*keys, "accuracy/step_beam")}
   record = {
     "row": row,
     "seed": seed,
     "metrics": {**metrics, "label_tokens": 2_000_000},
   }
-  unit.RESULTS.file(row, seed).write_text(json.dumps(record))
+  unit.STUDY.file(row, seed).write_text(json.dumps(record))
 
 
 def test_every_source_loss_and_config_exists():
@@ -86,7 +84,7 @@ def test_cells_are_means_over_seeds_of_the_right_row(results):
   assert "paid_sum_form" not in lines
   write_model("text_maths", 0, 0.25)
   last = tables.all_tables().splitlines()[-1]
-  assert last == "| text_maths | 1 |" + " 0.250 |" * len(tables._TEXT_COLUMNS)
+  assert last == "| text_maths | 1 |" + " 0.250 |" * 5
 
 
 def test_models_of_texts_have_the_same_labels_and_a_search(
@@ -165,7 +163,7 @@ def test_a_unit_with_a_result_is_skipped(results, monkeypatch, capsys):
     started.append(words[-5:])
     return type("Completed", (), {"returncode": 0})
 
-  monkeypatch.setattr(unit_processes.subprocess, "run", start)
+  monkeypatch.setattr(units.subprocess, "run", start)
   words = ["run", "paid_min_form", "bce", "--seeds", "0", "--workdir", "w"]
   assert command.main(words) == 0
   assert started == [["unit", "bce", "0", "--workdir", "w"]]

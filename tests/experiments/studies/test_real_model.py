@@ -10,7 +10,7 @@ from helpers import small_policy
 from experiments.configs import smollm2
 from experiments.data import pretrained
 from experiments.evaluation import summary
-from experiments.studies import seed_results, unit_processes
+from experiments.studies import units
 from experiments.studies.real_model import __main__ as command
 from experiments.studies.real_model import arms, tables, unit
 
@@ -44,10 +44,8 @@ def write(folder, arm, seed, correct, entropy=(3.0, 2.0), page=-3.0, **series):
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-  stored = seed_results.Results(tmp_path)
-  monkeypatch.setattr(unit, "RESULTS", stored)
-  units = dataclasses.replace(command._UNITS, results=stored)
-  monkeypatch.setattr(command, "_UNITS", units)
+  study = dataclasses.replace(unit.STUDY, results=tmp_path)
+  monkeypatch.setattr(unit, "STUDY", study)
   return tmp_path
 
 
@@ -161,7 +159,7 @@ def test_units_that_have_their_result_are_not_run_again(
     commands.append(arguments[3:])
     return Done()
 
-  monkeypatch.setattr(unit_processes.subprocess, "run", run)
+  monkeypatch.setattr(units.subprocess, "run", run)
   write(results, "grpo", 1, [4])
   assert command.main(["run", "grpo", "max_at_4", "--seeds", "1", "2"]) == 0
   assert [arguments[:3] for arguments in commands] == [
@@ -197,12 +195,12 @@ def small_arms(results, tmp_path, monkeypatch):
     unit,
     "ARMS",
     {
-      "texts_base": arms.Arm("grpo", {**sizes, "steps": 0}),
-      "grpo": arms.Arm("grpo", {**sizes, "steps": 2, "rollouts_every": 1}),
-      "tulu3_sft": arms.Arm(
+      "texts_base": arms.ModelArm("grpo", {**sizes, "steps": 0}),
+      "grpo": arms.ModelArm("grpo", {**sizes, "steps": 2, "rollouts_every": 1}),
+      "tulu3_sft": arms.ModelArm(
         "tulu3_sft", {**sizes, "steps": 2, "demonstrations": str(lines)}
       ),
-      "tulu3_dpo": arms.Arm(
+      "tulu3_dpo": arms.ModelArm(
         "grpo",
         {**sizes, "steps": 1, "model.value_head": True},
         start="tulu3_sft",
@@ -215,7 +213,7 @@ def small_arms(results, tmp_path, monkeypatch):
 @pytest.mark.long
 def test_units_write_their_results(small_arms, results):
   for name in ("texts_base", "grpo", "tulu3_sft", "tulu3_dpo"):
-    unit.RESULTS.write(name, 0, unit.run(name, 0, small_arms))
+    unit.STUDY.write(name, 0, unit.run(name, 0, small_arms))
   records = {
     name: json.loads((results / f"{name}_0.json").read_text())
     for name in ("texts_base", "grpo", "tulu3_sft", "tulu3_dpo")

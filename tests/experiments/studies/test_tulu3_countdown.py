@@ -2,7 +2,7 @@
 
 import pathlib
 
-from experiments.studies.real_model import tulu3_countdown
+from experiments.studies.real_model import tulu3_countdown, unit
 
 PAGE = pathlib.Path(tulu3_countdown.__file__).with_name("README.md")
 
@@ -47,6 +47,6 @@ def test_one_seed_has_no_intervals():
 
 
 def test_the_page_has_the_table_of_the_results():
-  records = tulu3_countdown.RESULTS.read("tulu3_countdown_seed")
+  records = unit.STUDY.read("tulu3_countdown_seed")
   assert [record["seed"] for record in records] == [0, 1, 2]
   assert tulu3_countdown.table(records) in PAGE.read_text()

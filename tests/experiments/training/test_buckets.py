@@ -35,7 +35,7 @@ from experiments.data import json_lines, split_files, tfds
 from experiments.evaluation import summary
 from experiments.logging import json_files, run_logger
 from experiments.studies import arms
-from experiments.studies.claims import page
+from experiments.studies.claims import results
 from experiments.tasks.text import gsm8k
 from experiments.training import checkpointing, workdirs
 from experiments.training_run import loop, validate
@@ -213,17 +213,16 @@ def test_wandb_keeps_its_own_files_on_disk(bucket, monkeypatch):
   assert runs[0]["id"] != runs[1]["id"]
 
 
-def test_arms_and_their_page_are_kept_there(bucket):
+def test_arms_and_their_table_are_kept_there(bucket):
   config = {"seed": 0, "policy": {"path": ""}, "model": {"lora_rank": 0}}
   arm = arms.Arm(ml_collections.ConfigDict(config))
   store = arms.Store(epath.Path("gs://bucket/claims"))
   assert store.missing(arm, [0, 1]) == [0, 1]
-  saved = {arms.PARAMS + "a/b": np.arange(3.0), "seconds": np.asarray(2.5)}
+  saved = {arms.PARAMS + "a/b": np.arange(3.0), "tokens": np.asarray(2)}
   store._write(arm, 1, saved)
   assert store.missing(arm, [0, 1]) == [0]
-  assert store.seconds(arm, [1]) == 2.5
   np.testing.assert_array_equal(store._params(arm, 1)["a"]["b"], [0, 1, 2])
-  page.write([], epath.Path("gs://bucket/claims"))
+  results.write([], epath.Path("gs://bucket/claims"))
   assert json.loads(bucket.objects["bucket/claims/claims.json"]) == {}
 
 
@@ -366,7 +365,7 @@ LOCAL = {
   "studies/process_rewards": "results in the checkout",
   "studies/real_model": "results in the checkout",
   "studies/seed_results.py": "results of studies, which lie in the checkout",
-  "studies/unit_processes.py": "results of studies, which lie in the checkout",
+  "studies/units.py": "results of studies, which lie in the checkout",
   "sweep.py": "logs of the processes that it starts",
   "tasks/text/prompting.py": "the cache of a tokenizer, saved by a rename",
   "training/policy_judge.py": "when a model folder was last changed",

@@ -1,18 +1,20 @@
-"""Runs the units of a study, each in a process of its own.
+"""A study whose units run one after another, each in a process of its own.
 
-A unit is one arm or row of the study with one seed. It has a result file. A
-unit whose file exists is not run again. `Units` has the two commands that the
-studies share: `run NAME [NAME ...]`, and `unit NAME SEED`, which `run` starts.
-A result has the name under "row" or "arm", "seed", "run" (date, commit, version
-of JAX and devices), "minutes" (those of the last process), and what the unit
-returns.
+A unit is one arm or row of the study with one seed, and its result is a JSON
+file. A unit whose file exists is not run again. `Study` reads and writes the
+results, and has the commands that such studies share: `run NAME [NAME ...]`,
+and `unit NAME SEED`, which `run` starts. A result has the name under "row" or
+"arm", "seed", "run" (date, commit, version of JAX and devices), "minutes"
+(those of the last process), and what the unit returns.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -20,8 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.cli import arguments, devices, errors
-from experiments.logging import provenance
-from experiments.studies import seed_results
+from experiments.logging import json_files, provenance
 from experiments.training import preemption
 from rl import registry
 
@@ -30,30 +31,77 @@ COMMANDS = ("run", "unit")
 
 
 @dataclasses.dataclass(frozen=True)
-class Units:
-  """The units of a study.
+class Study:
+  """The units of a study, and their results.
 
   Attributes:
-    study: module of the study's command.
+    command: module of the study's command.
     kind: what a name names: "row" or "arm".
     names: all names.
-    results: the results of all units.
+    results: folder of the results.
     run_unit: `(name, seed, workdir) -> fields of the result`, runs a unit in
       this process.
   """
 
-  study: str
+  command: str
   kind: str
   names: Sequence[str]
-  results: seed_results.Results
+  results: pathlib.Path
   run_unit: Callable[[str, int, pathlib.Path], Mapping[str, Any]]
+
+  def file(self, name: str, seed: int) -> pathlib.Path:
+    """Returns the file of a unit's result."""
+    return self.results / f"{name}_{seed}.json"
+
+  def write(self, name: str, seed: int, record: Mapping[str, Any]) -> None:
+    """Writes a result."""
+    self.results.mkdir(exist_ok=True)
+    text = json.dumps(json_files.to_strict_json(record))
+    json_files.replace(self.file(name, seed), text + "\n")
+
+  def read(self, name: str) -> list[dict[str, Any]]:
+    """Returns the results of a name, in the order of their seeds."""
+    pattern = re.compile(rf"{re.escape(name)}_(\d+)\.json")
+    matches = map(pattern.fullmatch, (f.name for f in self.results.glob("*")))
+    seeds = sorted(int(match[1]) for match in matches if match)
+    return [json.loads(self.file(name, seed).read_text()) for seed in seeds]
+
+  @errors.command
+  def main(
+    self,
+    argv: Sequence[str] | None,
+    description: str,
+    make_tables: Callable[[], str],
+    draw: Callable[[pathlib.Path], None],
+  ) -> int:
+    """Runs a command that also has `table [--picture FILE]`.
+
+    Args:
+      argv: arguments of the command; None takes those of the process.
+      description: description of the command.
+      make_tables: function that returns the tables of all results.
+      draw: function that draws the results into an image file.
+
+    Returns:
+      The exit status.
+    """
+    parser, commands = self.make_parser(description)
+    table = commands.add_parser("table", help="print the tables of all results")
+    table.add_argument("--picture", type=pathlib.Path, help="image file")
+    options = parser.parse_args(argv)
+    if options.command in COMMANDS:
+      return self.execute(options)
+    print(make_tables())
+    if options.picture:
+      draw(options.picture)
+    return 0
 
   def make_parser(
     self, description: str
   ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
     """Returns a parser with the commands `run` and `unit`, and its commands."""
     parser = argparse.ArgumentParser(
-      prog=f"python -m {self.study}",
+      prog=f"python -m {self.command}",
       description=description,
       formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -68,7 +116,7 @@ class Units:
     one = commands.add_parser("unit", help="used by `run`: one name, one seed")
     one.add_argument("name", help=f"name of the {self.kind}")
     one.add_argument("seed", type=int, help="seed of the unit")
-    folder = pathlib.Path("runs") / self.study.rpartition(".")[2]
+    folder = pathlib.Path("runs") / self.command.rpartition(".")[2]
     for command in (many, one):
       command.add_argument(
         "--workdir",
@@ -115,7 +163,7 @@ class Units:
     fields = self.run_unit(name, seed, workdir)
     minutes = round((time.perf_counter() - start) / 60, 1)
     record = {self.kind: name, "seed": seed, "run": run, "minutes": minutes}
-    self.results.write(name, seed, {**record, **fields})
+    self.write(name, seed, {**record, **fields})
 
   def _run(
     self, names: Sequence[str], seeds: Sequence[int], workdir: pathlib.Path
@@ -123,11 +171,11 @@ class Units:
     """Runs every unit without a result; returns 0 or a failed unit's status."""
     for seed in seeds:
       for name in names:
-        if self.results.file(name, seed).exists():
+        if self.file(name, seed).exists():
           print(f"{name}, seed {seed}: already has a result")
           continue
         print(f"{name}, seed {seed}: running")
-        command = [sys.executable, "-m", self.study, "unit", name, str(seed)]
+        command = [sys.executable, "-m", self.command, "unit", name, str(seed)]
         command += ["--workdir", str(workdir)]
         status = subprocess.run(command, check=False).returncode
         # No further unit is run. The failed process has printed the reason.

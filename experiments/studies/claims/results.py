@@ -1,10 +1,8 @@
-"""Results of the claims as an HTML page, a Markdown table and a JSON file."""
+"""Results of the claims as a Markdown table, pictures and a JSON file."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import html
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +10,7 @@ from typing import Any
 from etils import epath
 
 from experiments.logging import json_files
-from experiments.report import shell
 from experiments.studies.claims.claim import Claim, Comparison, verdict
-
-_COLUMNS = ("comparison", "effect", "claimed", "decision")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +39,9 @@ class Result:
 
 def markdown(results: Sequence[Result]) -> str:
   """Returns the table of the results for the README, in Markdown."""
+  provenance = sorted({text for r in results for text in r.provenance})
   rows = [
-    f"{_provenance(results)}. Effects are means over "
+    f"{'; '.join(provenance)}. Effects are means over "
     f"{', '.join(map(str, sorted({r.seeds for r in results})))} seeds with "
     "Student's 95 % intervals. The held-out problems are the same for all "
     "seeds.",
@@ -62,15 +58,13 @@ def markdown(results: Sequence[Result]) -> str:
   return "\n".join(rows) + "\n"
 
 
-def _provenance(results: Sequence[Result]) -> str:
-  return "; ".join(sorted({text for r in results for text in r.provenance}))
-
-
 def to_json(results: Sequence[Result]) -> dict[str, Any]:
   """Returns the content of `claims.json`."""
   return {
     r.claim.name: {
       "statement": r.claim.statement,
+      "source": r.claim.source,
+      "setting": r.claim.setting,
       "verdict": r.verdict,
       "seeds": r.seeds,
       "made": list(r.provenance),
@@ -92,58 +86,6 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
   }
 
 
-def page(results: Sequence[Result]) -> str:
-  """Returns an HTML page with embedded plots, which needs no other file."""
-  overview = "".join(
-    f'<tr><td><a href="#{r.claim.name}">{html.escape(r.claim.statement)}</a>'
-    f"</td><td>{_verdict(r)}</td></tr>"
-    for r in results
-  )
-  body = (
-    f"<h1>Claims</h1><p>{html.escape(_provenance(results))}. The file of "
-    "each claim contains its test, which was fixed before the run. Intervals "
-    "are Student's 95 % intervals over training seeds; the held-out problems "
-    "are the same for all seeds.</p>"
-    "<table><thead><tr><th scope='col'>claim</th><th scope='col'>verdict</th>"
-    f"</tr></thead><tbody>{overview}</tbody></table>"
-    + "".join(map(_section, results))
-  )
-  links = [(r.claim.name, r.claim.name.replace("_", " ")) for r in results]
-  return shell.page("Claims", body, links)
-
-
-def _section(result: Result) -> str:
-  """Returns the HTML section of one claim, with its table and its figure."""
-  claim = result.claim
-  rows = "".join(
-    f"<tr><td>{html.escape(c.label)}</td>"
-    f"<td class='number'>{effect(c)}</td><td>{c.expected}</td>"
-    f"<td>{decision(c)}</td></tr>"
-    for c in result.comparisons
-  )
-  picture = base64.b64encode(result.picture).decode()
-  alt_text = f"{result.verdict}: " + "; ".join(
-    f"{c.label} {effect(c)}" for c in result.comparisons
-  )
-  return (
-    f"<section id='{claim.name}'><h2>{claim.name.replace('_', ' ')}: "
-    f"{_verdict(result)}</h2><p>{html.escape(claim.statement)}<br>"
-    f"<small>{html.escape(claim.source)}</small></p>"
-    f"<p>{html.escape(claim.setting)}; {result.seeds} seeds.</p>"
-    "<div class='wide'><table><thead><tr>"
-    + "".join(f"<th scope='col'>{name}</th>" for name in _COLUMNS)
-    + f"</tr></thead><tbody>{rows}</tbody></table></div>"
-    f"<img alt='{html.escape(alt_text)}' "
-    f"src='data:image/png;base64,{picture}'></section>"
-  )
-
-
-def _verdict(result: Result) -> str:
-  # The class sets the colour; see `experiments/report/web/page.css`.
-  css_class = result.verdict.replace(" ", "-")
-  return f"<strong class='{css_class}'>{result.verdict}</strong>"
-
-
 def effect(c: Comparison) -> str:
   """Returns mean and interval as text, such as "+0.090 [+0.078, +0.101]"."""
   low, high = c.interval
@@ -160,11 +102,10 @@ def decision(c: Comparison) -> str:
 
 
 def write(results: Sequence[Result], folder: epath.PathLike) -> None:
-  """Writes `index.html`, `claims.md`, `claims.json` and a PNG per claim."""
+  """Writes `claims.md`, `claims.json` and a PNG file for each claim."""
   folder = epath.Path(folder)
   for result in results:
     json_files.replace(folder / f"{result.claim.name}.png", result.picture)
-  json_files.replace(folder / "index.html", page(results))
   json_files.replace(folder / "claims.md", markdown(results))
   text = json.dumps(json_files.to_strict_json(to_json(results)), indent=2)
   json_files.replace(folder / "claims.json", text + "\n")
