@@ -238,6 +238,13 @@ def test_only_methods_that_need_the_host_leave_the_fused_loop(experiment):
   assert isinstance(multi_seed.make(experiment), multi_seed.SideBySide)
 
 
+def test_no_trainer_of_several_seeds_takes_reward_models(experiment):
+  paid = dataclasses.replace(experiment, reward_models={"prm": None})
+  for trainer in (multi_seed.SideBySide, multi_seed.OneByOne):
+    with pytest.raises(ValueError, match="models: prm cannot pay runs of sev"):
+      trainer(paid, None, print)
+
+
 def test_training_with_host_code_gives_the_same_metrics(experiment):
   """One program per step on eight devices gives the metrics of one program."""
   budget = 2 * PROMPTS * SAMPLES  # a token a sample: at most two steps
