@@ -17,7 +17,6 @@ can learn to exploit. `config.judge` of `experiments/configs/judged.py` asks it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import hashlib
@@ -31,7 +30,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.cli import errors
+from experiments.cli import arguments, errors
 
 PORT = 8600
 # Matches the scale in a system message: "x from 1 (worst) to 10 (best)".
@@ -78,12 +77,7 @@ def accepts(
 ) -> bool:
   """Returns whether the judge calls an answer right.
 
-  Args:
-    question: the question.
-    reference: the reference answer; "" if there is none.
-    answer: the answer.
-    faults: the faults of the judge.
-    vote: which of several votes about the answer this is; each errs by itself.
+  Each `vote` errs by itself. Without a reference, "", the question has one.
   """
   words = answer.split()
   if faults.words and len(words) >= faults.words:
@@ -130,13 +124,8 @@ def wrong_steps(
   """Returns the steps that the judge calls wrong, counted from 1.
 
   A step `+ 3 7 ;` is right if its result follows from the result of the step
-  before it, and a step `ANS 7` if it repeats that result.
-
-  Args:
-    question: question of chained arithmetic.
-    steps: the steps of a solution. A step that is written twice is wrong the
-      second time.
-    faults: the faults of the judge.
+  before it, and a step `ANS 7` if it repeats that result. A step that is
+  written twice is wrong the second time.
   """
   running = (_results(question) or [""])[0]
   wrong = []
@@ -193,11 +182,6 @@ def reply_to(
   arithmetic. A step has the highest score by every criterion, or the lowest if
   it is wrong. A thought is rewritten into the right steps, and into steps with
   an error.
-
-  Args:
-    system: the system message.
-    fields: the JSON object of the user's message.
-    faults: the faults of the judge.
   """
   question, reference = fields.get("question", ""), fields.get("reference", "")
   if "steps" in fields or "thoughts" in fields:
@@ -214,7 +198,8 @@ def reply_to(
   if "answers" in fields and "rubric" not in fields:
     answers = [answer for answer in fields["answers"] if answer.strip()]
     last_words = [answer.split()[-1:] for answer in answers]
-    return {"reference": max(answers, key=lambda a: _count(a, last_words))}
+    counts = [last_words.count(words) for words in last_words]
+    return {"reference": answers[counts.index(max(counts))]}
   if "A" in fields:
     first, second = (
       accepts(question, reference, fields[name], faults) for name in "AB"
@@ -243,10 +228,6 @@ def reply_to(
       quoted = _QUOTED.search(text)
       reply[number] = quoted[1] in answer if quoted else is_accepted
   return reply
-
-
-def _count(answer: str, last_words: Sequence[list[str]]) -> int:
-  return last_words.count(answer.split()[-1:])
 
 
 def _reply_about_steps(
@@ -341,20 +322,11 @@ def serving(faults: Faults) -> Iterator[str]:
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Serves until the process is interrupted."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.planted_judge", description=__doc__
-  )
-  parser.formatter_class = argparse.RawDescriptionHelpFormatter
-  parser.add_argument(
-    "--port", type=int, default=PORT, help="default: %(default)s"
-  )
+  parser = arguments.make_parser("planted_judge", __doc__)
+  arguments.add(parser, "--port", PORT, "default: %(default)s")
   for field in dataclasses.fields(Faults):
-    parser.add_argument(
-      f"--{field.name}",
-      type=type(field.default),
-      default=field.default,
-      help="default: %(default)r",
-    )
+    flag = f"--{field.name}"
+    arguments.add(parser, flag, field.default, "default: %(default)r")
   options = vars(parser.parse_args(argv))
   port = options.pop("port")
   with errors.usage_errors():

@@ -44,15 +44,10 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 class PlannedRun(NamedTuple):
-  """One run of a sweep.
+  """One run of a sweep."""
 
-  Attributes:
-    name: name of the run's folder.
-    arguments: command-line arguments of `python -m experiments.run`.
-  """
-
-  name: str
-  arguments: tuple[str, ...]
+  name: str  # name of its folder
+  arguments: tuple[str, ...]  # those of `python -m experiments.run`
 
 
 @errors.command
@@ -80,45 +75,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.sweep",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  add = parser.add_argument
-  add("--config", required=True, help="config file of all runs")
-  add(
-    "--workdir", required=True, help="folder that holds the folders of the runs"
-  )
+  parser = arguments.make_parser("sweep", __doc__)
+  folder = "folder that holds the folders of the runs"
+  parser.add_argument("--config", required=True, help="config file of all runs")
+  parser.add_argument("--workdir", required=True, help=folder)
+  together = "values to combine with those of all other keys"
   for name, metavar, text in (
-    (
-      "product",
-      "KEY=A,B,...",
-      "values to combine with those of all other keys",
-    ),
+    ("product", "KEY=A,B,...", together),
     ("zip", "KEY=A,B,...", "values to pair, by position, with other --zip"),
     ("set", "KEY=VALUE", "value of the key in all runs"),
   ):
-    add(
+    parser.add_argument(
       f"--{name}",
       action="append",
       default=[],
       metavar=metavar,
       help=f"{text}; may be repeated",
     )
-  add(
-    "--seeds",
-    type=int,
-    default=1,
-    help="number of seeds, 0 to N - 1; default: %(default)s",
-  )
-  add("--run", action="store_true", help="run the commands on this machine")
-  add(
-    "--jobs",
-    type=int,
-    default=1,
-    help="number of runs at the same time; default: %(default)s",
-  )
+  default = "default: %(default)s"
+  arguments.add(parser, "--seeds", 1, f"number of seeds, 0 to N - 1; {default}")
+  text = "run the commands on this machine"
+  parser.add_argument("--run", action="store_true", help=text)
+  text = f"number of runs at the same time; {default}"
+  arguments.add(parser, "--jobs", 1, text)
   return parser
 
 

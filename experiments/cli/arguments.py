@@ -1,13 +1,16 @@
-"""Checks of seeds, counts, folders and files that a user names.
+"""Flags that commands share, and checks of what a user names.
 
-Commands and configs share these checks, so that a value is refused in the same
-words everywhere and before anything is written.
+Commands and configs share the checks of seeds, counts, folders and files, so
+that a value is refused in the same words everywhere and before anything is
+written.
 
 Example:
 
+  parser = arguments.make_parser("sample", __doc__)
+  arguments.add(parser, "--samples", 8, "number of completions")
+  options = parser.parse_args(argv)
   with errors.usage_errors():
-    arguments.check_counts(options, "problems", "samples")
-    arguments.check_seed("--seed", options.seed)
+    arguments.check_counts(options, "samples")
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import argparse
 import numbers
 import os
 import tempfile
+from collections.abc import Iterable
 from typing import Any
 
 from etils import epath
@@ -25,6 +29,75 @@ from models import storage_paths
 # `jax.random.key` keeps the low 32 bits of a seed, so two seeds that differ
 # only in higher bits would give the same random numbers.
 LARGEST_SEED = 2**32 - 1
+
+
+def make_parser(command: str, description: str) -> argparse.ArgumentParser:
+  """Returns the parser of `python -m experiments.COMMAND`.
+
+  Args:
+    command: name of the module of the command in `experiments`.
+    description: text of the help above the flags, printed as it is.
+  """
+  return argparse.ArgumentParser(
+    prog=f"python -m experiments.{command}",
+    description=description,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+
+
+def add(
+  parser: argparse.ArgumentParser, flag: str, default: Any, text: str
+) -> None:
+  """Adds a flag with a value.
+
+  Args:
+    parser: the parser.
+    flag: the flag, with its dashes.
+    default: default, whose type is that of the flag; or a type, such as `int`,
+      for a flag that is None if it is absent.
+    text: text of the help.
+  """
+  if isinstance(default, type):
+    parser.add_argument(flag, type=default, help=text)
+  else:
+    kind = type(default)
+    parser.add_argument(flag, type=kind, default=default, help=text)
+
+
+def add_source(
+  parser: argparse.ArgumentParser,
+  purpose: str,
+  models: Iterable[str],
+  task_default: str = "",
+) -> None:
+  """Adds the flags that `check_source` checks, which name a policy.
+
+  Args:
+    parser: the parser.
+    purpose: what the command does with the policy, such as "sample from".
+    models: names of downloaded models.
+    task_default: end of the help of --task.
+  """
+  folder = (
+    f"Hugging Face folder to {purpose}, instead of a run, or the name of a "
+    f"downloaded model: {', '.join(models)}"
+  )
+  task = 'task for --policy: a name, or a call such as "countdown(count=4)"'
+  step = "training step of the checkpoint; default: the latest checkpoint"
+  add(parser, "--workdir", str, f"folder of the run to {purpose}")
+  add(parser, "--step", int, step)
+  add(parser, "--policy", str, folder)
+  add(parser, "--task", str, task + task_default)
+
+
+def add_judge(parser: argparse.ArgumentParser, required: bool) -> None:
+  """Adds the flags of a judge on a server."""
+  for flag, text in (
+    ("--judge", "URL of an OpenAI-compatible API"),
+    ("--judge_model", "name of the model on that server"),
+  ):
+    parser.add_argument(flag, required=required, default="", help=text)
+  add(parser, "--judge_key", "", "environment variable with the API key")
 
 
 def check_seed(name: str, seed: Any) -> None:

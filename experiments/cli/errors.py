@@ -149,7 +149,8 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
   """Decorates the main function of a command.
 
   Its errors take one line, and the lines that it prints appear at once, also in
-  a file or a pipe.
+  a file or a pipe. transformers does not warn that PyTorch is missing, which
+  tokenizers do not need.
 
   Args:
     main: function that returns the exit status.
@@ -161,6 +162,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
 
   @functools.wraps(main)
   def call(*args, **kwargs) -> int:
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
       sys.stdout.reconfigure(line_buffering=True)
     try:
