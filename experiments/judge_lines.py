@@ -63,7 +63,7 @@ _WORKERS = 8
 _FIRST_STEP = re.compile(r"\s*\S[^\n;]*[\n;]")
 
 
-def opening(response: str) -> str:
+def _opening(response: str) -> str:
   """Returns the first step of a response, or the first half of its words."""
   step = _FIRST_STEP.match(response)
   if step and response[step.end() :].strip():
@@ -73,7 +73,7 @@ def opening(response: str) -> str:
   return " ".join(words[: len(words) // 2])
 
 
-def majority(votes: Sequence[bool]) -> bool | None:
+def _majority(votes: Sequence[bool]) -> bool | None:
   """Returns the value of more than half of the votes; None if there is none."""
   is_true = sum(votes)
   if 2 * is_true == len(votes):  # also without any vote
@@ -81,7 +81,7 @@ def majority(votes: Sequence[bool]) -> bool | None:
   return 2 * is_true > len(votes)
 
 
-def vote(item: Item, complete: llm_judge.Complete, votes: int) -> bool | None:
+def _vote(item: Item, complete: llm_judge.Complete, votes: int) -> bool | None:
   """Returns the majority of a judge's readable votes on a response, or None."""
   fields = p_yes.fields_of(item.prompt, item.completion, item.reference)
   readable = []
@@ -94,7 +94,7 @@ def vote(item: Item, complete: llm_judge.Complete, votes: int) -> bool | None:
       continue
     if isinstance(reply.get("right"), bool):
       readable.append(reply["right"])
-  return majority(readable)
+  return _majority(readable)
 
 
 class Labelled(NamedTuple):
@@ -118,7 +118,7 @@ def lines(
   labelled_openings = {}
   for i in chosen:
     item = data[i].item
-    if text := opening(item.completion):
+    if text := _opening(item.completion):
       start = dataclasses.replace(item, completion=text)
       labelled_openings[item.prompt, text] = Labelled(start, False)
   everything = [*data, *labelled_openings.values()]
@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       )
       print(f"asking about {len(items)} responses ...")
       labels = llm_judge.in_threads(
-        lambda item: vote(item, complete, options.votes), items, _WORKERS
+        lambda item: _vote(item, complete, options.votes), items, _WORKERS
       )
   labelled = [
     Labelled(item, label)

@@ -72,7 +72,7 @@ class Faults:
       raise ValueError(f"words = {self.words} must not be negative")
 
 
-def accepts(
+def _accepts(
   question: str, reference: str, answer: str, faults: Faults, vote: str = ""
 ) -> bool:
   """Returns whether the judge calls an answer right.
@@ -118,7 +118,7 @@ def _apply(value: str, symbol: str, operand: str) -> str:
   return str(_OPERATORS[symbol](int(value), int(operand)) % 10)
 
 
-def wrong_steps(
+def _wrong_steps(
   question: str, steps: Sequence[str], faults: Faults
 ) -> list[int]:
   """Returns the steps that the judge calls wrong, counted from 1.
@@ -142,7 +142,7 @@ def wrong_steps(
   return wrong
 
 
-def rewritten(question: str) -> tuple[list[str], list[str]]:
+def _rewritten(question: str) -> tuple[list[str], list[str]]:
   """Returns the right steps of chained arithmetic, and others.
 
   The result of the last operation of the others is one too large. A question of
@@ -167,7 +167,7 @@ def rewritten(question: str) -> tuple[list[str], list[str]]:
   return versions[0], versions[1]
 
 
-def reply_to(
+def _reply_to(
   system: str, fields: Mapping[str, Any], faults: Faults
 ) -> dict[str, Any]:
   """Returns the reply to a question of `rewards.judged`.
@@ -188,11 +188,11 @@ def reply_to(
     steps = fields.get("steps") or fields["thoughts"]
     return _reply_about_steps(system, question, steps, faults)
   if "rewrite" in fields:
-    better, worse = rewritten(question)
+    better, worse = _rewritten(question)
     return {"better": better, "worse": worse}
   if "step" in fields:
     steps = [*fields["before"], fields["step"]]
-    is_wrong = len(steps) in wrong_steps(question, steps, faults)
+    is_wrong = len(steps) in _wrong_steps(question, steps, faults)
     low, high = map(float, _STEP_SCALE.search(system).groups())
     return dict.fromkeys(fields["criteria"], low if is_wrong else high)
   if "answers" in fields and "rubric" not in fields:
@@ -202,7 +202,7 @@ def reply_to(
     return {"reference": answers[counts.index(max(counts))]}
   if "A" in fields:
     first, second = (
-      accepts(question, reference, fields[name], faults) for name in "AB"
+      _accepts(question, reference, fields[name], faults) for name in "AB"
     )
     return {"better": "tie" if first == second else "A" if first else "B"}
   if "rubric" in fields:
@@ -215,7 +215,7 @@ def reply_to(
       "tree": {"truth": ["the result is true", "it follows"], "use": ["ANS"]},
     }
   answer, vote = fields["answer"], str(fields.get("vote", ""))
-  is_accepted = accepts(question, reference, answer, faults, vote)
+  is_accepted = _accepts(question, reference, answer, faults, vote)
   scale = _SCALE.search(system)
   low, high = map(float, scale.groups()) if scale else (0.0, 10.0)
   reply: dict[str, Any] = {
@@ -234,7 +234,7 @@ def _reply_about_steps(
   system: str, question: str, steps: Mapping[str, str], faults: Faults
 ) -> dict[str, Any]:
   """Returns the reply to a question about steps, with all possible fields."""
-  wrong = wrong_steps(question, list(steps.values()), faults)
+  wrong = _wrong_steps(question, list(steps.values()), faults)
   highest = _HIGHEST.search(system)
   best = float(highest[1]) if highest else 1.0
   scores = {number: best * (int(number) not in wrong) for number in steps}
@@ -243,7 +243,7 @@ def _reply_about_steps(
   return {"first_error": first, "wrong": wrong, "thoughts": wrong, **scores}
 
 
-def embedding(text: str) -> list[float]:
+def _embedding(text: str) -> list[float]:
   """Returns the counts of the words of a text, by a hash, of length 1.
 
   The dot product of the embeddings of two texts is the cosine of the angle
@@ -269,12 +269,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def do_POST(self) -> None:
     body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
     if self.path.endswith("/embeddings"):
-      vectors = [{"embedding": embedding(text)} for text in body["input"]]
+      vectors = [{"embedding": _embedding(text)} for text in body["input"]]
       self._send({"data": vectors})
       return
     try:
       system, user = (message["content"] for message in body["messages"])
-      answer = reply_to(system, json.loads(user), self.server.faults)
+      answer = _reply_to(system, json.loads(user), self.server.faults)
       reply, probabilities = json.dumps(answer), None
       if body.get("logprobs"):
         words = _WORDS.search(system).groups()
@@ -298,7 +298,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     """Prints nothing."""
 
 
-def make_server(port: int, faults: Faults) -> http.server.ThreadingHTTPServer:
+def _make_server(port: int, faults: Faults) -> http.server.ThreadingHTTPServer:
   """Returns the server on this machine's loopback; port 0 is a free one."""
   server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _Handler)
   server.faults = faults
@@ -308,7 +308,7 @@ def make_server(port: int, faults: Faults) -> http.server.ThreadingHTTPServer:
 @contextlib.contextmanager
 def serving(faults: Faults) -> Iterator[str]:
   """Serves in a thread; yields the URL of the API."""
-  server = make_server(0, faults)
+  server = _make_server(0, faults)
   thread = threading.Thread(target=server.serve_forever, daemon=True)
   thread.start()
   try:
@@ -330,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = vars(parser.parse_args(argv))
   port = options.pop("port")
   with errors.usage_errors():
-    server = make_server(port, Faults(**options))
+    server = _make_server(port, Faults(**options))
   print(f"http://127.0.0.1:{server.server_port}/v1")
   with contextlib.suppress(KeyboardInterrupt):
     server.serve_forever()

@@ -84,11 +84,7 @@ def describe(
 ) -> Iterator[str]:
   """Yields the lines of the report: the rollout first, the operation last.
 
-  Args:
-    e: the experiment.
-    state: the state before the failed step, with frozen parameters.
-    rollout_by_learner: the rollout of the policy (key `learners.POLICY`), and
-      those of the other learners that sample one.
+  `state` is that before the failed step, with frozen parameters.
   """
   rollout = rollout_by_learner[learners.POLICY]
   yield from _describe_arrays(

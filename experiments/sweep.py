@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_counts(options, "seeds", "jobs")
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_folder("--workdir", options.workdir)
-    runs = plan_runs(
+    runs = _plan_runs(
       options.config,
       options.workdir,
       product=options.product,
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if options.run:
       storage_paths.require_local(options.workdir, "--workdir")
-    check_runs(runs)
+    _check_runs(runs)
   for run in runs:
     print(shlex.join(command(run)))
   return _run_all(runs, options.jobs) if options.run else 0
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def plan_runs(
+def _plan_runs(
   config: str,
   workdir: str,
   *,
@@ -119,11 +119,6 @@ def plan_runs(
     fixed: values of the flag --set, "key=value".
     seeds: number of seeds, which are 0 to `seeds` - 1. It must be 1 if "seed"
       is one of the keys, whose values are the seeds then.
-
-  Raises:
-    ValueError: a flag has another form, a key occurs twice, the keys of
-      `zipped` have different numbers of values, or two runs would have the same
-      folder.
   """
   # An axis is a factor of the product: a list of choices, each of which is a
   # tuple of (key, value) pairs.
@@ -216,13 +211,8 @@ def command(run: PlannedRun) -> list[str]:
   return [sys.executable, "-m", "experiments.run", *run.arguments]
 
 
-def check_runs(runs: Sequence[PlannedRun]) -> None:
-  """Checks that `experiments.run` would accept every run; writes nothing.
-
-  Raises:
-    UsageError: a run would be refused. The message has the name of the first
-      such run and the reason, or names two different values of `cpu_devices`.
-  """
+def _check_runs(runs: Sequence[PlannedRun]) -> None:
+  """Checks that `experiments.run` would accept every run; writes nothing."""
   # Imported in the function, so that wrong flags are reported before JAX loads.
   from experiments.cli import devices
   from experiments.training_run import validate
@@ -230,7 +220,9 @@ def check_runs(runs: Sequence[PlannedRun]) -> None:
   parsed = []
   for run in runs:
     with _prefix_errors(run):
-      parsed.append(_parse(run))
+      # Parses the arguments as `experiments.run` does.
+      words, required = ["sweep", *run.arguments], ("config", "workdir")
+      parsed.append(command_line.parse(words, _define_workdir, required))
   counts = sorted({options.config.cpu_devices for options in parsed})
   if len(counts) > 1:
     raise errors.UsageError(
@@ -253,13 +245,6 @@ def _prefix_errors(run: PlannedRun) -> Iterator[None]:
     yield
   except (errors.UsageError, *errors.REFUSALS) as error:
     raise errors.UsageError(f"{run.name}: {error}") from None
-
-
-def _parse(run: PlannedRun) -> flags.FlagValues:
-  """Parses the arguments of a run as `experiments.run` does."""
-  return command_line.parse(
-    ["sweep", *run.arguments], _define_workdir, required=("config", "workdir")
-  )
 
 
 def _define_workdir(values: flags.FlagValues) -> None:

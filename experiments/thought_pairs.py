@@ -60,18 +60,18 @@ class Pair(NamedTuple):
   worse: list[str]
 
 
-def steps_of(response: str) -> list[str]:
+def _steps_of(response: str) -> list[str]:
   """Returns the steps of a response."""
   # The lines of a text task, or the parts of chained arithmetic.
   parts = response.splitlines() if "\n" in response else _STEP.findall(response)
   return [part.strip() for part in parts if part.strip()]
 
 
-def rewrite(
+def _rewrite(
   question: str, response: str, complete: llm_judge.Complete
 ) -> Pair | None:
   """Asks a judge for both versions of a thought; None without two of them."""
-  numbered = {str(k): text for k, text in enumerate(steps_of(response), 1)}
+  numbered = {str(k): text for k, text in enumerate(_steps_of(response), 1)}
   fields = {"question": question, "rewrite": numbered}
   try:
     reply = llm_judge.ask_for_object(complete, REWRITING, fields)
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     items, _ = labelled_responses.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...")
   pairs = llm_judge.in_threads(
-    lambda item: rewrite(item.prompt, item.text, complete),
+    lambda item: _rewrite(item.prompt, item.text, complete),
     items,
     _WORKERS,
   )

@@ -89,7 +89,7 @@ def attacks(lines: Sequence[dict]) -> tuple[list[Item], list[dict]]:
   return items, [line] * len(items)
 
 
-def by_category(
+def _by_category(
   verdicts: np.ndarray, lines: Sequence[dict]
 ) -> dict[str, Quality]:
   """Returns the quality over all lines, and over those of each category."""
@@ -174,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       more_items, more_lines = attacks(lines)
       items, lines = items + more_items, lines + more_lines
     print(f"judging {len(items)} lines ...")
-    results = by_category(_verdicts(options, items), lines)
+    results = _by_category(_verdicts(options, items), lines)
   rich.console.Console(highlight=False).print(table(results))
   if results[labelled_responses.ALL_LINES].unknown == len(items):
     judge_name = options.reward or options.judge or options.judge_policy

@@ -2,7 +2,8 @@
 
 Commands and configs share the checks of seeds, counts, folders and files, so
 that a value is refused in the same words everywhere and before anything is
-written.
+written. They raise a ValueError; its message has the name of the flag or of the
+config key, which is their first argument.
 
 Example:
 
@@ -101,15 +102,7 @@ def add_judge(parser: argparse.ArgumentParser, required: bool) -> None:
 
 
 def check_seed(name: str, seed: Any) -> None:
-  """Checks that a seed is an integer from 0 to `LARGEST_SEED`; not a bool.
-
-  Args:
-    name: name of the flag or the config key, for the message.
-    seed: value to check.
-
-  Raises:
-    ValueError: the seed has another type or is out of range.
-  """
+  """Checks that a seed is an integer from 0 to `LARGEST_SEED`; not a bool."""
   is_integer = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
   if is_integer and 0 <= seed <= LARGEST_SEED:
     return
@@ -125,13 +118,8 @@ def check_seed(name: str, seed: Any) -> None:
 def check_source(options: argparse.Namespace) -> None:
   """Checks that flags belong to exactly one of --workdir and --policy.
 
-  Args:
-    options: parsed command line with the flags workdir, step, policy and task;
-      an absent flag has the value None.
-
-  Raises:
-    ValueError: none or both of --workdir and --policy are given, a folder is
-      missing, or another flag has no effect.
+  A flag that has no effect is refused too. The options are those of
+  `add_source`.
   """
   for name in ("workdir", "policy"):
     if getattr(options, name) is not None:
@@ -150,16 +138,7 @@ def check_source(options: argparse.Namespace) -> None:
 def check_counts(
   options: argparse.Namespace, *names: str, minimum: int = 1
 ) -> None:
-  """Checks that flags are at least `minimum`; absent flags are not checked.
-
-  Args:
-    options: parsed command line; an absent flag has the value None.
-    *names: names of the flags, without the dashes.
-    minimum: smallest allowed value.
-
-  Raises:
-    ValueError: a flag is below `minimum`.
-  """
+  """Checks that flags are at least `minimum`, except absent ones (None)."""
   for name in names:
     value = getattr(options, name)
     if value is not None and value < minimum:
@@ -167,16 +146,9 @@ def check_counts(
 
 
 def check_folder(name: str, folder: str) -> None:
-  """Checks that the path of a folder is not empty; the folder need not exist.
-
-  Args:
-    name: name of the flag, for the message.
-    folder: value of the flag. `epath` reads an empty path as the current
-      folder, which is hardly what a user means.
-
-  Raises:
-    ValueError: the path is empty or blank.
-  """
+  """Checks that the path of a folder is not empty; it need not exist."""
+  # `epath` reads an empty path as the current folder, which is hardly what a
+  # user means.
   if not folder.strip():
     raise ValueError(
       f"{name} is empty; name a folder, or '.' for the current folder"
@@ -186,11 +158,7 @@ def check_folder(name: str, folder: str) -> None:
 def check_differ(
   name: str, path: epath.PathLike, other_name: str, other: epath.PathLike
 ) -> None:
-  """Checks that two flags do not name one file, which would be overwritten.
-
-  Raises:
-    ValueError: they do, also through a link or another spelling.
-  """
+  """Checks that two flags do not name one file, also by a link or spelling."""
   first, second = (
     os.path.realpath(os.path.expanduser(each)) for each in (path, other)
   )
@@ -206,13 +174,6 @@ def check_writable(name: str, path: epath.PathLike) -> None:
 
   The empty file is removed at once. If the folder is missing, it is not
   created; the empty file goes into the nearest ancestor that exists.
-
-  Args:
-    name: name of the flag, for the message.
-    path: path of the file that the command writes later.
-
-  Raises:
-    ValueError: the path is a folder, or its folder cannot be written to.
   """
   path = storage_paths.parse(path)
   try:
