@@ -206,13 +206,15 @@ def _judged_configs() -> dict[str, ConfigDict]:
 def _judged_command(kind: str, name: str) -> str:
   """Returns the command of the first config with a judge that uses a name."""
   for config_name, config in _judged_configs().items():
-    asked = config.judge.questions
+    calls_by_name = config.judge.questions
     terms = [term.reward for term in config.reward.terms.values()]
     # The rewards of which a setting names a question to the judge.
-    asking = [call for call in terms if any(repr(q) in call for q in asked)]
+    asking = [
+      call for call in terms if any(repr(q) in call for q in calls_by_name)
+    ]
     calls = {
       "method": [config.method],
-      "question": asked.values(),
+      "question": calls_by_name.values(),
       "reward": [config.reward.step_reward, *asking],
     }
     if name in _names(calls[kind]):

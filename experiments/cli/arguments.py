@@ -2,8 +2,8 @@
 
 Commands and configs share the checks of seeds, counts, folders and files, so
 that a value is refused in the same words everywhere and before anything is
-written. They raise a ValueError; its message has the name of the flag or of the
-config key, which is their first argument.
+written. They raise a ValueError, whose message has the name of the flag or of
+the config key.
 
 Example:
 

@@ -300,7 +300,7 @@ def test_cells_go_to_the_csv_file_once_and_from_there_to_the_tables(
     report = FITS if cell.machine == "v5p:4x4x4" else STATE
     return scaling._make_row(cell, report, {"rollout.rows": 1})
 
-  monkeypatch.setattr(scaling, "compile_cell", compile_cell)
+  monkeypatch.setattr(scaling, "_compile_cell", compile_cell)
   monkeypatch.setattr(scaling.provenance, "commit", lambda: "abc1234")
   for only in ("qwen3-8b on v5p:4x4x4", "qwen3-8b on v5"):  # one, then others
     words = ["--csv", str(path), "--out", str(out), "--only", only]
