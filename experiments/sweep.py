@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_counts(options, "seeds", "jobs")
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_folder("--workdir", options.workdir)
-    runs = _plan_runs(
+    runs = plan_runs(
       options.config,
       options.workdir,
       product=options.product,
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def _plan_runs(
+def plan_runs(
   config: str,
   workdir: str,
   *,

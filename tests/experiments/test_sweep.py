@@ -26,7 +26,7 @@ def words(*more, **named):
       word.partition("=")[0][9:]: word.partition("=")[2]
       for word in one.arguments
     }
-    for one in sweep._plan_runs("c.py", "runs/s", *more, **named)
+    for one in sweep.plan_runs("c.py", "runs/s", *more, **named)
   ]
 
 
@@ -53,7 +53,7 @@ def test_values_that_are_zipped_go_together():
 
 
 def test_folders_say_what_differs_and_no_shell_reads_them():
-  planned = sweep._plan_runs(
+  planned = sweep.plan_runs(
     "c.py", "d", product=["x.method=f(k=4),g"], fixed=["y=1"]
   )
   assert [one.name for one in planned] == [
@@ -86,7 +86,7 @@ def test_what_cannot_be_planned_is_refused(named, says):
     assert len(words(**named)) == 2
     return
   with pytest.raises(ValueError, match=says.replace("(", r"\(")):
-    sweep._plan_runs("c.py", "d", **named)
+    sweep.plan_runs("c.py", "d", **named)
 
 
 @pytest.fixture
