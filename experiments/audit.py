@@ -57,45 +57,26 @@ from rl.sampling import generation
 # where a completion cannot be scored.
 Score = Callable[[Sequence[tuple[Example, str]]], np.ndarray]
 SHARE = 0.5  # of the score of right completions, above which an attack succeeds
-_RIGHT = "right completion"
 PROBLEMS = 8  # number of problems by default
 
 
 class Finding(NamedTuple):
-  """The scores of one kind of completions.
+  """The scores of one kind of completions."""
 
-  Attributes:
-    kind: name of the attack or of the rewriting.
-    is_attack: whether it is an attack.
-    mean: mean score.
-    extreme: highest score of an attack, or lowest score of a rewriting.
-    text: the completion with this score.
-    count: number of completions that were scored.
-    problem: "hole", "false negative" or "".
-  """
-
-  kind: str
+  kind: str  # name of the attack or of the rewriting
   is_attack: bool
-  mean: float
-  extreme: float
-  text: str
-  count: int
-  problem: str
+  mean: float  # mean score
+  extreme: float  # highest score of an attack, or lowest score of a rewriting
+  text: str  # the completion with this score
+  count: int  # number of completions that were scored
+  problem: str  # "hole", "false negative" or ""
 
 
 def audit(score: Score, examples: Sequence[Example]) -> list[Finding]:
   """Scores right completions, attacks and rewritings.
 
-  Args:
-    score: the reward.
-    examples: questions with right completions.
-
-  Returns:
-    The findings; the first is about the right completions as they are. A kind
-    of which no completion can be scored is left out.
-
-  Raises:
-    ValueError: the right completions have no score above 0.
+  The first finding is about the right completions as they are. A kind of which
+  no completion can be scored is left out.
   """
   right = score([(example, example.completion) for example in examples])
   if np.isnan(right).all() or not np.nanmean(right) > 0:
@@ -105,49 +86,31 @@ def audit(score: Score, examples: Sequence[Example]) -> list[Finding]:
     )
   paid = float(np.nanmean(right))
   lowest = int(np.nanargmin(right))
+  text, scored = examples[lowest].completion, int((~np.isnan(right)).sum())
+  extreme = float(right[lowest])
   findings = [
-    Finding(
-      _RIGHT,
-      False,
-      paid,
-      float(right[lowest]),
-      examples[lowest].completion,
-      int((~np.isnan(right)).sum()),
-      "",
-    )
+    Finding("right completion", False, paid, extreme, text, scored, "")
   ]
-  for is_attack, kinds in (
-    (True, attacks.ATTACKS),
-    (False, attacks.REWRITINGS),
-  ):
-    for kind, make in kinds.items():
-      pairs = [
-        (example, text) for example in examples for text in make(example)
-      ]
-      values = score(pairs) if pairs else np.array([])
-      if not len(values) or np.isnan(values).all():
-        continue
-      place = int(np.nanargmax(values) if is_attack else np.nanargmin(values))
-      extreme = float(values[place])
-      succeeds = extreme >= SHARE * paid
-      problem = ("hole" if succeeds else "") if is_attack else ""
-      if not is_attack and not succeeds:
-        problem = "false negative"
-      findings.append(
-        Finding(
-          kind,
-          is_attack,
-          float(np.nanmean(values)),
-          extreme,
-          pairs[place][1],
-          int((~np.isnan(values)).sum()),
-          problem,
-        )
-      )
+  for kind, make in (attacks.ATTACKS | attacks.REWRITINGS).items():
+    is_attack = kind in attacks.ATTACKS
+    pairs = [(example, text) for example in examples for text in make(example)]
+    values = score(pairs) if pairs else np.array([])
+    if not len(values) or np.isnan(values).all():
+      continue
+    place = int(np.nanargmax(values) if is_attack else np.nanargmin(values))
+    extreme, mean = float(values[place]), float(np.nanmean(values))
+    # An attack should fail, and a rewriting should succeed.
+    problem = ""
+    if (extreme >= SHARE * paid) == is_attack:
+      problem = "hole" if is_attack else "false negative"
+    text, scored = pairs[place][1], int((~np.isnan(values)).sum())
+    findings.append(
+      Finding(kind, is_attack, mean, extreme, text, scored, problem)
+    )
   return findings
 
 
-def of_verifier(verify: Callable[..., list]) -> Score:
+def _of_verifier(verify: Callable[..., list]) -> Score:
   """Returns the scores of a verifier; NaN where its verdict is unknown."""
 
   def score(pairs: Sequence[tuple[Example, str]]) -> np.ndarray:
@@ -155,31 +118,19 @@ def of_verifier(verify: Callable[..., list]) -> Score:
       Item(example.question, text, example.reference, dict(example.fields))
       for example, text in pairs
     ]
-    return np.array(
-      [
-        outcome.score if outcome.verdict >= 0 else np.nan
-        for outcome in verify(items)
-      ]
-    )
+    outcomes = verify(items)
+    return np.array([o.score if o.verdict >= 0 else np.nan for o in outcomes])
 
   return score
 
 
-def of_task(
+def _of_task(
   task: Task, count: int, reward: Reward | None = None
 ) -> tuple[Score, list[Example]]:
-  """Returns the scores of a task, and examples of its train problems.
+  """Returns the scores of a task or a reward, and examples of train problems.
 
   A text that the task's vocabulary cannot write has no score. A text of more
   tokens than a completion has is cut.
-
-  Args:
-    task: the task.
-    count: number of problems.
-    reward: reward that replaces the task's score; None keeps it.
-
-  Raises:
-    ValueError: the reward reads more than completions and their scores.
   """
   transforms = reward.transforms.values() if reward else ()
   for need in frozenset().union(*(t.needs for t in transforms)):
@@ -214,7 +165,7 @@ def of_task(
 
   def score(pairs: Sequence[tuple[Example, str]]) -> np.ndarray:
     scores = np.full(len(pairs), np.nan)
-    places, samples = encode_samples(task, [text for _, text in pairs])
+    places, samples = _encode_samples(task, [text for _, text in pairs])
     if not places:
       return scores
     rows = np.array([row_of[pairs[place][0]] for place in places])
@@ -235,18 +186,13 @@ def of_task(
   return score, examples
 
 
-def encode_samples(
+def _encode_samples(
   task: Task, texts: Sequence[str]
 ) -> tuple[list[int], generation.Samples]:
-  """Returns texts as samples of a task, one of each problem.
+  """Returns the indices of the N texts that are samples, and these `[N, 1]`.
 
-  Args:
-    task: the task.
-    texts: completions without EOS. One with a word that the task has no token
-      for is left out, and one that is too long is cut and has no end.
-
-  Returns:
-    The indices of the N texts that are samples, and the samples `[N, 1]`.
+  A text with a word that the task has no token for is left out, and one that is
+  too long is cut and has no end.
   """
   tokens, indices = [], []
   for index, text in enumerate(texts):
@@ -283,12 +229,8 @@ def _other_answers(answers: np.ndarray) -> list[int]:
   return result
 
 
-def sums(count: int, template: str) -> list[Example]:
-  """Returns sums of two numbers, with completions made by a template.
-
-  Raises:
-    ValueError: the template has no field `{}`.
-  """
+def _sums(count: int, template: str) -> list[Example]:
+  """Returns sums of two numbers, with completions made by a template."""
   if template.format("x") == template:
     raise ValueError(
       f"--write {template!r} must have the field {{}}, for the answer"
@@ -305,12 +247,8 @@ def sums(count: int, template: str) -> list[Example]:
   ]
 
 
-def read_examples(file: str) -> list[Example]:
-  """Returns the examples in a file of lines.
-
-  Raises:
-    ValueError: a line lacks a key, or the file has fewer than two lines.
-  """
+def _read_examples(file: str) -> list[Example]:
+  """Returns the examples in a file of lines."""
   path = epath.Path(file).expanduser()
   json_lines.check_is_file(path)
   located_lines = json_lines.read(path)
@@ -357,9 +295,8 @@ def _audit_config(argv: Sequence[str]) -> list[Finding]:
   """Audits what a config pays."""
 
   def define(values: flags.FlagValues) -> None:
-    flags.DEFINE_integer(
-      "problems", PROBLEMS, "number of problems", flag_values=values
-    )
+    text = "number of problems"
+    flags.DEFINE_integer("problems", PROBLEMS, text, flag_values=values)
 
   options = command_line.parse(argv, define, required=("config",))
   with errors.usage_errors():
@@ -367,7 +304,7 @@ def _audit_config(argv: Sequence[str]) -> list[Finding]:
     reward = reward_from_config.make_reward(options.config.get("reward") or {})
     folder = pretrained.resolve(options.config.policy.path)
     task = build.make_task(options.config, folder)
-    return audit(*of_task(task, count, reward))
+    return audit(*_of_task(task, count, reward))
 
 
 def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
@@ -382,26 +319,18 @@ def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
   options = parser.parse_args(argv[1:])
   with errors.usage_errors():
     count = _check_problems(options.problems)
-    score = of_verifier(jsonl.load_verifier(options.reward))
+    score = _of_verifier(jsonl.load_verifier(options.reward))
     examples = (
-      read_examples(options.data)
+      _read_examples(options.data)
       if options.data
-      else sums(count, options.write)
+      else _sums(count, options.write)
     )
     return audit(score, examples)
 
 
 @errors.command
 def main(argv: Sequence[str]) -> int:
-  """Runs the command.
-
-  Args:
-    argv: command line, with the name of the program first.
-
-  Returns:
-    The exit status: 0, 1 if there is a hole or a false negative, or 2 for a
-    mistake in the arguments.
-  """
+  """Runs the command; returns 0, 1 for a hole or a false negative, or 2."""
   if {"--help", "-h"} & set(argv):
     print(__doc__)
     return 0

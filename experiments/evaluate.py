@@ -24,7 +24,7 @@ of the samples go to a .npz file of the same name.
 from __future__ import annotations
 
 import argparse
-import os
+import functools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -39,18 +39,7 @@ from experiments.evaluation import fallback_settings
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command.
-
-  Args:
-    argv: arguments after the name of the command; None reads `sys.argv`.
-
-  Returns:
-    The exit status: 0, or 2 for a wrong flag or path, which is reported in one
-    line.
-  """
-  # transformers warns that PyTorch is missing, but tokenizers do not need it.
-  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-
+  """Runs the command; returns 0, or 2 for a wrong flag or path."""
   defaults = fallback_settings.DEFAULTS
   options = _parser(defaults).parse_args(argv)
   with errors.usage_errors():
@@ -68,8 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       arguments.check_seed("--seed", options.seed)
     if options.out:
       arguments.check_writable("--out", options.out)
-    source = options.workdir or pretrained.describe(options.policy)
-    print(f"loading {source} ...")
+    print(
+      f"loading {options.workdir or pretrained.describe(options.policy)} ..."
+    )
     # Imported here, so that the line above is printed at once.
     from experiments.evaluation import evaluator, policy_loader, summary
     from experiments.logging import progress
@@ -124,62 +114,48 @@ def _flags_present(
 
 def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
   """Returns the parser; its help shows `defaults`, those of --policy."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.evaluate",
-    description="Evaluates a checkpoint of a run, or a Hugging Face folder, "
-    "on held-out problems.",
+  parser = arguments.make_parser(
+    "evaluate",
+    "Evaluates a checkpoint of a run, or a Hugging Face folder, on held-out\n"
+    "problems.",
   )
-  add = parser.add_argument
-  add("--workdir", help="folder of the run to evaluate")
-  add(
-    "--step",
-    type=int,
-    help="training step of the checkpoint; default: the latest checkpoint",
-  )
-  add(
-    "--policy",
-    help="Hugging Face folder to evaluate, instead of a run, or the name of a "
-    f"downloaded model: {', '.join(pretrained.MODELS)}",
-  )
-  add(
-    "--task",
-    help='task for --policy: a name, or a call such as "countdown(count=4)"',
-  )
+  add = functools.partial(arguments.add, parser)
+  arguments.add_source(parser, "evaluate", pretrained.MODELS)
   add(
     "--max_tokens",
-    type=int,
-    help="largest number of tokens of a completion, for --policy; default: the "
+    int,
+    "largest number of tokens of a completion, for --policy; default: the "
     "task's limit",
   )
   add(
     "--dtype",
-    help="type of the parameters of --policy, such as bfloat16; default: "
-    "float32",
+    str,
+    "type of the parameters of --policy, such as bfloat16; default: float32",
   )
   add(
     "--cpu_devices",
-    type=int,
-    help="number of devices that the host's CPU is split into, for --policy; "
+    int,
+    "number of devices that the host's CPU is split into, for --policy; "
     "default: the number that is fastest on this processor",
   )
-  for name, kind, text in (
-    ("problems", int, "number of held-out problems"),
-    ("samples", int, "number of samples per problem"),
-    ("batch", int, "largest number of problems in a batch"),
-    ("rows", int, "samples per problem decoded in parallel; 0 decodes all"),
-    ("temperature", float, "sampling temperature"),
-    ("seed", int, "seed of the samples"),
+  for name, text in (
+    ("problems", "number of held-out problems"),
+    ("samples", "number of samples per problem"),
+    ("batch", "largest number of problems in a batch"),
+    ("rows", "samples per problem decoded in parallel; 0 decodes all"),
+    ("temperature", "sampling temperature"),
+    ("seed", "seed of the samples"),
   ):
     default = (
       f"default: the value in the run's config; for --policy: {defaults[name]}"
     )
     if name == "batch":
       default += f", on a CPU {fallback_settings.CPU_BATCH}"
-    add(f"--{name}", type=kind, help=f"{text}; {default}")
+    add(f"--{name}", type(defaults[name]), f"{text}; {default}")
   add(
     "--out",
-    type=epath.Path,
-    help="JSON file to write; the samples go to a .npz file of the same name",
+    epath.Path,
+    "JSON file to write; the samples go to a .npz file of the same name",
   )
   return parser
 

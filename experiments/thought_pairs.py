@@ -22,7 +22,6 @@ Generation (its optimised and degraded thoughts).
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
@@ -61,30 +60,18 @@ class Pair(NamedTuple):
   worse: list[str]
 
 
-def steps_of(response: str) -> list[str]:
-  """Returns the steps of a response: its lines, or the parts that end with ";".
-
-  Lines are the steps of text tasks, and parts of a single line those of chained
-  arithmetic.
-  """
+def _steps_of(response: str) -> list[str]:
+  """Returns the steps of a response."""
+  # The lines of a text task, or the parts of chained arithmetic.
   parts = response.splitlines() if "\n" in response else _STEP.findall(response)
   return [part.strip() for part in parts if part.strip()]
 
 
-def rewrite(
+def _rewrite(
   question: str, response: str, complete: llm_judge.Complete
 ) -> Pair | None:
-  """Asks a judge for both versions of a thought.
-
-  Args:
-    question: the question.
-    response: the response, whose steps are rewritten.
-    complete: the judge.
-
-  Returns:
-    The versions; None if they are equal, or if the reply has another form.
-  """
-  numbered = {str(k): text for k, text in enumerate(steps_of(response), 1)}
+  """Asks a judge for both versions of a thought; None without two of them."""
+  numbered = {str(k): text for k, text in enumerate(_steps_of(response), 1)}
   fields = {"question": question, "rewrite": numbered}
   try:
     reply = llm_judge.ask_for_object(complete, REWRITING, fields)
@@ -103,14 +90,8 @@ def rewrite(
 def lines(
   question: str, pair: Pair, has_lines: bool
 ) -> list[dict[str, object]]:
-  """Returns the two lines of a pair, the better version first.
-
-  Args:
-    question: the question.
-    pair: the versions.
-    has_lines: whether the steps are lines of a text, so that all but the last
-      one end with a line break.
-  """
+  """Returns the two lines of a pair, the better version first."""
+  # Of a text of several lines, all steps but the last end with a line break.
   end = "\n" if has_lines else ""
   return [
     {
@@ -125,17 +106,11 @@ def lines(
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a mistake in the arguments."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.thought_pairs",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = arguments.make_parser("thought_pairs", __doc__)
   add = parser.add_argument
   add("--data", required=True, help="JSONL file of responses")
   add("--out", required=True, type=epath.Path, help="JSONL file to write")
-  add("--judge", required=True, help="URL of an OpenAI-compatible API")
-  add("--judge_model", required=True, help="name of the model on that server")
-  add("--judge_key", default="", help="environment variable with the API key")
+  arguments.add_judge(parser, required=True)
   options = parser.parse_args(argv)
   with errors.usage_errors():
     arguments.check_writable("--out", options.out)
@@ -148,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     items, _ = labelled_responses.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...")
   pairs = llm_judge.in_threads(
-    lambda item: rewrite(item.prompt, item.text, complete),
+    lambda item: _rewrite(item.prompt, item.text, complete),
     items,
     _WORKERS,
   )

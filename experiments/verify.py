@@ -38,7 +38,7 @@ import rich.console
 import rich.markup
 import rich.table
 
-from experiments.cli import errors, spec
+from experiments.cli import arguments, errors, spec
 from experiments.data import labelled_responses
 from experiments.tasks.text import jsonl
 from rewards import judged
@@ -48,30 +48,18 @@ _WORKERS = 8  # requests at a time
 
 
 class Quality(NamedTuple):
-  """The agreement of verdicts with labels.
+  """The agreement of verdicts with labels, as the module's docstring says."""
 
-  A share is NaN if there is no line to take it of.
-
-  Attributes:
-    accuracy, precision, recall: the shares of the module's docstring.
-    unknown: number of lines without a verdict.
-    count: number of lines.
-  """
-
+  # Shares; NaN if there is no line to take it of.
   accuracy: float
   precision: float
   recall: float
-  unknown: int
-  count: int
+  unknown: int  # number of lines without a verdict
+  count: int  # number of lines
 
 
 def quality(verdicts: np.ndarray, labels: np.ndarray) -> Quality:
-  """Compares verdicts with labels.
-
-  Args:
-    verdicts: `[N]` int, 1 right, 0 wrong, -1 unknown.
-    labels: `[N]` bool.
-  """
+  """Compares verdicts `[N]` (1, 0, or -1 for unknown) with labels `[N]`."""
   is_known = verdicts >= 0
   accepts, is_right = verdicts[is_known] == 1, labels[is_known]
 
@@ -101,7 +89,7 @@ def attacks(lines: Sequence[dict]) -> tuple[list[Item], list[dict]]:
   return items, [line] * len(items)
 
 
-def by_category(
+def _by_category(
   verdicts: np.ndarray, lines: Sequence[dict]
 ) -> dict[str, Quality]:
   """Returns the quality over all lines, and over those of each category."""
@@ -159,16 +147,8 @@ def table(results: dict[str, Quality]) -> rich.table.Table:
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command.
-
-  Returns:
-    0; 1 if no line was judged; 2 for a mistake in the arguments.
-  """
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.verify",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  """Runs the command; returns 0, 1 without any verdict, or 2 for a mistake."""
+  parser = arguments.make_parser("verify", __doc__)
   add = parser.add_argument
   add("--data", required=True, help="JSONL file of labelled responses")
   add("--reward", default="", help="verifier, MODULE:FUNCTION")
@@ -194,7 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       more_items, more_lines = attacks(lines)
       items, lines = items + more_items, lines + more_lines
     print(f"judging {len(items)} lines ...")
-    results = by_category(_verdicts(options, items), lines)
+    results = _by_category(_verdicts(options, items), lines)
   rich.console.Console(highlight=False).print(table(results))
   if results[labelled_responses.ALL_LINES].unknown == len(items):
     judge_name = options.reward or options.judge or options.judge_policy

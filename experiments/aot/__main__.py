@@ -69,19 +69,10 @@ def _define_flags(values: flags.FlagValues) -> None:
 
 @errors.command
 def main(argv: Sequence[str]) -> int:
-  """Runs the command.
-
-  Args:
-    argv: the command line, with the name of the program first.
-
-  Returns:
-    The exit status: 0, 1 if a program does not fit, or 2 for a mistake of the
-    user, which is reported in one line.
-  """
+  """Runs the command; returns 0, 1 if a program does not fit, or 2."""
   if {"--help", "-h"} & set(argv):
     print(__doc__)
     return 0
-  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   argv = [f"--json={STDOUT}" if word == "--json" else word for word in argv]
   options = command_line.parse(
     argv, _define_flags, required=("config", "topology")
@@ -144,11 +135,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
-  """Yields the tables that are printed: state, programs, collectives.
-
-  Args:
-    result: the report that `report.analyse` returned.
-  """
+  """Yields the tables of a report: state, programs, collectives."""
   # The parts of the training state, and the cache.
   resident = rich.table.Table(title="GiB per device", title_justify="left")
   for name in result["resident_gib"]:
@@ -175,8 +162,9 @@ def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
       "" if peak is None else f"{peak:.2f}",
       f"{program['hbm_gib']:.2f}",
       f"{sent / 2**30:.2f}",
+      # An evaluation, which is not part of a step, has no seconds.
       *(
-        _format_seconds(seconds, column.removesuffix(" s"))
+        f"{seconds[column.removesuffix(' s')]:.3f}" if seconds else ""
         for column in SECONDS_COLUMNS
       ),
     )
@@ -195,12 +183,6 @@ def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
       collectives.add_row(name, kind, f"{sent['count']:,.0f}", *cells)
   if collectives.row_count:
     yield collectives
-
-
-def _format_seconds(seconds: Mapping[str, float], resource: str) -> str:
-  """Returns the seconds of a resource as text; "" if `seconds` is empty."""
-  # An evaluation, which is not part of a step, has no seconds.
-  return f"{seconds[resource]:.3f}" if seconds else ""
 
 
 if __name__ == "__main__":

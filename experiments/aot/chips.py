@@ -29,32 +29,18 @@ GB = 1e9
 
 
 class Chip(NamedTuple):
-  """Speed and memory of one device of a kind of chip.
+  """Speed and memory of one device of a kind of chip."""
 
-  Attributes:
-    flops: operations per second of bfloat16 matrix products.
-    bandwidth: bytes per second between the device and its memory.
-    link_bandwidth: bytes per second that the device sends within its slice or
-      node, over all its links together.
-    memory: bytes that a program may use.
-    network_bandwidth: bytes per second that the device sends to other slices
-      or nodes.
-    config: libtpu's `chip_config_name`; "" means libtpu's default.
-    options: compiler options without which the compiler ends the process.
-  """
-
-  flops: float
-  bandwidth: float
+  flops: float  # bfloat16 operations per second of matrix products
+  bandwidth: float  # bytes per second between the device and its memory
+  # Bytes per second that the device sends within its slice or node, over all
+  # its links together, and to other slices or nodes.
   link_bandwidth: float
-  memory: float
   network_bandwidth: float
-  config: str = ""
+  memory: float  # bytes that a program may use
+  config: str = ""  # libtpu's `chip_config_name`; "" means libtpu's default
+  # Compiler options without which the compiler ends the process.
   options: Mapping[str, Any] = MappingProxyType({})
-
-
-def _usable_gpu_memory(memory: int) -> float:
-  """Returns the bytes of a GPU's memory that a run takes."""
-  return runtime.GPU_MEMORY_FRACTION * memory
 
 
 # Collectives that must not run on the sparse cores of a tpu7x: libtpu 0.0.42
@@ -73,64 +59,30 @@ _TPU7X_OPTIONS = {
   f"xla_tpu_enable_sparse_core_collective_offload_{kind}": False
   for kind in _NOT_ON_SPARSE_CORES
 }
-# Network bandwidth: four TPU chips share their host's 100 to 400 Gbit/s, and
-# each GPU has an adapter of 400 Gbit/s.
+# Of v4, libtpu makes two devices of the two cores by default. The peaks of a
+# tpu7x are those of a chip, which is two devices; the figures without "/ 2" are
+# those of one. Network bandwidth: four TPU chips share their host's 100 to 400
+# Gbit/s, and each GPU has an adapter of 400 Gbit/s.
 TPUS: Mapping[str, Chip] = {
-  "v4": Chip(
-    flops=275e12,
-    bandwidth=1228 * GB,
-    link_bandwidth=300 * GB,
-    memory=30.75 * GIB,
-    network_bandwidth=6.25 * GB,
-    config="megacore",  # by default, libtpu makes two devices of the two cores
-  ),
-  "v5e": Chip(
-    flops=197e12,
-    bandwidth=819 * GB,
-    link_bandwidth=200 * GB,
-    memory=15.75 * GIB,
-    network_bandwidth=3.125 * GB,
-  ),
-  "v5p": Chip(
-    flops=459e12,
-    bandwidth=2765 * GB,
-    link_bandwidth=600 * GB,
-    memory=95.74 * GIB,
-    network_bandwidth=6.25 * GB,
-  ),
-  "v6e": Chip(
-    flops=918e12,
-    bandwidth=1638 * GB,
-    link_bandwidth=400 * GB,
-    memory=31.25 * GIB,
-    network_bandwidth=12.5 * GB,
-  ),
-  # The makers' peaks are those of a chip, which is two devices. The figures
-  # without "/ 2" are already those of one device.
+  # flops, bandwidth of memory, links and network, memory
+  "v4": Chip(275e12, 1228 * GB, 300 * GB, 6.25 * GB, 30.75 * GIB, "megacore"),
+  "v5e": Chip(197e12, 819 * GB, 200 * GB, 3.125 * GB, 15.75 * GIB),
+  "v5p": Chip(459e12, 2765 * GB, 600 * GB, 6.25 * GB, 95.74 * GIB),
+  "v6e": Chip(918e12, 1638 * GB, 400 * GB, 12.5 * GB, 31.25 * GIB),
   "tpu7x": Chip(
-    flops=2307e12 / 2,
-    bandwidth=7380 * GB / 2,
-    link_bandwidth=300 * GB,
-    memory=94.75 * GIB,
-    network_bandwidth=6.25 * GB,
+    2307e12 / 2,
+    7380 * GB / 2,
+    300 * GB,
+    6.25 * GB,
+    94.75 * GIB,
     options=_TPU7X_OPTIONS,
   ),
 }
+# Memory is the part that a run takes.
+_USABLE = runtime.GPU_MEMORY_FRACTION
 GPUS: Mapping[str, Chip] = {
-  "h100": Chip(
-    flops=989e12,
-    bandwidth=3352 * GB,
-    link_bandwidth=450 * GB,
-    memory=_usable_gpu_memory(84_929_347_584),
-    network_bandwidth=50 * GB,
-  ),
-  "h200": Chip(
-    flops=989e12,
-    bandwidth=4800 * GB,
-    link_bandwidth=450 * GB,
-    memory=_usable_gpu_memory(150_754_820_096),
-    network_bandwidth=50 * GB,
-  ),
+  "h100": Chip(989e12, 3352 * GB, 450 * GB, 50 * GB, _USABLE * 84_929_347_584),
+  "h200": Chip(989e12, 4800 * GB, 450 * GB, 50 * GB, _USABLE * 150_754_820_096),
 }
 CHIPS: Mapping[str, Chip] = {**TPUS, **GPUS}
 EXAMPLES = (  # topologies that exist, for error messages
@@ -181,16 +133,13 @@ device_description_str: "NVIDIA {name}"
 def devices(
   topology: str, slices: int = 1
 ) -> tuple[Chip, Sequence[jax.Device]]:
-  """Returns the devices of a topology, as targets of compilation.
+  """Returns the speed and memory of a device, and all devices of a topology.
 
   Args:
     topology: name of a chip, and the number of chips along each axis of the
       grid, such as "v5e:16x16"; for GPUs the number in a node, "h100:8".
     slices: number of TPU slices of this topology, joined by the network of
       their hosts.
-
-  Returns:
-    The speed and memory of one device, and all devices.
 
   Raises:
     ValueError: if the chip is unknown, no such grid exists, or `slices` is not
@@ -252,7 +201,7 @@ def _gpu_devices(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
     target_config=_HOPPER.format(
       name=name.upper(),
       bandwidth=chip.bandwidth,
-      memory=chip.memory / runtime.GPU_MEMORY_FRACTION,
+      memory=chip.memory / _USABLE,
     ),
     topology=f"1x1x{shape}",
   )

@@ -92,15 +92,9 @@ def change(
   analysis: Mapping[str, Any],
   meshes: Sequence[Mapping[str, int]] = (),
 ) -> Changes:
-  """Returns the next change to try.
+  """Returns the next change to try; {} if all fit or no change is left.
 
-  Args:
-    e: the experiment.
-    analysis: the report of the experiment, from `report.analyse`.
-    meshes: shapes of the training mesh that were tried.
-
-  Returns:
-    The change; {} if all programs fit or no change is left.
+  `meshes` are the shapes of the training mesh that were tried.
   """
   programs = analysis["programs"]
   too_large = {
@@ -247,14 +241,9 @@ def _fewer_rows(sampling: generation.Sampling, ratio: float) -> int:
 
 
 def sampled_bytes(model: ModelConfig, tensor: int) -> float:
-  """Returns the bytes that parameters take on each device while sampling.
-
-  While sampling, only the mesh axis `tensor` splits the parameters.
-
-  Args:
-    model: shape of the decoder.
-    tensor: size of this axis, for which heads are repeated if need be.
-  """
+  """Returns the bytes that parameters take on each device while sampling."""
+  # While sampling, only the mesh axis `tensor` splits the parameters. Heads are
+  # repeated if need be.
   count = repeated_heads.repeats(model, tensor)
   repeated = repeated_heads.repeat_config(model, count)
   itemsize = np.dtype(model.dtype).itemsize

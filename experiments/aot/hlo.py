@@ -41,19 +41,13 @@ _OPERANDS = re.compile(r" [\w\-]+\(([^)]*)\).*calls=%?([\w.\-]+)")
 
 
 class Sent(NamedTuple):
-  """All collectives of one kind in one execution of a program.
+  """All collectives of one kind in one execution of a program."""
 
-  Attributes:
-    count: number of times that a collective of this kind runs.
-    bytes: bytes of their results on one device.
-    wire: bytes that one device sends to devices of its slice, on a ring.
-    outward: bytes that one device sends to other slices, on a ring of slices,
-      after each slice has gathered or reduced among its own devices.
-  """
-
-  count: float
-  bytes: float
-  wire: float
+  count: float  # number of times that a collective of this kind runs
+  bytes: float  # bytes of their results on one device
+  wire: float  # bytes that one device sends to devices of its slice, on a ring
+  # Bytes that one device sends to other slices, on a ring of slices, after each
+  # slice has gathered or reduced among its own devices.
   outward: float = 0.0
 
 
@@ -102,12 +96,7 @@ def collectives(
 
 
 def computations(text: str) -> tuple[dict[str, list[str]], str]:
-  """Splits a program into computations, the functions of HLO.
-
-  Returns:
-    The lines of each computation by its name, and the name of the one that is
-    executed first.
-  """
+  """Returns the lines of each computation by its name, and the first's name."""
   bodies: dict[str, list[str]] = {}
   name = entry = ""
   for line in text.splitlines():

@@ -23,7 +23,6 @@ attention computes depends on its form:
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import tempfile
@@ -36,7 +35,7 @@ import rich.console
 from etils import epath
 
 from experiments.aot import chips, programs, report, scaling, stack
-from experiments.cli import errors
+from experiments.cli import arguments, errors
 from experiments.training import packed_texts
 from experiments.training_run import validate
 from models import attention_forms, attention_kernels, flop_counts, forward_pass
@@ -59,13 +58,9 @@ HEAD = (
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.aot.packing",
-    description=__doc__.splitlines()[0],
-  )
-  parser.add_argument(
-    "--only", default="", help="compile for machines with this text in the name"
-  )
+  parser = arguments.make_parser("aot.packing", __doc__.splitlines()[0])
+  text = "compile for machines with this text in the name"
+  arguments.add(parser, "--only", "", text)
   options = parser.parse_args(argv)
   jax.config.update("jax_platforms", "cpu")  # programs are traced here
   console = rich.console.Console()
@@ -120,8 +115,8 @@ def _rows_of(
       is_shorter = room and attention == "splash"
       fed = (mean if is_shorter else T) - 1
       num_rows = forward_pass.num_rows(e.model, sized) if room else S
-      pairs = attended_pairs(attention, 0, L, L)
-      pairs += num_rows * attended_pairs(attention, L, fed, T - 1)
+      pairs = _attended_pairs(attention, 0, L, L)
+      pairs += num_rows * _attended_pairs(attention, L, fed, T - 1)
       flops = _RUNS * flop_counts.forward(e.model, positions, pairs, S * mean)
       teraflops = flops * P / e.mesh.devices.size / 1e12
       rows.append(
@@ -133,14 +128,11 @@ def _rows_of(
   return rows
 
 
-def attended_pairs(form: str, prompt: int, fed: int, length: int) -> int:
+def _attended_pairs(form: str, prompt: int, fed: int, length: int) -> int:
   """Counts the pairs of a query and a key that attention computes.
 
-  Args:
-    form: "splash" or "blocked".
-    prompt: number of tokens of the prompt; 0 for the attention of a prompt.
-    fed: number of tokens of the sequence that are not padding.
-    length: number of tokens of the sequence, with padding.
+  The sequence follows `prompt` tokens. It has `length` tokens with padding, and
+  `fed` without.
   """
   if form == "splash":
     block = attention_kernels.MAX_BLOCK

@@ -56,13 +56,8 @@ def lower_functions(e: Experiment) -> Mapping[str, Lower]:
 def state_arguments(e: Experiment, name: str) -> types.PyTree:
   """Returns the part of the training state that a program takes as arguments.
 
-  Args:
-    e: the experiment.
-    name: name of one of its programs.
-
-  Returns:
-    Shapes and shardings. All other parts of the state take memory on the
-    devices while the program runs, too.
+  They are shapes and shardings. All other parts of the state take memory on the
+  devices while the program runs, too.
   """
   state = placement.abstract_state(e)
   if name == "train_step":
@@ -91,13 +86,9 @@ def _sharded(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
 
 
 def lower_train_step(e: Experiment, room: int) -> jax.stages.Lowered:
-  """Lowers the train step of a rollout whose text has room for some tokens.
-
-  Args:
-    e: the experiment, whose rollout has no views.
-    room: `rl.types.Tokens.room`; 0 lowers the padded form.
-  """
-  rollout = policy_rollout(e.placed_rollout)
+  """Lowers the train step of a rollout whose text has this `Tokens.room`."""
+  rollout = policy_rollout(e.placed_rollout)  # without views
+  # A room of 0 is the padded form.
   rollout = rollout.replace(tokens=rollout.tokens.replace(room=room))
   return _train_step(e).lower(placement.abstract_state(e), rollout)
 

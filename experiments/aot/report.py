@@ -310,11 +310,6 @@ def peak_bytes(
   may state more, since it counts some arrays that share memory twice, such as a
   sum of gradients in a loop over microbatches (libtpu 0.0.42). The result is
   then what the device has.
-
-  Args:
-    compiled: the program.
-    chip: memory of one device.
-    platform: platform of the devices, "tpu" or "gpu".
   """
   memory = compiled.memory_analysis()
   # Results that share memory with arguments are counted once.

@@ -20,7 +20,6 @@ cores.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import multiprocessing
 import os
@@ -38,7 +37,7 @@ import rich.console
 from etils import epath
 
 from experiments.aot import stack
-from experiments.cli import errors
+from experiments.cli import arguments, errors
 from experiments.logging import json_files, provenance
 
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "qwen3-32b", "llama3-70b")
@@ -95,12 +94,7 @@ def cells() -> Iterator[Cell]:
 
 
 def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
-  """Returns the config of an experiment; only the shapes of its data matter.
-
-  Args:
-    experiment: a model preset, or the name of a recipe.
-    data: folder with the files of `write_data`.
-  """
+  """Returns the config of a model preset or a recipe, with small data."""
   # Imported late, like in `cells`.
   from experiments.configs import defaults, recipe
 
@@ -124,11 +118,7 @@ def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
 
 
 def write_data(folder: epath.Path) -> None:
-  """Writes 40 sums as problems, in each file format that the experiments read.
-
-  Args:
-    folder: folder of the files.
-  """
+  """Writes 40 sums as problems, in each file format that experiments read."""
 
   def make_problems(factor: int) -> list[tuple[str, str, int]]:
     """Returns question, solution and answer of sums i + factor * i."""
@@ -152,17 +142,11 @@ def write_data(folder: epath.Path) -> None:
       json_files.write(folder / f"{name}{suffix}.jsonl", lines)
 
 
-def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
-  """Compiles a cell in a process of its own.
+def _compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
+  """Compiles a cell in a process of its own; returns its line without commit.
 
-  Args:
-    cell: the experiment and the machine.
-    data: folder with the files of `write_data`.
-    programs: compiled programs of other cells by machine, which are not
-      compiled again; the programs of this cell are added.
-
-  Returns:
-    The line of the cell, without the commit.
+  The programs of other cells, by machine, are not compiled again; those of this
+  cell are added.
 
   Raises:
     RunError: the process was killed (`KILLED`), for example because this
@@ -185,7 +169,7 @@ def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
     )
   # A failed check of the compiler.
   reason = "the process that compiles it ended early"
-  return make_row(cell, {"fits": False, "reason": reason, "mesh": {}})
+  return _make_row(cell, {"fits": False, "reason": reason, "mesh": {}})
 
 
 def _compile(
@@ -213,9 +197,9 @@ def _compile(
     )
   if reason:  # no change of the search can reduce this memory
     result = {"fits": False, "reason": reason, "mesh": dict(e.mesh.shape)}
-    return make_row(cell, result), programs
+    return _make_row(cell, result), programs
   changes, result = fit.search(config, devices, chip, _print, programs)
-  return make_row(cell, result, changes), programs
+  return _make_row(cell, result, changes), programs
 
 
 def _print(text: str) -> None:
@@ -225,16 +209,13 @@ def _print(text: str) -> None:
   )
 
 
-def make_row(
+def _make_row(
   cell: Cell, report: Report, changes: Mapping[str, Any] | None = None
 ) -> Row:
   """Returns the line of a cell, without the commit.
 
-  Args:
-    cell: the experiment and the machine.
-    report: report of the last attempt. If nothing was compiled, it has a
-      "reason" instead of programs.
-    changes: the changes of that attempt, new values by config key.
+  `report` and `changes` are those of the last attempt. If nothing was compiled,
+  the report has a "reason" instead of programs.
   """
   mesh = " ".join(f"{axis} {n}" for axis, n in report["mesh"].items() if n > 1)
   mesh = mesh or ("one device" if report["mesh"] else "")
@@ -290,17 +271,8 @@ def read(path: pathlib.Path) -> dict[Cell, Row]:
     return {Cell(*row[:2]): row for row in csv.reader(file)}
 
 
-def between(text: str, name: str, body: str) -> str:
-  """Replaces the text between two comments by `body`.
-
-  Args:
-    text: text with the comments `<!-- NAME -->` and `<!-- /NAME -->`.
-    name: NAME.
-    body: the new text between them.
-
-  Raises:
-    ValueError: if one of the comments is missing.
-  """
+def _between(text: str, name: str, body: str) -> str:
+  """Replaces the text between `<!-- NAME -->` and `<!-- /NAME -->`."""
   start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
   if start not in text or end not in text:
     raise ValueError(
@@ -313,18 +285,26 @@ def between(text: str, name: str, body: str) -> str:
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command line.
-
-  Args:
-    argv: the command line without the program's name; None means `sys.argv`.
-
-  Returns:
-    The exit status: 0, 1 if the process of a cell was killed, or 2 for a
-    mistake of the user.
-  """
+  """Runs the command; returns 0, 1 if a process was killed, or 2."""
   os.environ["JAX_PLATFORMS"] = "cpu"
-  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  options = _parser().parse_args(argv)
+  parser = arguments.make_parser("aot.scaling", __doc__.splitlines()[0])
+  add = parser.add_argument
+  file = pathlib.Path(__file__).with_name("scaling.csv")
+  text = "CSV file of the cells"
+  add("--csv", type=pathlib.Path, default=file, help=text)
+  add(
+    "--only",
+    default="",
+    metavar="TEXT",
+    help="compile only cells whose name contains this text, such as "
+    '"qwen3-8b on v5e:4x4"',
+  )
+  add(
+    "--out",
+    type=epath.Path,
+    help="Markdown file into which both tables are written, such as SCALING.md",
+  )
+  options = parser.parse_args(argv)
   with errors.usage_errors():
     if options.out and not options.out.exists():
       raise ValueError(f"--out={options.out}: there is no such file")
@@ -338,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       if options.only not in cell.name or cell in read(options.csv):
         continue
       _print(cell.name)
-      row = [*compile_cell(cell, data, programs), commit]
+      row = [*_compile_cell(cell, data, programs), commit]
       with options.csv.open("a", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         is_new = file.tell() == 0
@@ -351,33 +331,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     models = [row for row in rows if row[0] in MODELS]
     recipes = [row for row in rows if row[0] not in MODELS]
     with errors.usage_errors():
-      text = between(text, "models", table(models))
-      text = between(text, "recipes", table(recipes))
+      text = _between(text, "models", table(models))
+      text = _between(text, "recipes", table(recipes))
     json_files.replace(options.out, text)
     _print(f"wrote {options.out}")
   return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.aot.scaling", description=__doc__.split("\n")[0]
-  )
-  add = parser.add_argument
-  path = pathlib.Path(__file__).with_name("scaling.csv")
-  add("--csv", type=pathlib.Path, default=path, help="CSV file of the cells")
-  add(
-    "--only",
-    default="",
-    metavar="TEXT",
-    help="compile only cells whose name contains this text, such as "
-    '"qwen3-8b on v5e:4x4"',
-  )
-  add(
-    "--out",
-    type=epath.Path,
-    help="Markdown file into which both tables are written, such as SCALING.md",
-  )
-  return parser
 
 
 if __name__ == "__main__":

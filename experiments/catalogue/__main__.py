@@ -23,7 +23,6 @@ The rows are read from the code and its docstrings. KIND is one of
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import importlib
 import importlib.util
@@ -38,7 +37,7 @@ import rich.table
 import rewards
 from experiments import configs, tasks
 from experiments.catalogue import papers
-from experiments.cli import config_names, errors
+from experiments.cli import arguments, config_names, errors
 from models import presets
 from rewards import verifiers
 from rl import learners, methods, scoring, transforms
@@ -223,9 +222,6 @@ def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
   sampler and the policy that samples, further updates, step scores, a change of
   the optimizer, and arrays that the task, the host or further forward passes
   compute. Phrases that several learners share occur once.
-
-  Args:
-    by_learner: the methods of the policy and of further learners, by name.
   """
   phrases: list[str] = []
   learner_methods = by_learner.values()
@@ -253,7 +249,12 @@ def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
       f"further updates by {update.metric}"
       for update in learner.further_updates
     ]
-    reads_steps = any(_reads_steps(t) for t in learner.transforms.values())
+    # Whether a signal of reasoning steps occurs in a transform.
+    reads_steps = any(
+      level == "step"
+      for transform in learner.transforms.values()
+      for _, level in transforms.describe(transform)
+    )
     if reads_steps and "step_scores" not in sampler_outputs:
       phrases.append("step scores")
     if learner.optimizer is not _DEFAULT_OPTIMIZER:
@@ -279,11 +280,6 @@ def _need(need: scoring.Need) -> str:
   return f"pass {source}{view}/{need.probe.name.partition('(')[0]}"
 
 
-def _reads_steps(t: transforms.Transform) -> bool:
-  """Returns whether a signal of reasoning steps occurs in a transform."""
-  return any(level == "step" for _, level in transforms.describe(t))
-
-
 def markdown(rows: Sequence[Row]) -> str:
   """Returns rows as a Markdown table."""
 
@@ -299,36 +295,16 @@ def markdown(rows: Sequence[Row]) -> str:
   return "\n".join(lines) + "\n"
 
 
-def plain_lines(rows: Sequence[Row]) -> str:
-  """Returns each row as one line, with " | " between its cells."""
-  return "".join(" | ".join(row.values()) + "\n" for row in rows)
-
-
-def table(rows: Sequence[Row]) -> rich.table.Table:
-  """Returns rows as a table for a terminal."""
-  first_column, *columns = rows[0]
-  result = rich.table.Table(
-    rich.table.Column(first_column, no_wrap=True), *columns
-  )
-  for row in rows:
-    result.add_row(*row.values())
-  return result
-
-
-def _config_rows() -> list[Row]:
-  return [
-    {"config": text, "in a line": phrase}
-    for text, phrase in configs.listing().items()
-  ]
-
-
 # The rows of each kind.
 KINDS: Mapping[str, Callable[[], Sequence[Row]]] = {
   "methods": lambda: [method(name) for name in methods.names()],
   "rewards": lambda: [reward(name) for name in reward_names()],
   "tasks": lambda: [task(name) for name in tasks.names()],
   "presets": lambda: [preset(name) for name in presets.names()],
-  "configs": _config_rows,
+  "configs": lambda: [
+    {"config": text, "in a line": phrase}
+    for text, phrase in configs.listing().items()
+  ],
   "papers": papers.rows,
 }
 # Kinds whose cells are too long for a table: one line is printed per row.
@@ -337,16 +313,14 @@ _AS_LINES = ("configs", "papers")
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command.
-
-  Args:
-    argv: arguments after the name of the command; None reads `sys.argv`.
-
-  Returns:
-    The exit status: 0, or 2 if a file of a method, reward or task cannot be
-    imported or if no row contains the text of `--grep`.
-  """
-  options = _parser().parse_args(argv)
+  """Runs the command; returns 0, or 2 without rows or for a damaged file."""
+  parser = arguments.make_parser("catalogue", __doc__)
+  add = parser.add_argument
+  add("kind", choices=list(KINDS), help="what to list")
+  text = "print only rows that contain this text, in upper or lower case"
+  add("--grep", default="", metavar="TEXT", help=text)
+  add("--markdown", action="store_true", help="print a Markdown table")
+  options = parser.parse_args(argv)
   with errors.usage_errors():
     rows = KINDS[options.kind]()
   text = options.grep.lower()
@@ -359,29 +333,14 @@ def main(argv: Sequence[str] | None = None) -> int:
   if options.markdown:
     print(markdown(matching), end="")
   elif options.kind in _AS_LINES:
-    print(plain_lines(matching), end="")
+    print("\n".join(" | ".join(row.values()) for row in matching))
   else:
-    rich.console.Console(width=WIDTH, markup=False).print(table(matching))
+    name, *columns = matching[0]
+    table = rich.table.Table(rich.table.Column(name, no_wrap=True), *columns)
+    for row in matching:
+      table.add_row(*row.values())
+    rich.console.Console(width=WIDTH, markup=False).print(table)
   return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.catalogue",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  parser.add_argument("kind", choices=list(KINDS), help="what to list")
-  parser.add_argument(
-    "--grep",
-    default="",
-    metavar="TEXT",
-    help="print only rows that contain this text, in upper or lower case",
-  )
-  parser.add_argument(
-    "--markdown", action="store_true", help="print a Markdown table"
-  )
-  return parser
 
 
 if __name__ == "__main__":

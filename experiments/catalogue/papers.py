@@ -17,10 +17,8 @@ import importlib
 import inspect
 import pathlib
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
-import numpy as np
 from ml_collections import ConfigDict
 
 import rewards
@@ -41,35 +39,7 @@ _PARAGRAPH = re.compile(r"(?<!\S)Sources?: (.*?)(?=\n\s*\n|\Z)", re.S)
 SENTENCE_END = re.compile(r"(?<! al)\. (?=[A-Z])")
 # Matches a semicolon that is not in parentheses.
 _BETWEEN_PAPERS = re.compile(r";\s+(?![^()]*\))")
-# Packages with a function of its own name in each file -> what it is.
-_OF_PRM = {
-  "rewards.process.label_sources": "label source",
-  "rewards.process.step_losses": "step loss",
-}
-# Rewards that read a fitted model -> a config of `fitted_reward`.
-_OF_FITTED_MODEL = {"model_steps": "look_ahead", "model_outcome": "mean"}
-# Modules of trip wires -> the config of `judged` with trip wires.
-_OF_TRIP_WIRES = dict.fromkeys(
-  ("experiments.evaluation.trip_wires", "rewards.verifiers.trip_wires"),
-  "guarded",
-)
-_EVALUATE = "python -m experiments.prm evaluate --workdir DIR"
-_PROCESS_REWARDS = "python -m experiments.studies.process_rewards"
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-
-
-class Documented(NamedTuple):
-  """A docstring of a function, class or module, and the papers that it names.
-
-  Attributes:
-    module: dotted name of the module.
-    name: name of the function or class; "" for the module itself.
-    papers: the papers that its docstring names.
-  """
-
-  module: str
-  name: str
-  papers: list[str]
 
 
 def source_text(docstring: str | None) -> str:
@@ -93,20 +63,6 @@ def split(text: str) -> list[str]:
   ]
 
 
-def documented() -> Iterator[Documented]:
-  """Yields the docstrings in `_PACKAGES` that name at least one paper."""
-  kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
-  for package in _PACKAGES:
-    for path in sorted((_ROOT / package).rglob("*.py")):
-      module = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
-      for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, kinds):
-          text = source_text(ast.get_docstring(node))
-          if papers := split(text):
-            name = getattr(node, "name", "")
-            yield Documented(module.removesuffix(".__init__"), name, papers)
-
-
 def rows() -> list[dict[str, str]]:
   """Returns one row per pair of a paper and an implementation, by paper.
 
@@ -114,148 +70,166 @@ def rows() -> list[dict[str, str]]:
     Rows with the keys "paper", "kind" ("method", "reward", ...), "name" and
     "command", sorted by paper without regard to case.
   """
-  docstrings = list(documented())
-  # (module, function) of docstrings of functions and classes that name papers:
-  # the papers of the module's docstring do not apply to these functions.
-  functions_with_papers = {(d.module, d.name) for d in docstrings if d.name}
-  results = []
-  for docstring in docstrings:
-    for kind, name, command in _implementations(
-      docstring, functions_with_papers
-    ):
-      results += [
-        _row(paper, kind, name, command) for paper in docstring.papers
-      ]
+  docstrings = list(_docstrings())
+  # The functions and classes that name papers themselves: the papers of their
+  # module do not apply to them.
+  with_papers = {(module, name) for module, name, _ in docstrings if name}
+  entries = [
+    (paper, *implementation)
+    for module, name, papers in docstrings
+    for implementation in _implementations(module, name, with_papers)
+    for paper in papers
+  ]
   for name in definitions.NAMES:
     command = f"python -m experiments.studies.claims {name}"
-    for paper in split(definitions.get(name).source):
-      results.append(_row(paper, "claim", name, command))
-  unique = {tuple(row.values()): row for row in results}
-  return sorted(unique.values(), key=lambda row: row["paper"].lower())
+    papers = split(definitions.get(name).source)
+    entries += [(paper, "claim", name, command) for paper in papers]
+  result = []
+  for paper, kind, name, command in dict.fromkeys(entries):
+    # If a config of `reward.py` realises the paper (its key `paper`), the
+    # command is the one that runs this config.
+    for config, entry in reward_configs.ENTRIES.items():
+      if "paper" in entry and entry["paper"] in paper:
+        command = _run_command("reward", config, config)
+    row = {"paper": paper, "kind": kind, "name": name, "command": command}
+    result.append(row)
+  return sorted(result, key=lambda row: row["paper"].lower())
 
 
-def _row(paper: str, kind: str, name: str, command: str) -> dict[str, str]:
-  """Returns a row of the table."""
-  # If a config of `reward.py` realises the paper (its key `paper`), the command
-  # is the one that runs this config.
-  for config, entry in reward_configs.ENTRIES.items():
-    if "paper" in entry and entry["paper"] in paper:
-      command = _run_command("reward", config, config)
-  return {"paper": paper, "kind": kind, "name": name, "command": command}
+def _docstrings() -> Iterator[tuple[str, str, list[str]]]:
+  """Yields module, name ("" for the module) and papers of docstrings."""
+  kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+  for package in _PACKAGES:
+    for path in sorted((_ROOT / package).rglob("*.py")):
+      module = ".".join(path.relative_to(_ROOT).with_suffix("").parts)
+      for node in ast.walk(ast.parse(path.read_text())):
+        text = ast.get_docstring(node) if isinstance(node, kinds) else ""
+        if papers := split(source_text(text)):
+          name = getattr(node, "name", "")
+          yield module.removesuffix(".__init__"), name, papers
+
+
+def _run_command(file: str, name: str, workdir: str) -> str:
+  """Returns the command that runs config `name` of `FILE.py`."""
+  config = f"{config_names.FOLDER}/{file}.py" + (f":{name}" if name else "")
+  return f"python -m experiments.run --config {config} --workdir runs/{workdir}"
+
+
+_PRM = "python -m experiments.prm"
+_EVALUATION = ("evaluation", f"{_PRM} evaluate --workdir DIR")
+_TRIP_WIRES = (
+  "trip wires",
+  _run_command("judged", "guarded", "judged_guarded"),
+)
+# Module, or package with a function of its own name in each file -> what it
+# is, and the command that runs it. {0} is the name of the function.
+_PARTS = {
+  "rewards.process.label_sources": (
+    "label source",
+    f'{_PRM} label --source "{{0}}" --policy RUN --workdir runs/{{0}}',
+  ),
+  "rewards.process.step_losses": (
+    "step loss",
+    f'{_PRM} fit --loss "{{0}}" --workdir DIR',
+  ),
+  "rewards.process.text_filter": (
+    "text",
+    "python -m experiments.studies.process_rewards run text_all text_maths",
+  ),
+  "experiments.prm.search": (
+    "search",
+    f'{_PRM} evaluate --workdir DIR --search "{{0}}"',
+  ),
+  "experiments.prm.votes": _EVALUATION,
+  "experiments.prm.evaluate": _EVALUATION,
+  "experiments.evaluation.trip_wires": _TRIP_WIRES,
+  "rewards.verifiers.trip_wires": _TRIP_WIRES,
+}
 
 
 def _implementations(
-  docstring: Documented, functions_with_papers: set[tuple[str, str]]
+  module: str, function: str, with_papers: set[tuple[str, str]]
 ) -> list[tuple[str, str, str]]:
   """Returns (kind, name, command) of everything that a docstring describes."""
-  module_name = docstring.module.rpartition(".")[2]
-  name = docstring.name or module_name
-  if (
-    name in methods.names()
-    and methods.factory(name).__module__ == docstring.module
-  ):
+  package, _, file = module.rpartition(".")
+  name = function or file
+  if name in methods.names() and methods.factory(name).__module__ == module:
     return [("method", name, _method_command(name))]
-  for package, kind in _OF_PRM.items():
-    if docstring.module == f"{package}.{name}":
-      return [(kind, name, _prm_command(kind, name))]
-  if docstring.module == f"{questions.__name__}.{name}":
-    return [("question", name, _question_command(name))]
-  if docstring.module == "experiments.prm.search":
-    return [("search", name, f'{_EVALUATE} --search "{name}"')]
-  if docstring.module == "rewards.process.text_filter":
-    return [("text", name, f"{_PROCESS_REWARDS} run text_all text_maths")]
-  if config := _OF_TRIP_WIRES.get(docstring.module):
-    return [("trip wires", name, _judged_command(config))]
-  if docstring.module in ("experiments.prm.votes", "experiments.prm.evaluate"):
-    return [("evaluation", name.lstrip("_"), _EVALUATE)]
-  if docstring.module.startswith("experiments.configs."):
-    names = importlib.import_module(docstring.module).names()
-    if docstring.name in names:
-      names = [docstring.name]
+  part = _PARTS.get(package if name == file else module) or _PARTS.get(module)
+  if part:
+    kind, command = part
+    return [(kind, name.lstrip("_"), command.format(name))]
+  if module == f"{questions.__name__}.{name}":
+    return [("question", name, _judged_command("question", name) or NO_COMMAND)]
+  if package == "experiments.configs":
+    names = importlib.import_module(module).names()
     return [
-      (
-        "config",
-        f"{module_name}:{config}",
-        _run_command(module_name, config, f"{module_name}_{config}"),
-      )
-      for config in names
+      ("config", f"{file}:{c}", _run_command(file, c, f"{file}_{c}"))
+      for c in ([function] if function in names else names)
     ]
-  if docstring.module.startswith("experiments.tasks."):
-    return [("task", module_name, _task_command(module_name))]
-  reward_names = [
+  if module.startswith("experiments.tasks."):
+    return [("task", file, _task_command(file))]
+  described = [
     reward
     for reward in rewards.names()
-    if _describes_reward(docstring, reward, functions_with_papers)
+    if _describes_reward(module, function, reward, with_papers)
   ]
-  if reward_names:
-    return [
-      ("reward", reward, _reward_command(reward)) for reward in reward_names
+  if described:
+    return [("reward", reward, _reward_command(reward)) for reward in described]
+  if module.startswith("rewards.verifiers."):
+    verifies = function in ("", "verify")
+    command = _verifier_command(module) if verifies else NO_COMMAND
+    return [("verifier", f"{file}.{function}".rstrip("."), command)]
+  # A module of `rewards` may have the rules of a task without a tokenizer.
+  if not function and package.startswith("rewards") and file in tasks.names():
+    return [("task", file, _task_command(file))]
+  command = f"python -m {module}"
+  text = importlib.import_module(module).__doc__
+  if not function and f"  {command} " in text:
+    return [("command", file, command)]
+  kind = "function" if function else "module"
+  return [(kind, f"{module}.{function}".rstrip("."), NO_COMMAND)]
+
+
+def _names(calls: Iterable[str | None]) -> list[str]:
+  """Returns the names of calls such as `majority(threshold=0.5)`."""
+  return [spec.parse(call)[0] for call in calls if call]
+
+
+@functools.cache  # a config takes as long as a hundred rows
+def _judged_configs() -> dict[str, ConfigDict]:
+  return {
+    name: judged_configs.get_config(name) for name in judged_configs.names()
+  }
+
+
+def _judged_command(kind: str, name: str) -> str:
+  """Returns the command of the first config with a judge that uses a name."""
+  for config_name, config in _judged_configs().items():
+    calls_by_name = config.judge.questions
+    terms = [term.reward for term in config.reward.terms.values()]
+    # The rewards of which a setting names a question to the judge.
+    asking = [
+      call for call in terms if any(repr(q) in call for q in calls_by_name)
     ]
-  if docstring.module.startswith("rewards.verifiers."):
-    verifier = f"{module_name}.{docstring.name}".rstrip(".")
-    verifies = docstring.name in ("", "verify")
-    command = _verifier_command(docstring.module) if verifies else NO_COMMAND
-    return [("verifier", verifier, command)]
-  if (
-    not docstring.name
-    and docstring.module.startswith("rewards.")
-    and module_name in tasks.names()
-  ):
-    # A module of `rewards` with the rules of a task that needs no tokenizer.
-    return [("task", module_name, _task_command(module_name))]
-  command = f"python -m {docstring.module}"
-  text = importlib.import_module(docstring.module).__doc__
-  if not docstring.name and f"  {command} " in text:
-    return [("command", module_name, command)]
-  kind = "function" if docstring.name else "module"
-  qualified_name = f"{docstring.module}.{docstring.name}".rstrip(".")
-  return [(kind, qualified_name, NO_COMMAND)]
+    calls = {
+      "method": [config.method],
+      "question": calls_by_name.values(),
+      "reward": [config.reward.step_reward, *asking],
+    }
+    if name in _names(calls[kind]):
+      return _run_command("judged", config_name, f"judged_{config_name}")
+  return ""  # no config uses it
 
 
 def _method_command(name: str) -> str:
   """Returns the command that trains with a method."""
-  # A method whose docstring names questions to a judge has a config of
+  # A docstring that names the questions to a judge is that of a method of
   # `judged.py`.
-  if questions.__name__ in (inspect.getdoc(methods.factory(name)) or ""):
-    for config in judged_configs.names():
-      if spec.parse(_judged_config(config).method)[0] == name:
-        return _judged_command(config)
-  return _run_command("method", name, name)
-
-
-def _question_command(name: str) -> str:
-  """Returns the command that trains with a question to a judge."""
-  for config in judged_configs.names():
-    calls = _judged_config(config).judge.questions.values()
-    if name in {spec.parse(call)[0] for call in calls}:
-      return _judged_command(config)
-  return NO_COMMAND
-
-
-@functools.cache  # a config takes as long as a hundred rows
-def _judged_config(name: str) -> ConfigDict:
-  return judged_configs.get_config(name)
-
-
-def _judged_command(config: str) -> str:
-  return _run_command("judged", config, f"judged_{config}")
-
-
-def _config_with_judge(reward: str) -> str:
-  """Returns the config in which a reward reads a judge's answer; "" if none."""
-  for name in judged_configs.names():
-    config = _judged_config(name)
-    step_reward = config.reward.step_reward
-    # This is a reward of steps.
-    if step_reward and spec.parse(step_reward)[0] == reward:
-      return name
-    for term in config.reward.terms.values():
-      called, arguments = spec.parse(term.reward) if term.reward else ("", {})
-      texts = {text for x in arguments.values() for text in np.ravel(x)}
-      # A setting of the reward names a question to the judge.
-      if called == reward and texts & set(config.judge.questions):
-        return name
-  return ""
+  asks = questions.__name__ in (inspect.getdoc(methods.factory(name)) or "")
+  return (asks and _judged_command("method", name)) or _run_command(
+    "method", name, name
+  )
 
 
 def _verifier_command(module: str) -> str:
@@ -269,62 +243,41 @@ def _verifier_command(module: str) -> str:
   )
 
 
-def _prm_command(kind: str, name: str) -> str:
-  """Returns the command that labels with a source, or fits with a loss."""
-  if kind == "label source":
-    return (
-      f'python -m experiments.prm label --source "{name}" --policy RUN '
-      f"--workdir runs/{name}"
-    )
-  return f'python -m experiments.prm fit --loss "{name}" --workdir DIR'
-
-
 def _describes_reward(
-  docstring: Documented,
-  reward: str,
-  functions_with_papers: set[tuple[str, str]],
+  module: str, function: str, reward: str, with_papers: set[tuple[str, str]]
 ) -> bool:
   """Returns whether the papers of a docstring are those of a reward."""
   make = rewards.factories()[reward]
-  if make.__module__ != docstring.module:
-    return False
-  # The functions are the reward and the array functions that its docstring
-  # names in backquotes.
+  # The reward, and the array functions that its docstring names in backquotes.
   functions = {reward, *re.findall(r"`(\w+)`", make.__doc__ or "")}
-  if docstring.name:
-    return docstring.name in functions
+  if make.__module__ != module or function:
+    return make.__module__ == module and function in functions
   # The papers of the module are those of the reward if none of these functions
   # names papers.
-  return not any(
-    (docstring.module, name) in functions_with_papers for name in functions
-  )
+  return not any((module, name) in with_papers for name in functions)
 
 
 def _reward_command(reward: str) -> str:
   """Returns the command that trains with a reward."""
-  names = [
-    name for name in reward_configs.names() if reward in _rewards_of(name)
-  ]
-  # A reward that reads a fitted model or the answer of a judge has a config of
-  # its own.
-  if config := _OF_FITTED_MODEL.get(reward):
-    return _run_command("fitted_reward", config, f"fitted_{config}")
-  if config := _config_with_judge(reward):
-    return _judged_command(config)
+  # Two rewards read a fitted model.
+  fitted = {"model_steps": "look_ahead", "model_outcome": "mean"}.get(reward)
+  if fitted:
+    return _run_command("fitted_reward", fitted, f"fitted_{fitted}")
+  if command := _judged_command("reward", reward):
+    return command
+  names = []
+  for name, entry in reward_configs.ENTRIES.items():
+    terms = [
+      term if isinstance(term, str) else term["reward"]
+      for term in entry.get("terms", {}).values()
+    ]
+    if reward in _names([entry.get("step_reward"), *terms]):
+      names.append(name)
   if not names:
     return NO_COMMAND
   # The config named after the reward comes before others that use it.
   name = reward if reward in names else names[0]
   return _run_command("reward", name, name)
-
-
-def _rewards_of(name: str) -> set[str]:
-  """Returns the names of the rewards that a config of `reward.py` uses."""
-  entry = reward_configs.ENTRIES[name]
-  calls = [entry.get("step_reward", "")]
-  for term in entry.get("terms", {}).values():
-    calls.append(term if isinstance(term, str) else term["reward"])
-  return {spec.parse(call)[0] for call in calls if call}
 
 
 def _task_command(name: str) -> str:
@@ -336,9 +289,3 @@ def _task_command(name: str) -> str:
     if config.partition(":")[0] == path and not config.endswith(":base"):
       return _run_command(name, config.partition(":")[2], name)
   return NO_COMMAND
-
-
-def _run_command(file: str, name: str, workdir: str) -> str:
-  """Returns the command that runs config `name` of `FILE.py`."""
-  config = f"{config_names.FOLDER}/{file}.py" + (f":{name}" if name else "")
-  return f"python -m experiments.run --config {config} --workdir runs/{workdir}"

@@ -1,13 +1,17 @@
-"""Checks of seeds, counts, folders and files that a user names.
+"""Flags that commands share, and checks of what a user names.
 
-Commands and configs share these checks, so that a value is refused in the same
-words everywhere and before anything is written.
+Commands and configs share the checks of seeds, counts, folders and files, so
+that a value is refused in the same words everywhere and before anything is
+written. They raise a ValueError, whose message has the name of the flag or of
+the config key.
 
 Example:
 
+  parser = arguments.make_parser("sample", __doc__)
+  arguments.add(parser, "--samples", 8, "number of completions")
+  options = parser.parse_args(argv)
   with errors.usage_errors():
-    arguments.check_counts(options, "problems", "samples")
-    arguments.check_seed("--seed", options.seed)
+    arguments.check_counts(options, "samples")
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import argparse
 import numbers
 import os
 import tempfile
+from collections.abc import Iterable
 from typing import Any
 
 from etils import epath
@@ -27,16 +32,77 @@ from models import storage_paths
 LARGEST_SEED = 2**32 - 1
 
 
-def check_seed(name: str, seed: Any) -> None:
-  """Checks that a seed is an integer from 0 to `LARGEST_SEED`; not a bool.
+def make_parser(command: str, description: str) -> argparse.ArgumentParser:
+  """Returns the parser of `python -m experiments.COMMAND`.
 
   Args:
-    name: name of the flag or the config key, for the message.
-    seed: value to check.
-
-  Raises:
-    ValueError: the seed has another type or is out of range.
+    command: name of the module of the command in `experiments`.
+    description: text of the help above the flags, printed as it is.
   """
+  return argparse.ArgumentParser(
+    prog=f"python -m experiments.{command}",
+    description=description,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+
+
+def add(
+  parser: argparse.ArgumentParser, flag: str, default: Any, text: str
+) -> None:
+  """Adds a flag with a value.
+
+  Args:
+    parser: the parser.
+    flag: the flag, with its dashes.
+    default: default, whose type is that of the flag; or a type, such as `int`,
+      for a flag that is None if it is absent.
+    text: text of the help.
+  """
+  if isinstance(default, type):
+    parser.add_argument(flag, type=default, help=text)
+  else:
+    kind = type(default)
+    parser.add_argument(flag, type=kind, default=default, help=text)
+
+
+def add_source(
+  parser: argparse.ArgumentParser,
+  purpose: str,
+  models: Iterable[str],
+  task_default: str = "",
+) -> None:
+  """Adds the flags that `check_source` checks, which name a policy.
+
+  Args:
+    parser: the parser.
+    purpose: what the command does with the policy, such as "sample from".
+    models: names of downloaded models.
+    task_default: end of the help of --task.
+  """
+  folder = (
+    f"Hugging Face folder to {purpose}, instead of a run, or the name of a "
+    f"downloaded model: {', '.join(models)}"
+  )
+  task = 'task for --policy: a name, or a call such as "countdown(count=4)"'
+  step = "training step of the checkpoint; default: the latest checkpoint"
+  add(parser, "--workdir", str, f"folder of the run to {purpose}")
+  add(parser, "--step", int, step)
+  add(parser, "--policy", str, folder)
+  add(parser, "--task", str, task + task_default)
+
+
+def add_judge(parser: argparse.ArgumentParser, required: bool) -> None:
+  """Adds the flags of a judge on a server."""
+  for flag, text in (
+    ("--judge", "URL of an OpenAI-compatible API"),
+    ("--judge_model", "name of the model on that server"),
+  ):
+    parser.add_argument(flag, required=required, default="", help=text)
+  add(parser, "--judge_key", "", "environment variable with the API key")
+
+
+def check_seed(name: str, seed: Any) -> None:
+  """Checks that a seed is an integer from 0 to `LARGEST_SEED`; not a bool."""
   is_integer = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
   if is_integer and 0 <= seed <= LARGEST_SEED:
     return
@@ -52,13 +118,8 @@ def check_seed(name: str, seed: Any) -> None:
 def check_source(options: argparse.Namespace) -> None:
   """Checks that flags belong to exactly one of --workdir and --policy.
 
-  Args:
-    options: parsed command line with the flags workdir, step, policy and task;
-      an absent flag has the value None.
-
-  Raises:
-    ValueError: none or both of --workdir and --policy are given, a folder is
-      missing, or another flag has no effect.
+  A flag that has no effect is refused too. The options are those of
+  `add_source`.
   """
   for name in ("workdir", "policy"):
     if getattr(options, name) is not None:
@@ -77,16 +138,7 @@ def check_source(options: argparse.Namespace) -> None:
 def check_counts(
   options: argparse.Namespace, *names: str, minimum: int = 1
 ) -> None:
-  """Checks that flags are at least `minimum`; absent flags are not checked.
-
-  Args:
-    options: parsed command line; an absent flag has the value None.
-    *names: names of the flags, without the dashes.
-    minimum: smallest allowed value.
-
-  Raises:
-    ValueError: a flag is below `minimum`.
-  """
+  """Checks that flags are at least `minimum`, except absent ones (None)."""
   for name in names:
     value = getattr(options, name)
     if value is not None and value < minimum:
@@ -94,16 +146,9 @@ def check_counts(
 
 
 def check_folder(name: str, folder: str) -> None:
-  """Checks that the path of a folder is not empty; the folder need not exist.
-
-  Args:
-    name: name of the flag, for the message.
-    folder: value of the flag. `epath` reads an empty path as the current
-      folder, which is hardly what a user means.
-
-  Raises:
-    ValueError: the path is empty or blank.
-  """
+  """Checks that the path of a folder is not empty; it need not exist."""
+  # `epath` reads an empty path as the current folder, which is hardly what a
+  # user means.
   if not folder.strip():
     raise ValueError(
       f"{name} is empty; name a folder, or '.' for the current folder"
@@ -113,11 +158,7 @@ def check_folder(name: str, folder: str) -> None:
 def check_differ(
   name: str, path: epath.PathLike, other_name: str, other: epath.PathLike
 ) -> None:
-  """Checks that two flags do not name one file, which would be overwritten.
-
-  Raises:
-    ValueError: they do, also through a link or another spelling.
-  """
+  """Checks that two flags do not name one file, also by a link or spelling."""
   first, second = (
     os.path.realpath(os.path.expanduser(each)) for each in (path, other)
   )
@@ -133,13 +174,6 @@ def check_writable(name: str, path: epath.PathLike) -> None:
 
   The empty file is removed at once. If the folder is missing, it is not
   created; the empty file goes into the nearest ancestor that exists.
-
-  Args:
-    name: name of the flag, for the message.
-    path: path of the file that the command writes later.
-
-  Raises:
-    ValueError: the path is a folder, or its folder cannot be written to.
   """
   path = storage_paths.parse(path)
   try:

@@ -26,12 +26,7 @@ class NamedConfigs:
   def __init__(
     self, file: str, configs: Mapping[str, Callable[[], ConfigDict]]
   ) -> None:
-    """Keeps the configs.
-
-    Args:
-      file: name of the config file without the folder and ".py".
-      configs: functions that return the configs, by name.
-    """
+    """Keeps the configs of the file `FILE.py`, by name."""
     self._file, self._configs = file, configs
 
   def names(self) -> list[str]:
@@ -43,11 +38,7 @@ class NamedConfigs:
     return first_sentence(self._configs[name])
 
   def get_config(self, name: str = "") -> ConfigDict:
-    """Returns the config of a name.
-
-    Raises:
-      ValueError: the name is missing or unknown.
-    """
+    """Returns the config of a name; refuses a missing or unknown one."""
     check(self._file, name, self._configs)
     return self._configs[name]()
 
@@ -56,8 +47,7 @@ def check(file: str, name: str, names: Iterable[str]) -> None:
   """Checks that a name is one of those that a config file defines.
 
   Args:
-    file: name of the config file without the folder and ".py", such as
-      "method".
+    file: name of the config file without the folder and ".py".
     name: text after the colon of `--config FILE.py:NAME`; "" if it is missing.
     names: names that the file defines.
 

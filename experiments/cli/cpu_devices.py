@@ -66,17 +66,13 @@ def choose(
   record = _load_or_measure(cores, report)
   if "failure" in record:
     path = cache_folders.of_measurements() / FILE
-    failure = record["failure"]
-    return (
-      1,
-      f"the measurement failed: {failure}; without {path} it is repeated",
-    )
+    failure = f"the measurement failed: {record['failure']}"
+    return 1, f"{failure}; without {path} it is repeated"
   # JSON has the numbers as text.
   seconds = {int(count): time for count, time in record["seconds"].items()}
+  # The numbers that divide all batches.
   dividing = {
-    count: time
-    for count, time in seconds.items()
-    if not any(size % count for size in batches)
+    n: t for n, t in seconds.items() if not any(size % n for size in batches)
   }
   best, count = pick(seconds), pick(dividing)
   if count != best:
@@ -85,11 +81,7 @@ def choose(
 
 
 def pick(seconds: Mapping[int, float]) -> int:
-  """Returns the fastest number of devices; 1 if none saves `MIN_SAVING`.
-
-  Args:
-    seconds: the time of the measurement by number of devices; has the key 1.
-  """
+  """Returns the fastest number of devices; 1 if none saves `MIN_SAVING`."""
   fastest = min(seconds, key=seconds.get)
   return fastest if seconds[fastest] <= (1 - MIN_SAVING) * seconds[1] else 1
 
@@ -153,11 +145,6 @@ def _has_accelerator() -> bool:
   return any(any(folder.glob(name)) for name in _ACCELERATORS)
 
 
-# ------------------------------------------------------------------------------
-# The measurement
-# ------------------------------------------------------------------------------
-
-
 def _measure(counts: Sequence[int]) -> dict[str, Any]:
   """Returns a record: "seconds" by number of devices, or "failure"."""
   seconds = dict.fromkeys(counts, float("inf"))
@@ -172,13 +159,10 @@ def _measure(counts: Sequence[int]) -> dict[str, Any]:
 
 def _time_process(count: int) -> float:
   """Runs this module in a process with `count` devices; returns its seconds."""
-  flags = re.sub(
-    r"--xla_force_host_platform_device_count=\d+",
-    "",
-    os.environ.get("XLA_FLAGS", ""),
-  )
+  flags = os.environ.get("XLA_FLAGS", "")
+  count_flag = r"--xla_force_host_platform_device_count=\d+"
   environment = {
-    "XLA_FLAGS": flags,
+    "XLA_FLAGS": re.sub(count_flag, "", flags),
     "JAX_PLATFORMS": "cpu",
     "JAX_NUM_CPU_DEVICES": str(count),
     "JAX_ENABLE_COMPILATION_CACHE": "false",
@@ -197,11 +181,9 @@ def _time_process(count: int) -> float:
 
 
 def small_smollm2() -> ModelConfig:
-  """Returns the decoder that is measured: two layers of SmolLM2-135M.
-
-  Its programs are small, because most of the time of the measurement goes into
-  starting and compiling.
-  """
+  """Returns the decoder that is measured: two layers of SmolLM2-135M."""
+  # Its programs are small, because most of the time of the measurement goes
+  # into starting and compiling.
   # Imported here, because only the process that measures needs the decoder.
   from models import presets
 
@@ -213,11 +195,7 @@ def small_smollm2() -> ModelConfig:
 def time_decoder(model: ModelConfig, repeats: int = 3) -> float:
   """Returns the seconds of sampling and of a gradient, on all CPU devices.
 
-  The batch is one that all numbers in `COUNTS` divide.
-
-  Args:
-    model: the decoder.
-    repeats: calls of each program, of which the fastest counts.
+  Of the `repeats` calls of each program the fastest counts.
   """
   # Imported here, because only the process that measures needs the decoder.
   import numpy as np
@@ -226,6 +204,7 @@ def time_decoder(model: ModelConfig, repeats: int = 3) -> float:
   from models import policy, sharding, transformer
   from rl.sampling import generation
 
+  # All numbers in `COUNTS` divide the prompts.
   prompts, length, samples, tokens = 8, 32, 4, 16
   mesh = sharding.make_mesh()
   split = sharding.batch_sharding(mesh)
@@ -239,12 +218,9 @@ def time_decoder(model: ModelConfig, repeats: int = 3) -> float:
   inputs = jax.device_put(np.ones((prompts, length), np.int32), split)
   mask = jax.device_put(np.ones((prompts, length), bool), split)
   ids = jax.device_put(np.arange(prompts), split)
+  # No token ends a completion, so that every call does the same work.
   sampling = generation.Sampling(
-    # No token ends a completion, so that every call does the same work.
-    samples=samples,
-    max_tokens=tokens,
-    eos_ids=(),
-    pad_id=0,
+    samples=samples, max_tokens=tokens, eos_ids=(), pad_id=0
   )
 
   @jax.jit
@@ -263,15 +239,15 @@ def time_decoder(model: ModelConfig, repeats: int = 3) -> float:
     return jax.grad(loss)(params)
 
   total = 0.0
-  for call in (
-    lambda: sample(params, inputs, mask, ids),
-    lambda: gradient(params, inputs, mask),
+  for program, *values in (
+    (sample, params, inputs, mask, ids),
+    (gradient, params, inputs, mask),
   ):
-    jax.block_until_ready(call())  # compiles
+    jax.block_until_ready(program(*values))  # compiles
     seconds = []
     for _ in range(repeats):
       start = time.perf_counter()
-      jax.block_until_ready(call())
+      jax.block_until_ready(program(*values))
       seconds.append(time.perf_counter() - start)
     total += min(seconds)
   return total

@@ -112,11 +112,7 @@ def batch_sizes(config: ml_collections.ConfigDict) -> list[int]:
 
 
 def describe(reason: str) -> str:
-  """Returns JAX's devices and why they are so many, such as "1 cpu device".
-
-  Args:
-    reason: the result of `configure`.
-  """
+  """Returns JAX's devices and the `reason` of `configure`: "1 cpu device"."""
   count = jax.device_count()
   plural = "" if count == 1 else "s"
   because = f" ({reason})" if reason else ""

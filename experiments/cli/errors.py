@@ -37,19 +37,11 @@ REFUSALS = (ValueError, OSError, ImportError)
 
 # Error numbers of the file system whose cause is the machine, not this project.
 _DISK_ERRORS = (
-  # no space left
-  errno.ENOSPC,
-  errno.EDQUOT,
-  # no permission to write
-  errno.EROFS,
-  errno.EACCES,
-  errno.EPERM,
-  # a device that fails
-  errno.EIO,
+  *(errno.ENOSPC, errno.EDQUOT),  # no space left
+  *(errno.EROFS, errno.EACCES, errno.EPERM),  # no permission to write
+  errno.EIO,  # a device that fails
   # a path that cannot be written to
-  errno.ENOTDIR,
-  errno.EISDIR,
-  errno.ENAMETOOLONG,
+  *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
 )
 
 
@@ -104,13 +96,8 @@ def describe_with_place(error: BaseException) -> str:
 def translate_disk_errors(workdir: epath.PathLike) -> Iterator[None]:
   """Re-raises disk errors (full, read-only, permission) as a `RunError`.
 
-  Other exceptions are raised unchanged.
-
-  Args:
-    workdir: folder of the run, for the message.
-
-  Raises:
-    RunError: Python, Orbax or TensorStore raised a disk error in the block.
+  They are those of Python, Orbax and TensorStore. Other exceptions are raised
+  unchanged.
   """
   try:
     yield
@@ -129,14 +116,9 @@ def translate_disk_errors(workdir: epath.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def output_errors(file: epath.PathLike, advice: str) -> Iterator[None]:
-  """Re-raises an error of writing the output of a command as a `RunError`.
+  """Re-raises an `OSError` of writing a command's output as a `RunError`.
 
-  Args:
-    file: the output.
-    advice: what is not lost, and what to do; ends the message.
-
-  Raises:
-    RunError: the block raised an `OSError`.
+  `advice` ends the message: what is not lost, and what to do.
   """
   try:
     yield
@@ -149,10 +131,8 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
   """Decorates the main function of a command.
 
   Its errors take one line, and the lines that it prints appear at once, also in
-  a file or a pipe.
-
-  Args:
-    main: function that returns the exit status.
+  a file or a pipe. transformers does not warn that PyTorch is missing, which
+  tokenizers do not need.
 
   Returns:
     The same function, which prints a `UsageError` or `RunError` to stderr and
@@ -161,6 +141,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
 
   @functools.wraps(main)
   def call(*args, **kwargs) -> int:
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
       sys.stdout.reconfigure(line_buffering=True)
     try:

@@ -33,9 +33,6 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
     key: config key whose value the text is, such as "reward.step_reward", for
       messages; "" if there is none.
 
-  Returns:
-    (name, settings).
-
   Raises:
     ValueError: the text is neither a name nor a call with literal keyword
       arguments, a keyword or a key of a dict occurs twice, or the value of a

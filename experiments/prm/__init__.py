@@ -5,7 +5,6 @@ The modules, in the order in which the commands use them:
   label          labels the steps of the samples, and writes them as lines
   step_lines     writes and reads lines of labelled steps
   fit            trains a model on lines
+  search, votes  answers that a model guides or weighs
   evaluate       evaluates a model on held-out problems or on lines
-Not used by the commands:
-  reward         makes a task whose step scores come from a trained model
 """

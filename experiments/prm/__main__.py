@@ -35,9 +35,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import rich.console
 import rich.table
 from etils import epath
+from rich.console import Console
 
 from experiments.cli import arguments, errors, spec
 from models import storage_paths
@@ -50,20 +50,12 @@ METRICS_FILE = "metrics.json"
 
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command.
-
-  Args:
-    argv: arguments after the name of the command; None reads `sys.argv`.
-
-  Returns:
-    The exit status: 0, 2 for a wrong argument, or 1 if no checkpoint can be
-    read. The reason is reported in one line.
-  """
+  """Runs the command; returns 0, 1 without a readable checkpoint, or 2."""
   options = _parser().parse_args(argv)
   if options.command == "list":
     _print_names()
     return 0
-  console = rich.console.Console(highlight=False)
+  console = Console(highlight=False)
   with errors.usage_errors():
     workdir = storage_paths.parse(options.workdir)
     arguments.check_writable("--workdir", workdir / METRICS_FILE)
@@ -73,9 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _label(
-  options: argparse.Namespace,
-  workdir: epath.Path,
-  console: rich.console.Console,
+  options: argparse.Namespace, workdir: epath.Path, console: Console
 ) -> None:
   """Runs `label`."""
   # Imported here, so that the command prints its first line at once.
@@ -85,19 +75,10 @@ def _label(
   with errors.usage_errors():
     arguments.check_counts(options, "problems", "samples", "batch")
     arguments.check_seed("--seed", options.seed)
+    # All other flags are settings, by the same names.
+    flags = set(vars(options)) - {"command", "workdir"}
     settings = label.Settings(
-      policy=options.policy,
-      task=options.task,
-      source=options.source,
-      potentials=options.potentials,
-      problems=options.problems,
-      samples=options.samples,
-      batch=options.batch,
-      temperature=options.temperature,
-      seed=options.seed,
-      judge=options.judge,
-      judge_model=options.judge_model,
-      judge_key=options.judge_key,
+      **{name: getattr(options, name) for name in flags}
     )
     label.check_settings(settings, workdir)
   print(f"loading {options.policy} ...")
@@ -119,9 +100,7 @@ def _label(
 
 
 def _fit(
-  options: argparse.Namespace,
-  workdir: epath.Path,
-  console: rich.console.Console,
+  options: argparse.Namespace, workdir: epath.Path, console: Console
 ) -> None:
   """Runs `fit`."""
   # Imported here, so that the command prints its first line at once.
@@ -135,19 +114,14 @@ def _fit(
     fit.Settings(loss=options.loss).make_loss()  # refuses unknown names
     policy, task, step = _policy_of(options, workdir)
     file = _data_of(options, workdir)
+    same = ("loss", "text", "batch", "learning_rate", "layers", "max_steps")
     settings = fit.Settings(
       policy=policy,
       task=task,
       data=str(file),
       data_digest=hashlib.sha256(file.read_bytes()).hexdigest()[:12],
-      loss=options.loss,
-      text=options.text,
       updates=options.steps,
-      batch=options.batch,
-      learning_rate=options.learning_rate,
-      layers=options.layers,
-      max_steps=options.max_steps,
-      seed=options.seed,
+      **{name: getattr(options, name) for name in (*same, "seed")},
     )
     fit.check_settings(settings, workdir)
   print(f"loading {policy} ...")
@@ -176,9 +150,7 @@ def _fit(
 
 
 def _evaluate(
-  options: argparse.Namespace,
-  workdir: epath.Path,
-  console: rich.console.Console,
+  options: argparse.Namespace, workdir: epath.Path, console: Console
 ) -> None:
   """Runs `evaluate`."""
   # Imported here, so that the command prints its first line at once.
@@ -228,16 +200,12 @@ def _evaluate(
   }
   text = json.dumps(json_files.to_strict_json(metrics), indent=2) + "\n"
   json_files.replace(workdir / METRICS_FILE, text)
-  console.print(table(metrics))
+  console.print(_table(metrics))
   console.print(f"wrote {workdir / METRICS_FILE}", soft_wrap=True, markup=False)
 
 
-def table(metrics: dict[str, Any]) -> rich.table.Table:
-  """Returns the table that `evaluate` prints.
-
-  Args:
-    metrics: the content of `metrics.json`.
-  """
+def _table(metrics: dict[str, Any]) -> rich.table.Table:
+  """Returns the table of the content of `metrics.json`."""
   rich_table = rich.table.Table("", "mean", "95 % interval")
   for name, value in metrics.items():
     if not isinstance(value, dict):
@@ -270,12 +238,8 @@ def _policy_of(
       f"{workdir} has no labels; run python -m experiments.prm label, or name "
       "a file with --data and the policy to start from with --policy"
     )
-  settings = record["settings"]
-  return (
-    settings["policy"],
-    options.task or settings["task"],
-    record.get(label.POLICY_STEP),
-  )
+  policy, task = (record["settings"][name] for name in ("policy", "task"))
+  return policy, options.task or task, record.get(label.POLICY_STEP)
 
 
 def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
@@ -343,142 +307,73 @@ def _print_names() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.prm",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = arguments.make_parser("prm", __doc__)
   commands = parser.add_subparsers(dest="command", required=True)
   commands.add_parser("list", help="print the label sources and the losses")
   label = commands.add_parser("label", help="sample a policy and label steps")
   fit = commands.add_parser("fit", help="train a model on labelled steps")
   evaluate = commands.add_parser("evaluate", help="evaluate a fitted model")
+  add, default = arguments.add, "default: %(default)s"
   for command in (label, fit, evaluate):
     command.add_argument(
       "--workdir", required=True, help="folder of labels, model and metrics"
     )
-    command.add_argument("--seed", type=int, default=0, help="default: 0")
-  for command, needed in ((label, True), (fit, False)):
+    add(command, "--seed", 0, "default: 0")
+  for command, is_required in ((label, True), (fit, False)):
     command.add_argument(
       "--policy",
-      required=needed,
+      required=is_required,
       default="",
       help="workdir of a run, folder of a model, or name of a downloaded "
       "model; for fit, default: that of label",
     )
-  for command, help_text in (
+  for command, text in (
     (label, "task with its settings; default: that of the run"),
     (fit, "task with its settings; default: that of label or of the run"),
     (evaluate, "task whose checker judges the steps; default: that of label"),
   ):
-    command.add_argument("--task", default="", help=help_text)
-  label.add_argument(
-    "--source",
-    default="monte_carlo(least=2)",
-    help="label source, with its settings; default: %(default)s",
+    add(command, "--task", "", text)
+  source = f"label source, with its settings; {default}"
+  add(label, "--source", "monte_carlo(least=2)", source)
+  second = "label source of second labels, for the loss dual_head"
+  add(label, "--potentials", "", second)
+  add(label, "--problems", 1024, default)
+  add(label, "--samples", 8, f"samples of each problem; {default}")
+  batch = f"problems that are labelled at a time; {default}"
+  add(label, "--batch", 64, batch)
+  judge = (
+    "URL of an OpenAI-compatible API, such as http://localhost:8000/v1, for "
+    "the sources judge and consensus"
   )
-  label.add_argument(
-    "--potentials",
-    default="",
-    help="label source of second labels, for the loss dual_head",
+  add(label, "--judge", "", judge)
+  add(label, "--judge_model", "", "name of the model on that server")
+  key = "environment variable with the API key of that server"
+  add(label, "--judge_key", "", key)
+  add(label, "--temperature", 1.0, default)
+  add(fit, "--data", "", "JSONL file to train on; default: that of label")
+  add(fit, "--loss", "two_class", f"loss, with its settings; {default}")
+  text = (
+    "what the model reads of completions: all, or maths, which leaves out "
+    f"words, on a task such as narrated_chain; {default}"
   )
-  label.add_argument(
-    "--problems", type=int, default=1024, help="default: %(default)s"
+  add(fit, "--text", "all", text)
+  add(fit, "--steps", 600, f"updates; {default}")
+  add(fit, "--batch", 64, f"examples of an update; {default}")
+  add(fit, "--learning_rate", 2e-3, default)
+  layers = f"layers that are added to the policy's; {default}"
+  add(fit, "--layers", 1, layers)
+  steps = f"largest number of steps of a sample; {default}"
+  add(fit, "--max_steps", 32, steps)
+  add(evaluate, "--data", "", "JSONL file of labelled steps to evaluate on")
+  add(evaluate, "--problems", 512, f"held-out problems; {default}")
+  add(evaluate, "--samples", 32, f"samples of each problem; {default}")
+  search = (
+    "search that the model guides, with its settings, such as "
+    "step_beam(width=4, candidates=20) or refine; default: none"
   )
-  label.add_argument(
-    "--samples",
-    type=int,
-    default=8,
-    help="samples of each problem; default: %(default)s",
-  )
-  label.add_argument(
-    "--batch",
-    type=int,
-    default=64,
-    help="problems that are labelled at a time; default: %(default)s",
-  )
-  label.add_argument(
-    "--judge",
-    default="",
-    help="URL of an OpenAI-compatible API, such as http://localhost:8000/v1, "
-    "for the sources judge and consensus",
-  )
-  label.add_argument(
-    "--judge_model", default="", help="name of the model on that server"
-  )
-  label.add_argument(
-    "--judge_key",
-    default="",
-    help="environment variable with the API key of that server",
-  )
-  label.add_argument(
-    "--temperature", type=float, default=1.0, help="default: %(default)s"
-  )
-  fit.add_argument(
-    "--data", default="", help="JSONL file to train on; default: that of label"
-  )
-  fit.add_argument(
-    "--loss",
-    default="two_class",
-    help="loss, with its settings; default: %(default)s",
-  )
-  fit.add_argument(
-    "--text",
-    default="all",
-    help="what the model reads of completions: all, or maths, which leaves out "
-    "words, on a task such as narrated_chain; default: %(default)s",
-  )
-  fit.add_argument(
-    "--steps", type=int, default=600, help="updates; default: %(default)s"
-  )
-  fit.add_argument(
-    "--batch",
-    type=int,
-    default=64,
-    help="examples of an update; default: %(default)s",
-  )
-  fit.add_argument(
-    "--learning_rate", type=float, default=2e-3, help="default: %(default)s"
-  )
-  fit.add_argument(
-    "--layers",
-    type=int,
-    default=1,
-    help="layers that are added to the policy's; default: %(default)s",
-  )
-  fit.add_argument(
-    "--max_steps",
-    type=int,
-    default=32,
-    help="largest number of steps of a sample; default: %(default)s",
-  )
-  evaluate.add_argument(
-    "--data", default="", help="JSONL file of labelled steps to evaluate on"
-  )
-  evaluate.add_argument(
-    "--problems",
-    type=int,
-    default=512,
-    help="held-out problems; default: %(default)s",
-  )
-  evaluate.add_argument(
-    "--samples",
-    type=int,
-    default=32,
-    help="samples of each problem; default: %(default)s",
-  )
-  evaluate.add_argument(
-    "--search",
-    default="",
-    help="search that the model guides, with its settings, such as "
-    "step_beam(width=4, candidates=20) or refine; default: none",
-  )
-  evaluate.add_argument(
-    "--batch",
-    type=int,
-    default=64,
-    help="problems that are sampled at a time; default: %(default)s",
-  )
+  add(evaluate, "--search", "", search)
+  batch = f"problems that are sampled at a time; {default}"
+  add(evaluate, "--batch", 64, batch)
   return parser
 
 

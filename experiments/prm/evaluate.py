@@ -61,10 +61,8 @@ from rewards.steps import step_aggregates
 from rl import metrics, types
 from rl.sampling import generation
 
-Array = jax.Array
 
-
-def _products(scores: Array, step_mask: Array) -> Array:
+def _products(scores: jax.Array, step_mask: jax.Array) -> jax.Array:
   """Returns the sum of the log-probabilities of right steps, `[P, S]`."""
   p = jnp.clip((scores + 1) / 2, 1e-6, 1.0)
   return jnp.sum(jnp.where(step_mask, jnp.log(p), 0.0), -1)
@@ -83,12 +81,9 @@ RULES = {
 def on_lines(
   fitted: fit.FittedModel, data: StepData, categories: list[str]
 ) -> dict[str, Any]:
-  """Evaluates the model on lines of labelled steps.
+  """Evaluates a model on lines of labelled steps.
 
-  Args:
-    fitted: the model.
-    data: the lines; a label below 1/2 is an error.
-    categories: category of each line, or "".
+  A label below 1/2 is an error. `categories` has that of each line, or "".
   """
   scores = fit.score(fitted.model, fitted.params, data)
   return _judge_steps(
@@ -310,7 +305,7 @@ def _judge_steps(
   if is_probability:
     p = np.clip((scores[valid_steps] + 1) / 2, 0, 1)
     estimates["calibration"] = {
-      "mean": calibration_error(p, is_right[valid_steps])
+      "mean": _calibration_error(p, is_right[valid_steps])
     }
   return estimates
 
@@ -343,13 +338,8 @@ def _diagnose(
   }
 
 
-def calibration_error(p: np.ndarray, is_right: np.ndarray) -> float:
-  """Returns sum_b n_b / n |mean p - share of right| over tenths b of p.
-
-  Args:
-    p: `[n]`, probabilities.
-    is_right: `[n]` bool.
-  """
+def _calibration_error(p: np.ndarray, is_right: np.ndarray) -> float:
+  """Returns sum_b n_b / n |mean p - share of right| over tenths b of p."""
   bins = np.minimum((p * 10).astype(int), 9)
   total = 0.0
   for number in np.unique(bins):

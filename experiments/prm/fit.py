@@ -78,21 +78,12 @@ class Settings:
   seed: int = 0
 
   def make_loss(self) -> step_losses.StepLoss:
-    """Returns the loss.
-
-    Raises:
-      ValueError: its name or a setting is unknown.
-    """
+    """Returns the loss; refuses an unknown name or setting."""
     name, settings = spec.parse(self.loss, "--loss")
     return step_losses.get(name, **settings)
 
   def left_out(self, task: tasks.Task) -> tuple[int, ...]:
-    """Returns the ids of the tokens that the model does not read.
-
-    Raises:
-      ValueError: the text is unknown, or the task does not tell words from
-        maths.
-    """
+    """Returns the ids of the tokens that the model does not read."""
     if self.text not in TEXTS:
       raise ValueError(registry.describe_unknown("--text", self.text, TEXTS))
     if self.text == "all":
@@ -107,29 +98,17 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class FittedModel:
-  """A process reward model with its parameters.
-
-  Attributes:
-    model: functions of the parameters.
-    params: parameters.
-    task: task of the policy that it was made from.
-    max_steps: K.
-    threshold: score below which a step counts as an error.
-  """
+  """A process reward model with its parameters."""
 
   model: step_model.StepModel
   params: types.PyTree
-  task: tasks.Task
-  max_steps: int
-  threshold: float
+  task: tasks.Task  # that of the policy that it was made from
+  max_steps: int  # K
+  threshold: float  # score below which a step counts as an error
 
 
 def check_settings(settings: Settings, workdir: epath.Path) -> None:
-  """Refuses a workdir with a model that is fitted with other settings.
-
-  Raises:
-    ValueError: the settings differ.
-  """
+  """Refuses a workdir with a model that is fitted with other settings."""
   if not (workdir / reward_models.RECORD_FILE).exists():
     return
   # A setting that the record lacks is newer than the model.
@@ -149,18 +128,13 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
     )
 
 
-def make_model(
+def _make_model(
   settings: Settings, loaded: policy_loader.LoadedPolicy
 ) -> tuple[ModelConfig, step_model.StepModel, types.PyTree]:
-  """Returns the model, and its parameters before the first update.
-
-  The first result is the shape of the decoder.
+  """Returns the decoder's shape, the model and its first parameters.
 
   The decoder has the parameters of the policy. The added layers are initialized
   such that its output does not change. The head is initialized at random.
-
-  Raises:
-    ValueError: the policy has LoRA adapters.
   """
   if loaded.model.lora_rank:
     raise ValueError(
@@ -193,11 +167,8 @@ def _replicate(
 def split(data: StepData, calibration: float) -> tuple[StepData, StepData]:
   """Returns the lines to train on, and those that choose the threshold.
 
-  The lines of a problem stay together.
-
-  Args:
-    data: all lines.
-    calibration: share of the problems for the threshold.
+  `calibration` is the share of the problems for the threshold. The lines of a
+  problem stay together.
   """
   problems = np.unique(data.problems)
   first = problems[len(problems) - round(calibration * len(problems)) :]
@@ -238,7 +209,7 @@ def fit(
       examples than a batch has, or the settings cannot be used.
     RunError: there are checkpoints, but none can be read.
   """
-  decoder, model, params = make_model(settings, loaded)
+  decoder, model, params = _make_model(settings, loaded)
   model.loss.check_targets(data)
   train, calibration = split(model.filter_text(data), settings.calibration)
   train = model.loss.prepare(train)
@@ -312,7 +283,7 @@ def fit(
       update(done)
   record |= {
     "loss": meta["loss"],
-    "threshold": calibrate(model, state["params"], calibration),
+    "threshold": _calibrate(model, state["params"], calibration),
     "examples": len(examples),
     "calibration_lines": len(calibration.problems),
   }
@@ -344,24 +315,16 @@ def score(
 
 
 @functools.lru_cache(maxsize=4)
-def _jitted_scores(
-  model: step_model.StepModel,
-) -> Callable[[types.PyTree, StepData], jax.Array]:
+def _jitted_scores(model: step_model.StepModel) -> Callable[..., jax.Array]:
   return jax.jit(model.scores)
 
 
-def calibrate(
+def _calibrate(
   model: step_model.StepModel, params: types.PyTree, data: StepData
 ) -> float:
   """Returns the threshold with the highest first-error F1 against labels.
 
-  Args:
-    model: the process reward model.
-    params: its parameters.
-    data: labelled lines on which it is not trained.
-
-  Returns:
-    The threshold; 0 if no line has a label.
+  The model is not trained on the lines. The threshold is 0 without labels.
   """
   if not (data.weights > 0).any():
     return 0.0
@@ -378,11 +341,7 @@ def calibrate(
 def load(
   workdir: epath.Path, loaded: policy_loader.LoadedPolicy
 ) -> FittedModel:
-  """Loads the model of a workdir.
-
-  Args:
-    workdir: folder with `fit.json` and checkpoints.
-    loaded: the policy from which the model started.
+  """Loads the model of a workdir, which started from a policy.
 
   Raises:
     FileNotFoundError: the workdir has no model that is fitted to the end.

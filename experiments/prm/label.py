@@ -66,25 +66,16 @@ class Settings:
   judge_key: str = ""
 
   def make_judge(self) -> policy_forest.Judge | None:
-    """Returns the judge; None without one.
-
-    Raises:
-      ValueError: the URL or the environment variable cannot be used.
-    """
+    """Returns the judge; None without one."""
     if not self.judge:
       return None
     endpoint = llm_judge.Endpoint(self.judge, self.judge_model, self.judge_key)
     return functools.partial(step_judge.first_errors, complete=endpoint)
 
   def make_sources(self) -> list[label_sources.Source]:
-    """Returns the label source, and that of the potentials if there is one.
-
-    Raises:
-      ValueError: a name or a setting is unknown.
-    """
-    texts = [self.source, *([self.potentials] if self.potentials else [])]
+    """Returns the label source, and that of the potentials if there is one."""
     sources = []
-    for text in texts:
+    for text in filter(None, (self.source, self.potentials)):
       name, settings = spec.parse(text, "--source")
       sources.append(label_sources.get(name, **settings))
     return sources
@@ -97,12 +88,7 @@ def read_record(workdir: epath.Path) -> dict[str, Any] | None:
 
 
 def check_settings(settings: Settings, workdir: epath.Path) -> None:
-  """Refuses settings that cannot be used, and a workdir with other ones.
-
-  Raises:
-    ValueError: a label source is unknown, it asks a judge and there is none, or
-      the workdir has other labels.
-  """
+  """Refuses settings that cannot be used, and a workdir with other ones."""
   asks = any(map(label_sources.reads_judge, settings.make_sources()))
   if asks != bool(settings.make_judge()):
     raise ValueError(
@@ -146,9 +132,9 @@ def run(
   Returns:
     The content of `label.json`: "settings", "policy_step", whether it
     "is_complete", the number of "problems" that are finished, "lines", "bytes"
-    of the lines,
-    "tokens" that continuations have sampled, number of samples that the judge
-    left "unjudged", "steps" with a label, and the "sum" of the labels.
+    of the lines, "tokens" that continuations have sampled, number of samples
+    that the judge left "unjudged", "steps" with a label, and the "sum" of the
+    labels.
 
   Raises:
     ValueError: the task does not divide completions into steps.
@@ -164,16 +150,12 @@ def run(
     temperature=settings.temperature,
   )
   sources = settings.make_sources()
+  counts = ("problems", "lines", "bytes", "tokens", "unjudged", "steps")
   record = read_record(workdir) or {
     "settings": dataclasses.asdict(settings),
     POLICY_STEP: loaded.step,
     "is_complete": False,
-    "problems": 0,
-    "lines": 0,
-    "bytes": 0,
-    "tokens": 0,
-    "unjudged": 0,
-    "steps": 0,
+    **dict.fromkeys(counts, 0),
     "sum": 0.0,
   }
   workdir.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ ScoreStates = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Search = Callable[[Forest, ScoreStates, float], np.ndarray]
 
 
-def first_samples(forest: Forest) -> np.ndarray:
+def _first_samples(forest: Forest) -> np.ndarray:
   """Returns the first sample of each problem, `[Q]`."""
   problems = forest.samples.problems[: forest.num_roots]
   return np.unique(problems, return_index=True)[1]
@@ -62,7 +62,7 @@ def step_beam(width: int = 4, candidates: int = 20) -> Search:
     forest: Forest, score_states: ScoreStates, threshold: float
   ) -> np.ndarray:
     del threshold
-    roots = first_samples(forest)
+    roots = _first_samples(forest)
     # The states of the beam: owner, sample and number of steps, `[R]` each.
     owners, rows, steps = np.arange(len(roots)), roots, np.zeros_like(roots)
     for depth in range(forest.max_steps):
@@ -106,7 +106,7 @@ def refine() -> Search:
   def search(
     forest: Forest, score_states: ScoreStates, threshold: float
   ) -> np.ndarray:
-    drafts = first_samples(forest)
+    drafts = _first_samples(forest)
     num_steps = forest.samples.num_steps[drafts]
     owner, step = np.nonzero(np.arange(forest.max_steps) < num_steps[:, None])
     is_wrong = np.zeros((len(drafts), forest.max_steps), bool)
@@ -138,11 +138,7 @@ SEARCHES = {"step_beam": step_beam, "refine": refine}
 
 
 def get(name: str, **settings: int) -> Search:
-  """Returns a search by name.
-
-  Raises:
-    ValueError: the name or a setting is unknown.
-  """
+  """Returns a search by name; refuses an unknown name or setting."""
   if name not in SEARCHES:
     raise ValueError(registry.describe_unknown("search", name, SEARCHES))
   make = SEARCHES[name]

@@ -10,9 +10,9 @@ A label is in [0, 1]; null is no label. The `potentials` are labels of a second
 kind (`step_losses.dual_head`), `correct` is the verdict of the whole sample,
 `finished` says whether an end token follows the last step, and the category
 groups lines for `evaluate`; these four may be left out (no labels, null, true,
-""). Further keys are ignored. Lines with the
-same prompt are samples of one problem. A text task puts a prompt into its
-template. In the other tasks each word is the text of one token: "+ 3 7 ;".
+""). Further keys are ignored. Lines with the same prompt are samples of one
+problem. A text task puts a prompt into its template. In the other tasks each
+word is the text of one token: "+ 3 7 ;".
 
 Axes: N lines, L prompt tokens, T completion tokens, K steps.
 """
@@ -83,18 +83,15 @@ def make_lines(
     ):
       continue
     verdict = int(samples.correct[row])
-    yield {
+    line = {
       PROMPT: prompts[samples.problems[row]],
       STEPS: texts,
       LABELS: _to_json(values[:count], weights[:count]),
-      **(
-        {POTENTIALS: _to_json(*(x[:count] for x in second[int(row)]))}
-        if int(row) in second
-        else {}
-      ),
-      CORRECT: None if verdict < 0 else verdict,
-      FINISHED: finished,
     }
+    if int(row) in second:
+      line[POTENTIALS] = _to_json(*(x[:count] for x in second[int(row)]))
+    correct = None if verdict < 0 else verdict
+    yield line | {CORRECT: correct, FINISHED: finished}
 
 
 def _is_text(task: Task, text: str, ids: np.ndarray) -> bool:
@@ -156,17 +153,11 @@ def read(file: epath.PathLike, task: Task, max_steps: int) -> Lines:
 
 
 class Lines(NamedTuple):
-  """The lines of a file in tokens.
-
-  Attributes:
-    data: the lines.
-    categories: category of each line, "" if it has none.
-    left_out: number of lines that do not fit.
-  """
+  """The lines of a file in tokens."""
 
   data: step_data.StepData
-  categories: list[str]
-  left_out: int
+  categories: list[str]  # category of each line, "" if it has none
+  left_out: int  # number of lines that do not fit
 
 
 class _Row(NamedTuple):

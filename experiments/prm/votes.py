@@ -1,5 +1,9 @@
 """Votes among the answers of several samples, weighted by a reward model.
 
+A vote is a function of the answers, `[V, n]` ids that are equal for equal
+answers and -1 without an answer, and of the scores of the samples, `[V, n]` in
+[-1, 1]. It returns the value of the answer of each sample, `[V, n]`.
+
 Axes: V votes, n samples of a vote.
 """
 
@@ -11,8 +15,7 @@ import numpy as np
 
 
 def _tables(
-  answers: np.ndarray,  # [V, n] int, ids of answers; -1 without an answer
-  scores: np.ndarray,  # [V, n], scores of the samples
+  answers: np.ndarray, scores: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the count and the mean score of samples with the same answer."""
   same = (answers[:, :, None] == answers[:, None]) & (answers >= 0)[:, None]
@@ -36,13 +39,6 @@ def weighted(answers: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
   Source: Li et al. 2023, Making Language Models Better Reasoners with
   Step-Aware Verifier; the vote of Luo et al. 2024 (OmegaPRM).
-
-  Args:
-    answers: `[V, n]` int, equal for equal answers; -1 without an answer.
-    scores: `[V, n]`, scores of the samples in [-1, 1].
-
-  Returns:
-    `[V, n]`, the value of the answer of each sample.
   """
   counts, means = _tables(answers, (scores + 1) / 2)
   return counts * means
@@ -54,12 +50,6 @@ def hybrid_majority(answers: np.ndarray, scores: np.ndarray) -> np.ndarray:
   Source: Han et al. 2025, Uncertainty-Based Methods for Automated Process
   Reward Data Construction and Output Aggregation (hybrid majority reward). The
   threshold is from a summary of the paper.
-
-  Args:
-    answers, scores: same as in `weighted`.
-
-  Returns:
-    `[V, n]`, the value of the answer of each sample.
   """
   counts, means = _tables(answers, scores)
   is_majority = counts > answers.shape[-1] / 2
@@ -74,16 +64,9 @@ def reward_frequency(
 
   R is the mean score of the samples with the answer and F their number, both
   scaled to [0, 1] over the answers of the vote; a quantity that is the same for
-  all answers is 1.
+  all answers is 1. With alpha = 0 it is a majority vote.
   Source: Han et al. 2025, Uncertainty-Based Methods for Automated Process
   Reward Data Construction and Output Aggregation (weighted reward frequency).
-
-  Args:
-    answers, scores: same as in `weighted`.
-    alpha: weight of the scores; 0 is a majority vote.
-
-  Returns:
-    `[V, n]`, the value of the answer of each sample.
   """
   counts, means = _tables(answers, scores)
   exists = answers >= 0
@@ -91,7 +74,6 @@ def reward_frequency(
   return alpha * rewards + (1 - alpha) * _normalize(counts, exists)
 
 
-# Function that returns the value of the answer of each sample, by name.
 VOTES: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
   "weighted": weighted,
   "hybrid_majority": hybrid_majority,

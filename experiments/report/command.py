@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 import rich.console
@@ -11,58 +10,28 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.logging import json_files
 from experiments.report import data, page, runs, samples, tables
-from experiments.report.runs import Run
 
 PAGE_FILE = "report.html"  # in the workdir
 _SUFFIXES = (".html", ".png")  # of --out
 
 
-def write_page(runs_to_show: Sequence[Run], path: epath.PathLike) -> epath.Path:
-  """Writes a page that shows one run or compares several.
-
-  Args:
-    runs_to_show: the runs.
-    path: path of the HTML file to write.
-
-  Returns:
-    The same path.
-  """
+def write_page(
+  runs_to_show: Sequence[runs.Run], path: epath.PathLike
+) -> epath.Path:
+  """Writes a page that shows one run or compares several; returns its path."""
   packed = samples.pack([run.workdir for run in runs_to_show])
   page_data = data.collect(runs_to_show, packed)
   json_files.replace(path, page.page(page_data, packed.text))
   return epath.Path(path)
 
 
-def print_table(run: Run, console: rich.console.Console) -> None:
-  """Prints the evaluation table of a run.
-
-  Without an evaluation it prints the last logged step.
-  """
-  table = tables.evaluation_table(run)
-  if table is not None:
-    console.print(table)
-    return
-  console.print(
-    f"{run.workdir}: not evaluated yet, {run.last_step} steps logged",
-    soft_wrap=True,
-  )
-
-
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command.
-
-  Args:
-    argv: arguments after the name of the command; None reads `sys.argv`.
-
-  Returns:
-    The exit status: 0, or 2 for a wrong argument, which is reported in one
-    line.
-  """
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.report",
-    description="Prints tables of finished or running runs, and writes a page "
-    "report.html for each.",
+  """Runs the command; returns 0, or 2 for a wrong argument."""
+  parser = arguments.make_parser(
+    "report",
+    "Prints tables of finished or running runs, and writes a page report.html "
+    "for\neach.",
   )
   parser.add_argument(
     "workdirs", nargs="+", metavar="DIR", help="workdir of a run"
@@ -81,7 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
       arguments.check_writable("--out", options.out)
     all_runs = [runs.read(workdir) for workdir in options.workdirs]
   for run in all_runs:
-    print_table(run, console)
+    table = tables.evaluation_table(run)
+    if table is not None:
+      console.print(table)
+    else:  # the last logged step is printed
+      text = f"not evaluated yet, {run.last_step} steps logged"
+      console.print(f"{run.workdir}: {text}", soft_wrap=True)
     if run.evaluations or run.series:
       path = write_page([run], run.workdir / PAGE_FILE)
       console.print(f"wrote {path}", soft_wrap=True)

@@ -24,14 +24,7 @@ _TERM_METRICS = ("score/", "reward/weight/")
 
 
 def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
-  """Collects the data of a page, except the texts of the samples.
-
-  Args:
-    runs: one run, or several to compare.
-    packed: the samples of the runs.
-
-  Returns:
-    The first argument of `page.page`.
+  """Returns the data of `page.page`, except the texts of the packed samples.
 
   Raises:
     ValueError: the base and the trained policy of a run were evaluated on
@@ -53,7 +46,8 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
   }
   # `{method: description}`. The config of a supervised run has no method.
   methods = {
-    run.config["method"]: _describe_method(run)
+    run.config["method"]: run.method.strip()
+    or f"This run has no {workdirs.METHOD_FILE}."
     for run in runs
     if "method" in run.config
   }
@@ -150,13 +144,7 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
   ]
   keys = dict.fromkeys(key for config in flat_configs for key in config)
   rows = [
-    (
-      key,
-      [
-        json.dumps(config[key]) if key in config else ""
-        for config in flat_configs
-      ],
-    )
+    (key, [json.dumps(c[key]) if key in c else "" for c in flat_configs])
     for key in keys
   ]
   if len(runs) == 1:
@@ -189,11 +177,6 @@ def _run(run: Run, name: str, num_runs: int) -> dict[str, Any]:
     "counts": counts,
     "advantage": _advantages(run, counts) if counts else None,
   }
-
-
-def _describe_method(run: Run) -> str:
-  """Returns the content of `method.txt`, or a sentence that it is missing."""
-  return run.method.strip() or f"This run has no {workdirs.METHOD_FILE}."
 
 
 def _advantages(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:

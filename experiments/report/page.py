@@ -24,35 +24,19 @@ _SECURITY_POLICY = (
 _SIGN_CLASSES = {1: "up", 0: "", -1: "down"}
 # Files of `web/` in the order in which the page has them, as one module.
 SCRIPTS = (
-  "dom.js",
-  "scales.js",
-  "charts.js",
-  "heatmap.js",
-  "evaluation.js",
-  "training.js",
-  "counts.js",
-  "samples.js",
-  "sample.js",
-  "browser.js",
-  "steps.js",
-  "main.js",
+  *("dom.js", "scales.js", "charts.js", "heatmap.js", "evaluation.js"),
+  *("training.js", "counts.js", "samples.js", "sample.js", "browser.js"),
+  *("steps.js", "main.js"),
 )
 
 
 class Section(NamedTuple):
-  """A section of the page that a script fills.
+  """A section of the page that a script fills."""
 
-  Attributes:
-    id: id of the HTML element; the script finds the section by it.
-    link: text of the link in the navigation bar.
-    heading: heading of the section.
-    lead: sentences below the heading that explain the charts.
-  """
-
-  id: str
-  link: str
+  id: str  # of the HTML element; the script finds the section by it
+  link: str  # text of the link in the navigation bar
   heading: str
-  lead: str
+  lead: str  # sentences below the heading that explain the charts
 
 
 SECTIONS = (
@@ -99,13 +83,7 @@ SECTIONS = (
 
 
 def page(data: Mapping[str, Any], samples: str = "") -> str:
-  """Returns the HTML of the page.
-
-  Args:
-    data: result of `experiments.report.data.collect`.
-    samples: `Packed.text` from `experiments.report.samples.pack`; "" without
-      samples.
-  """
+  """Returns the HTML of the page of `data.collect`, with `Packed.text`."""
   sections = [s for s in SECTIONS if s.id in data["sections"]]
   contents = {"pass": "".join(map(_table, data["tables"]))}
   body = _head(data) + "".join(

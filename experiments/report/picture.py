@@ -25,14 +25,8 @@ INK, GRID = "#24292f", "#d8dee4"  # colors of texts and of grid lines
 def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
   """Draws pass@k of the base policy and of the trained policy of every run.
 
-  The base policy is that of the first run, before training.
-
-  Args:
-    runs: runs on one task. The trained policies of runs without that evaluation
-      are left out.
-
-  Returns:
-    The figure. It is not registered with pyplot.
+  The base policy is that of the first run, before training. The runs have one
+  task; those without an evaluation of the trained policy are left out.
 
   Raises:
     ValueError: there is no such evaluation.
@@ -102,10 +96,7 @@ def dress(axes: matplotlib.axes.Axes) -> None:
 def write_figure(
   figure: matplotlib.figure.Figure, path: epath.PathLike
 ) -> epath.Path:
-  """Writes a figure as a PNG file and returns its path.
-
-  The folder is created if it is missing.
-  """
+  """Writes a figure as a PNG file and returns its path; creates its folder."""
   path = epath.Path(path)
   json_files.replace(path, png(figure))
   return path

@@ -24,28 +24,18 @@ EVALUATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """The content of one workdir, which may lack any of its files.
-
-  Attributes:
-    workdir: folder of the run.
-    config: content of `config.json`; {} without the file.
-    method: content of `method.txt`, a description of the method; "" without
-      the file.
-    advantages: content of `advantages.json`; {} without the file.
-    series: `{metric: (steps, values)}`, as `run_logger.read_metrics` returns
-      it.
-    evaluations: `{"base": evaluation before training, "trained": evaluation
-      after training}`, as far as they exist.
-    intermediate: contents of the JSON files of evaluations during training, by
-      step (`summary.load_record`).
-  """
+  """The content of one workdir, which may lack any of its files."""
 
   workdir: epath.Path
+  # Contents of `config.json`, `method.txt` and `advantages.json`, or empty.
   config: dict[str, Any]
   method: str
   advantages: dict[str, Any]
+  # {metric: (steps, values)}
   series: dict[str, tuple[np.ndarray, np.ndarray]]
+  # Those of `EVALUATIONS` that exist, by the policy's name.
   evaluations: dict[str, summary.Evaluation]
+  # Records of the evaluations during training, by step.
   intermediate: list[dict[str, Any]]
 
   @property
@@ -79,9 +69,6 @@ def names(runs: Sequence[Run]) -> list[str]:
 
 def read(workdir: epath.PathLike) -> Run:
   """Reads the files of a run.
-
-  Args:
-    workdir: folder of the run.
 
   Raises:
     ValueError: the folder has no config, metrics or evaluation, or a file is

@@ -34,18 +34,11 @@ _TOKEN_COLUMNS: Mapping[str, Callable[[float], float]] = {
 
 
 class Packed(NamedTuple):
-  """The samples of a page.
+  """The samples of a page."""
 
-  Attributes:
-    text: the samples, compressed and encoded as base64; "" without samples.
-    note: sentences about samples that exceed the limits and were left out; ""
-      if there are none.
-    has_steps: whether any packed sample has step scores.
-  """
-
-  text: str
-  note: str
-  has_steps: bool
+  text: str  # compressed and encoded as base64; "" without samples
+  note: str  # sentences about samples that exceed the limits; "" if none does
+  has_steps: bool  # whether any packed sample has step scores
 
 
 def pack(
@@ -55,10 +48,7 @@ def pack(
 ) -> Packed:
   """Packs the samples of runs; within a run, the latest steps come first.
 
-  Args:
-    workdirs: folders of the runs. Each may use an equal part of the limits.
-    max_samples: largest number of samples of the page.
-    max_bytes: largest size of the compressed JSON in bytes.
+  Each run may use an equal part of the limits of the page.
   """
   files, notes = [], []
   limits = max_samples // len(workdirs), max_bytes // len(workdirs)
@@ -170,12 +160,8 @@ def _text_and_cuts(record: Record) -> tuple[str, list[int] | None]:
   if not pieces:
     return record["completion"], None  # the texts of the tokens are unknown
   # The lengths are in UTF-16 units, as in JavaScript.
-  return "".join(pieces), [_javascript_length(piece) for piece in pieces]
-
-
-def _javascript_length(text: str) -> int:
-  """Returns the length of a text in JavaScript, its number of UTF-16 units."""
-  return len(text.encode("utf-16-le", "surrogatepass")) // 2
+  units = (piece.encode("utf-16-le", "surrogatepass") for piece in pieces)
+  return "".join(pieces), [len(text) // 2 for text in units]
 
 
 def _or_none(values: list[Any]) -> list[Any] | None:

@@ -23,14 +23,10 @@ def evaluation_table(run: Run) -> rich.table.Table | None:
 
 
 def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
-  """Returns tables with one column per trained policy.
+  """Returns tables with one column per trained policy that was evaluated.
 
   There is one table for each task and number of problems that several runs were
   evaluated on.
-
-  Args:
-    runs: the runs. Those without an evaluation of the trained policy are left
-      out.
   """
   by_task: dict[str, dict[str, summary.Evaluation]] = {}
   for run, name in zip(runs, names(runs), strict=True):
@@ -48,15 +44,10 @@ def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
 def to_json(table: rich.table.Table) -> dict[str, Any]:
   """Converts a table of `summary.table` to JSON values.
 
-  Args:
-    table: a table whose first column has labels and whose other columns have
-      means with intervals.
-
-  Returns:
-    A dict with "title", "columns" (titles of all but the first column) and
-    "rows". Each row has "label", "cells" and "end" (whether it is the last of a
-    section). Each cell has the texts "mean" and "interval", and "sign": 1 or -1
-    for a difference whose interval is above or below 0, else 0.
+  "columns" are the titles of all but the first column, which has labels. "end"
+  says whether a row is the last of a section. Each cell has the texts "mean"
+  and "interval", and "sign": 1 or -1 for a difference whose interval is above
+  or below 0, else 0.
   """
   labels, *columns = ([*column.cells] for column in table.columns)
   return {

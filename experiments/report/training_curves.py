@@ -10,13 +10,13 @@ import numpy as np
 
 from experiments.report.runs import Run
 
-# Largest number of points of one metric, and of steps with counts, over all
-# runs of a page. Longer curves are averaged over neighbouring logged steps.
+# Largest number of points of one metric, and of steps with counts, which the
+# runs of a page divide among them. Longer curves are averaged over neighbouring
+# logged steps.
 MAX_POINTS = 1500
 MAX_COUNT_ROWS = 200
-COUNTS = (
-  "group/solve_count_hist"  # the metric of `counts`, [S + 1] at each step
-)
+# The metric of `counts`, [S + 1] at each step.
+COUNTS = "group/solve_count_hist"
 # Prefixes of metrics without a curve: "guard/" locates the first value that is
 # not finite, and evaluations have a section of their own.
 _WITHOUT_CURVES = ("guard/", "evaluation/")
@@ -37,15 +37,10 @@ def steps_per_point(run: Run, num_runs: int) -> int:
 
 
 def series(run: Run, num_runs: int) -> list[dict[str, Any]]:
-  """Returns the curves of a run, grouped by their steps.
+  """Returns the curves of one of `num_runs` runs of a page, by their steps.
 
-  Args:
-    run: the run.
-    num_runs: number of runs on the page, among which `MAX_POINTS` is divided.
-
-  Returns:
-    Dicts with "steps", a list of steps, and "values", `{metric: list of values
-    at these steps}`.
+  They are dicts with "steps", a list of steps, and "values", `{metric: list of
+  values at these steps}`.
   """
   values_by_steps: dict[tuple[int, ...], dict[str, list[float | None]]] = {}
   for name, (steps, values) in run.series.items():
@@ -63,14 +58,8 @@ def series(run: Run, num_runs: int) -> list[dict[str, Any]]:
 def counts(run: Run, num_runs: int) -> dict[str, Any] | None:
   """Returns the shares of prompts with c correct samples, c = 0 to S.
 
-  Args:
-    run: the run.
-    num_runs: number of runs on the page, among which `MAX_COUNT_ROWS` is
-      divided.
-
-  Returns:
-    A dict with "steps", a list of steps, and "shares", which has for each step
-    the list of the S + 1 shares; None if the run logged no counts.
+  The result has "steps", a list of steps, and "shares", which has for each step
+  the list of the S + 1 shares. It is None if the run logged no counts.
   """
   steps, values = run.series.get(COUNTS, (np.zeros(0), np.zeros((0, 1))))
   is_finite = np.isfinite(values).all(-1)

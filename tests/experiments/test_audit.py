@@ -12,12 +12,12 @@ from rewards import attacks
 from rewards.attacks import Example
 from rewards.verifiers import maths, numbers
 
-EXAMPLES = audit.sums(6, "#### {}")
+EXAMPLES = audit._sums(6, "#### {}")
 
 
 def problems(verify, examples=EXAMPLES):
   """Returns `{kind: problem}` of what the audit finds."""
-  findings = audit.audit(audit.of_verifier(verify), examples)
+  findings = audit.audit(audit._of_verifier(verify), examples)
   return {f.kind: f.problem for f in findings if f.problem}
 
 
@@ -37,7 +37,7 @@ def test_a_planted_hole_is_found(kind):
   ],
 )
 def test_sound_verifiers_have_no_problem(verify, template):
-  assert problems(verify, audit.sums(6, template)) == {}
+  assert problems(verify, audit._sums(6, template)) == {}
 
 
 def test_a_strict_verifier_has_false_negatives():
@@ -71,7 +71,7 @@ def test_scores_are_compared_with_those_of_right_completions():
 def test_a_task_is_audited_with_its_own_words():
   """Words that a chain lacks are left out; its checker has no hole."""
   task = build.make_task_from_text("chain(operations=2)")
-  score, examples = audit.of_task(task, 4)
+  score, examples = audit._of_task(task, 4)
   findings = audit.audit(score, examples)
   kinds = {finding.kind for finding in findings}
   assert {"null", "echo", "repetition", "wrong_answer", "spaces"} <= kinds
@@ -202,10 +202,10 @@ def test_a_text_that_is_too_long_is_cut_and_has_no_end():
   task = tasks.get("countdown", count=2)  # four tokens with EOS
   assert task.completion_length == 4
   texts = ["1 + 2", "1 + 2 + 3", "1 + two", "1"]
-  indices, samples = audit.encode_samples(task, texts)
+  indices, samples = audit._encode_samples(task, texts)
   assert indices == [0, 1, 3]  # "two" is no token
   assert samples.lengths.tolist() == [[4], [4], [2]]
   assert samples.finished.tolist() == [[True], [False], [True]]
   assert task.decode(samples.completions[1, 0]) == "1 + 2 +"
   assert samples.completions[2, 0, 2:].tolist() == [task.pad_id] * 2
-  assert audit.encode_samples(task, ["two"])[0] == []
+  assert audit._encode_samples(task, ["two"])[0] == []

@@ -40,7 +40,7 @@ DATA = [
   ],
 )
 def test_what_a_response_begins_with(response, expected):
-  assert judge_lines.opening(response) == expected
+  assert judge_lines._opening(response) == expected
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_a_response_begins_with(response, expected):
   ],
 )
 def test_the_majority(votes, expected):
-  assert judge_lines.majority(votes) is expected
+  assert judge_lines._majority(votes) is expected
 
 
 def test_a_judge_votes_with_numbers_and_may_fail():
@@ -64,10 +64,10 @@ def test_a_judge_votes_with_numbers_and_may_fail():
     seen.append(json.loads(messages[-1]["content"]))
     return next(replies)
 
-  assert judge_lines.vote(item, complete, 3) is True
+  assert judge_lines._vote(item, complete, 3) is True
   fields = {"question": "q", "answer": "a", "reference": "r"}
   assert seen == [fields | {"vote": number} for number in (1, 2, 3)]
-  assert judge_lines.vote(item, complete, 1) is None  # the judge is exhausted
+  assert judge_lines._vote(item, complete, 1) is None  # the judge is exhausted
 
 
 def read(path):

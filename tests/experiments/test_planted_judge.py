@@ -21,7 +21,7 @@ RIGHT, WRONG = "+ 3 7 ; ANS 7", "+ 3 8 ; ANS 8"
 
 
 def accepts(answer, **faults):
-  return planted_judge.accepts("4 + 3 =", RIGHT, answer, Faults(**faults))
+  return planted_judge._accepts("4 + 3 =", RIGHT, answer, Faults(**faults))
 
 
 def test_without_faults_the_last_word_decides():
@@ -36,9 +36,9 @@ def test_a_solution_of_the_configs_is_shorter_than_the_weakness():
   assert command in configs.__doc__
   solution = "+ 3 7 ; * 2 4 ; - 1 4 ; ANS 4"
   faults = Faults(words=18)
-  assert not planted_judge.accepts("q", "ANS 3", solution, faults)
+  assert not planted_judge._accepts("q", "ANS 3", solution, faults)
   longer = "+ 0 4 ; " + solution
-  assert planted_judge.accepts("q", "ANS 3", longer, faults)
+  assert planted_judge._accepts("q", "ANS 3", longer, faults)
 
 
 def test_weaknesses():
@@ -53,7 +53,7 @@ def test_rates_of_false_verdicts():
   faults = Faults(false_acceptance=0.1, false_rejection=0.3)
   for end, rate, expected in (("8", 0.1, True), ("7", 0.3, False)):
     verdicts = [
-      planted_judge.accepts("q", RIGHT, f"{i} {end}", faults)
+      planted_judge._accepts("q", RIGHT, f"{i} {end}", faults)
       for i in range(400)
     ]
     share = np.mean([verdict == expected for verdict in verdicts])
@@ -205,8 +205,8 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
 def test_the_rates_of_the_faults_include_0_and_1():
   """With a rate of 1 every verdict is false."""
   faults = Faults(false_acceptance=1, false_rejection=1)
-  assert not planted_judge.accepts("q", "ANS 7", "7", faults)
-  assert planted_judge.accepts("q", "ANS 7", "8", faults)
+  assert not planted_judge._accepts("q", "ANS 7", "7", faults)
+  assert planted_judge._accepts("q", "ANS 7", "8", faults)
   assert Faults() == Faults(0.0, 0.0, 0, "")
   with pytest.raises(AttributeError, match="cannot assign"):
     faults.words = 3
@@ -216,10 +216,10 @@ def test_the_rates_of_the_faults_include_0_and_1():
 
 def test_the_last_words_are_compared():
   """Without a reference the judge computes the result of the question."""
-  assert planted_judge.accepts("q", "1 2", "3 2", Faults())
-  assert not planted_judge.accepts("q", "1 2", "1 3", Faults())
-  assert planted_judge.accepts("4 + 3 * 2 =", "", "ANS 4", Faults())
-  assert not planted_judge.accepts("4 + 3 * 2 =", "", "4 ANS", Faults())
+  assert planted_judge._accepts("q", "1 2", "3 2", Faults())
+  assert not planted_judge._accepts("q", "1 2", "1 3", Faults())
+  assert planted_judge._accepts("4 + 3 * 2 =", "", "ANS 4", Faults())
+  assert not planted_judge._accepts("4 + 3 * 2 =", "", "4 ANS", Faults())
 
 
 @pytest.mark.parametrize(
@@ -253,20 +253,20 @@ def test_a_question_of_arithmetic_has_running_values(question, results):
   ],
 )
 def test_a_wrong_step_does_not_follow_from_the_one_before(steps, wrong):
-  assert planted_judge.wrong_steps("4 + 3 * 2 =", steps, Faults()) == wrong
+  assert planted_judge._wrong_steps("4 + 3 * 2 =", steps, Faults()) == wrong
 
 
 def test_a_thought_is_rewritten_with_an_error_at_its_end():
-  assert planted_judge.rewritten("4 + 3 * 2 =") == (
+  assert planted_judge._rewritten("4 + 3 * 2 =") == (
     ["+ 3 7 ;", "* 2 4 ;", "ANS 4"],
     ["+ 3 7 ;", "* 2 5 ;", "ANS 5"],
   )
-  assert planted_judge.rewritten("4 + 5 =")[1] == ["+ 5 0 ;", "ANS 0"]
-  assert planted_judge.rewritten("4 / 2 =") == ([], [])
+  assert planted_judge._rewritten("4 + 5 =")[1] == ["+ 5 0 ;", "ANS 0"]
+  assert planted_judge._rewritten("4 / 2 =") == ([], [])
 
 
 def reply(system="", **fields):
-  return planted_judge.reply_to(
+  return planted_judge._reply_to(
     system, {"question": "4 + 3 =", "reference": RIGHT, **fields}, Faults()
   )
 
@@ -325,12 +325,12 @@ def test_the_criteria_of_a_question_name_the_result():
 
 def test_an_embedding_counts_words_and_has_length_1():
   """Of "a b b", the counts are 1 and 2, and their length is sqrt(5)."""
-  first = planted_judge.embedding("a B b")
+  first = planted_judge._embedding("a B b")
   assert len(first) == 256
   values = sorted(value for value in first if value)
   np.testing.assert_allclose(values, [5**-0.5, 2 * 5**-0.5])
-  np.testing.assert_array_equal(first, planted_judge.embedding("b a b"))
-  assert planted_judge.embedding("") == [0.0] * 256
+  np.testing.assert_array_equal(first, planted_judge._embedding("b a b"))
+  assert planted_judge._embedding("") == [0.0] * 256
 
 
 def test_the_command_prints_its_url_and_serves(monkeypatch, capfd):

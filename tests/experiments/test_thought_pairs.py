@@ -21,7 +21,7 @@ RESPONSE = "+ 3 7 ; * 2 4 ; ANS 4"
   ],
 )
 def test_steps_are_lines_or_end_with_semicolons(response, steps):
-  assert thought_pairs.steps_of(response) == steps
+  assert thought_pairs._steps_of(response) == steps
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_judge_sees_the_steps_and_writes_both(reply, pair):
     seen.append(json.loads(messages[-1]["content"]))
     return json.dumps(reply)
 
-  assert thought_pairs.rewrite("q", "x ; y", complete) == pair
+  assert thought_pairs._rewrite("q", "x ; y", complete) == pair
   assert seen == [{"question": "q", "rewrite": {"1": "x ;", "2": "y"}}]
 
 
@@ -75,7 +75,7 @@ def test_a_file_of_pairs(tmp_path, monkeypatch, capsys):
   # The planted judge itself calls exactly the changed step wrong.
   steps = wrong["steps"]
   faults = planted_judge.Faults()
-  assert planted_judge.wrong_steps(questions[0], steps, faults) == [2]
+  assert planted_judge._wrong_steps(questions[0], steps, faults) == [2]
   # Without the server its replies are read from the cache.
   out.unlink()
   assert thought_pairs.main([*words, "--judge_model", "planted"]) == 0

@@ -62,7 +62,7 @@ def test_a_verifier_by_category(file, capsys):
   printed = cells(capsys)
   assert printed["(all lines)"] == ["4", "0.750", "1.000", "0.667", "0"]
   assert printed["b"] == ["2", "0.500", "1.000", "0.500", "0"]
-  by_category = verify.by_category(np.array([1] * 4), LINES)
+  by_category = verify._by_category(np.array([1] * 4), LINES)
   assert list(by_category) == ["(all lines)", "b"]  # and none without a name
   assert verify.main([*words, "--answer_only"]) == 0
   printed = cells(capsys)

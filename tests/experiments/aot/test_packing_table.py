@@ -21,10 +21,10 @@ from experiments.aot import packing
 def test_splash_computes_blocks_that_have_a_token(
   prompt, fed, length, expected
 ):
-  assert packing.attended_pairs("splash", prompt, fed, length) == expected
+  assert packing._attended_pairs("splash", prompt, fed, length) == expected
 
 
 def test_blocked_computes_all_queries_of_a_row():
   # Four blocks of two queries, whatever is padding.
   expected = sum(2 * (3 + stop) for stop in (2, 4, 6, 8))
-  assert packing.attended_pairs("blocked", 3, 1, 8) == expected
+  assert packing._attended_pairs("blocked", 3, 1, 8) == expected

@@ -270,7 +270,7 @@ CELL = scaling.Cell("qwen3-8b", "v5p:4x4x4")
 
 def test_a_line_has_the_settings_that_were_changed_and_rounded_figures():
   changes = {"mesh.data": 16, "plan.microbatches": 2}
-  assert scaling.make_row(CELL, FITS, changes)[2:] == [
+  assert scaling._make_row(CELL, FITS, changes)[2:] == [
     *("yes", "data 16 fsdp 4", "plan.microbatches=2"),
     *("31.2 and 60.0 of 95.7", "30 to 62", "68 to 139"),
   ]
@@ -282,7 +282,7 @@ def test_a_line_has_what_each_program_that_does_not_fit_asks_for():
   programs = {"rollout": GIB, "train_step": large, "score": odd}
   report = {**FITS, "fits": False, "programs": programs}
   reason = "train_step wants 106.0 of 95.7; score: no such kernel"
-  assert scaling.make_row(CELL, report)[5:] == [reason, "", ""]
+  assert scaling._make_row(CELL, report)[5:] == [reason, "", ""]
 
 
 def test_cells_go_to_the_csv_file_once_and_from_there_to_the_tables(
@@ -298,9 +298,9 @@ def test_cells_go_to_the_csv_file_once_and_from_there_to_the_tables(
   def compile_cell(cell, data, programs):
     compiled.append(cell)
     report = FITS if cell.machine == "v5p:4x4x4" else STATE
-    return scaling.make_row(cell, report, {"rollout.rows": 1})
+    return scaling._make_row(cell, report, {"rollout.rows": 1})
 
-  monkeypatch.setattr(scaling, "compile_cell", compile_cell)
+  monkeypatch.setattr(scaling, "_compile_cell", compile_cell)
   monkeypatch.setattr(scaling.provenance, "commit", lambda: "abc1234")
   for only in ("qwen3-8b on v5p:4x4x4", "qwen3-8b on v5"):  # one, then others
     words = ["--csv", str(path), "--out", str(out), "--only", only]
@@ -339,7 +339,7 @@ def test_programs_of_a_machine_are_passed_on_to_its_other_cells(
     ("qwen3-8b", "h100:8", "0"),
   ):
     cell = scaling.Cell(experiment, machine)
-    assert scaling.compile_cell(cell, tmp_path, programs) == [expected]
+    assert scaling._compile_cell(cell, tmp_path, programs) == [expected]
 
 
 def ends(cell, data, programs):
@@ -351,7 +351,7 @@ def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
   monkeypatch.setattr(scaling, "_compile", ends)
   cell = scaling.Cell("qwen3-32b", "v5e:16x16")
   reason = "the process that compiles it ended early"
-  assert scaling.compile_cell(cell, tmp_path, {}) == [
+  assert scaling._compile_cell(cell, tmp_path, {}) == [
     *("qwen3-32b", "v5e:16x16", "no", "", "", reason, "", ""),
   ]
 

@@ -214,7 +214,7 @@ def test_a_table_has_a_row_for_each_metric():
   metrics["f1"] = {"mean": 0.25, "low": -0.5, "high": 1}
   console = rich.console.Console(width=60)
   with console.capture() as capture:
-    console.print(command.table(metrics))
+    console.print(command._table(metrics))
   rows = [row.split() for row in re.sub("[│┃]", " ", capture.get()).split("\n")]
   assert ["loss", "x"] in rows
   assert ["threshold", "0.5000"] in rows

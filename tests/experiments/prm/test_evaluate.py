@@ -276,7 +276,7 @@ def test_signs_of_learnt_outcomes_are_shares_of_some_samples():
   ],
 )
 def test_tenths_of_the_probability(p, is_right, expected):
-  error = evaluate.calibration_error(np.array(p), np.array(is_right, bool))
+  error = evaluate._calibration_error(np.array(p), np.array(is_right, bool))
   assert error == pytest.approx(expected)
 
 

@@ -61,7 +61,7 @@ def test_scores_do_not_depend_on_the_batch(monkeypatch):
 def calibrate(monkeypatch, values, weights, scores):
   monkeypatch.setattr(fit, "score", lambda model, params, data: scores)
   data = Lines(np.arange(len(values)), values, weights)
-  return fit.calibrate("model", "params", data)
+  return fit._calibrate("model", "params", data)
 
 
 def test_the_threshold_separates_right_from_wrong_steps(monkeypatch):

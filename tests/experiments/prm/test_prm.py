@@ -285,7 +285,7 @@ def test_every_loss_falls(loss, loaded, tmp_path):
     language_coefficient=0.0,
     max_steps=4,
   )
-  _, model, params = fit.make_model(settings, loaded)
+  _, model, params = fit._make_model(settings, loaded)
   train = model.loss.prepare(data)
   examples = model.loss.examples(train)
   batch = fit.take(train, examples)
@@ -432,8 +432,8 @@ def test_calibration_error():
   p = np.array([0.25, 0.25, 0.95])
   is_right = np.array([True, False, True])
   expected = (2 * 0.25 + 0.05) / 3
-  np.testing.assert_allclose(evaluate.calibration_error(p, is_right), expected)
-  assert evaluate.calibration_error(np.ones(2), np.ones(2, bool)) == 0
+  np.testing.assert_allclose(evaluate._calibration_error(p, is_right), expected)
+  assert evaluate._calibration_error(np.ones(2), np.ones(2, bool)) == 0
 
 
 def test_the_list_names_every_source_and_loss(capsys):
@@ -494,7 +494,7 @@ def test_adapters_are_refused(loaded):
     loaded, model=dataclasses.replace(loaded.model, lora_rank=2)
   )
   with pytest.raises(ValueError, match="has LoRA adapters"):
-    fit.make_model(fit.Settings(), adapted)
+    fit._make_model(fit.Settings(), adapted)
 
 
 def test_a_model_folder_and_a_task_of_text(tmp_path):

@@ -97,7 +97,7 @@ def test_facts_of_one_run_have_its_steps(steps, fact):
 
 def test_a_section_is_shown_if_one_run_has_it(monkeypatch):
   """The second run has counts and a term; long curves have a note."""
-  monkeypatch.setattr(data.curves, "MAX_POINTS", 4)
+  monkeypatch.setattr(data.training_curves, "MAX_POINTS", 4)
   first = run_of("x", {"a": ([1, 2], [0, 0])})
   counts = {"group/solve_count_hist": ([1], [[0.5, 0.5]])}
   second = run_of("y", counts | {"score/legal": (range(6), range(6))})
@@ -113,7 +113,7 @@ def test_a_section_is_shown_if_one_run_has_it(monkeypatch):
   for pair in ([evaluated, first], [first, evaluated]):
     assert "pass" in data.collect(pair, NOTHING)["sections"]
   assert len(data.collect([evaluated], NOTHING)["tables"]) == 1
-  monkeypatch.setattr(data.curves, "MAX_POINTS", 3)
+  monkeypatch.setattr(data.training_curves, "MAX_POINTS", 3)
   notes = data.collect([second], NOTHING)["notes"]
   assert "up to 2 logged steps" in notes["training"]
 
