@@ -111,6 +111,8 @@ SETTINGS = {
 # Functions of `rewards` whose module or name changed and whose bare name is not
 # unique: name in the record -> present name.
 MOVED = {
+  "attribution.attributed": "turn_contributions.attributed",
+  "attribution.attribution_loss": "turn_contributions.attribution_loss",
   "calibration.brier": "brier.brier_scores",
   "combine.Term": "combine.Part",
   "confidence.answer_confidence": "answer_confidence.answer_confidence_scores",
@@ -189,6 +191,9 @@ MOVED = {
   "step_count.weibull": "step_count.weibull_scores",
   "turns.information_gain": "information_gain.information_gains",
   "turns.outcome_centered": "outcome_centered.outcome_centered_rewards",
+  "model.Reading": "step_features.Reading",
+  "model.step_ends": "step_features.step_ends",
+  "model.step_features": "step_features.step_features",
 }
 
 

@@ -85,7 +85,7 @@ def scored():
   return scorer, params, tokens, run
 
 
-@pytest.mark.worked_example("function:model.step_ends")
+@pytest.mark.worked_example("function:step_features.step_ends")
 def test_step_ends_are_the_last_tokens():
   ends, exists = step_features.step_ends(jnp.asarray(STEP_IDS), 4)
   for p, s, k in np.ndindex(2, 2, 4):
@@ -94,7 +94,7 @@ def test_step_ends_are_the_last_tokens():
     assert not at.size or ends[p, s, k] == at[-1]
 
 
-@pytest.mark.worked_example("function:model.step_features")
+@pytest.mark.worked_example("function:step_features.step_features")
 def test_a_score_is_the_head_of_the_state_after_the_step_and_its_surprises(
   scored,
 ):
@@ -168,7 +168,7 @@ def test_a_token_moves_its_own_step_and_no_earlier_one(scored):
     np.testing.assert_array_equal(after[0, 1], before[0, 1])
 
 
-@pytest.mark.worked_example("function:model.step_features")
+@pytest.mark.worked_example("function:step_features.step_features")
 def test_features_of_two_steps_and_of_one_that_does_not_exist():
   """Surprises 1, 2 | 4, 3 and one token outside of steps; states 0 to 5."""
   hidden = jnp.stack([jnp.arange(6.0), 10 + jnp.arange(6.0)], -1)

@@ -49,7 +49,7 @@ def test_attributed_rewards_and_their_weakness():
   )
 
 
-@pytest.mark.worked_example("function:attribution.attribution_loss")
+@pytest.mark.worked_example("function:turn_contributions.attribution_loss")
 def test_loss_of_two_samples_of_unequal_length():
   """Contributions 0.5 + 0.25 against outcome 1, and 0.125 - 1 + 3 against 2."""
   result = turn_contributions.attribution_loss(
@@ -60,7 +60,7 @@ def test_loss_of_two_samples_of_unequal_length():
   np.testing.assert_array_equal(result, [0.25**2, 0.125**2])
 
 
-@pytest.mark.worked_example("function:attribution.attributed")
+@pytest.mark.worked_example("function:turn_contributions.attributed")
 def test_contributions_and_accepted_actions():
   """r_k = alpha c_k + beta g_k, with the released code's beta = 0.5."""
   contributions = jnp.array([[0.25, -0.75, jnp.nan], [2, 0.5, 1]])
