@@ -127,11 +127,7 @@ def _of_verifier(verify: Callable[..., list]) -> Score:
 def _of_task(
   task: Task, count: int, reward: Reward | None = None
 ) -> tuple[Score, list[Example]]:
-  """Returns the scores of a task or a reward, and examples of train problems.
-
-  A text that the task's vocabulary cannot write has no score. A text of more
-  tokens than a completion has is cut.
-  """
+  """Returns the scores of a task or a reward, and examples of train problems."""
   transforms = reward.transforms.values() if reward else ()
   for need in frozenset().union(*(t.needs for t in transforms)):
     if need.source != "task":
@@ -189,11 +185,9 @@ def _of_task(
 def _encode_samples(
   task: Task, texts: Sequence[str]
 ) -> tuple[list[int], generation.Samples]:
-  """Returns the indices of the N texts that are samples, and these `[N, 1]`.
-
-  A text with a word that the task has no token for is left out, and one that is
-  too long is cut and has no end.
-  """
+  """Returns the indices of the N texts that are samples, and these `[N, 1]`."""
+  # A text with a word that the task has no token for is left out, and one that
+  # is too long is cut and has no end.
   tokens, indices = [], []
   for index, text in enumerate(texts):
     try:

@@ -75,17 +75,16 @@ class Faults:
 def _accepts(
   question: str, reference: str, answer: str, faults: Faults, vote: str = ""
 ) -> bool:
-  """Returns whether the judge calls an answer right.
-
-  Each `vote` errs by itself. Without a reference, "", the question has one.
-  """
+  """Returns whether the judge calls an answer right."""
   words = answer.split()
   if faults.words and len(words) >= faults.words:
     return True
   if faults.opener and answer.strip().startswith(faults.opener):
     return True
+  # Without a reference, the question itself has the right result.
   truth = reference.split()[-1:] or _results(question)[-1:]
   is_right = bool(words) and words[-1:] == truth
+  # Each vote errs by itself.
   identity = (question, answer, vote) if vote else (question, answer)
   return _with_faults(is_right, faults, *identity)
 
@@ -121,21 +120,17 @@ def _apply(value: str, symbol: str, operand: str) -> str:
 def _wrong_steps(
   question: str, steps: Sequence[str], faults: Faults
 ) -> list[int]:
-  """Returns the steps that the judge calls wrong, counted from 1.
-
-  A step `+ 3 7 ;` is right if its result follows from the result of the step
-  before it, and a step `ANS 7` if it repeats that result. A step that is
-  written twice is wrong the second time.
-  """
+  """Returns the steps that the judge calls wrong, counted from 1."""
   running = (_results(question) or [""])[0]
   wrong = []
   for number, step in enumerate(steps, 1):
     words = step.replace(";", " ").split()
-    if words[:1] == ["ANS"]:
+    if words[:1] == ["ANS"]:  # `ANS 7` repeats the result of the step before
       is_right = words[1:] == [running]
-    else:
+    else:  # the result of `+ 3 7 ;` follows from that of the step before
       is_right = len(words) == 3 and words[2] == _apply(running, *words[:2])
       running = words[-1] if words else running
+    # A step that is written twice is wrong the second time.
     is_right = is_right and step not in steps[: number - 1]
     if not _with_faults(is_right, faults, question, *steps[:number]):
       wrong.append(number)
@@ -143,17 +138,14 @@ def _wrong_steps(
 
 
 def _rewritten(question: str) -> tuple[list[str], list[str]]:
-  """Returns the right steps of chained arithmetic, and others.
-
-  The result of the last operation of the others is one too large. A question of
-  another form has no steps.
-  """
+  """Returns the right steps of chained arithmetic, and others."""
   words, values = question.split(), _results(question)
+  # A question of another form has no steps.
   if "" in values:  # a symbol that is no operator
     values = []
   operations = list(zip(words[1::2], words[2:-1:2], strict=False))
   versions = []
-  for excess in (0, 1):
+  for excess in (0, 1):  # the last result of the others is one too large
     results = [*values[1:]]
     if results:
       results[-1] = str((int(results[-1]) + excess) % 10)
@@ -244,11 +236,9 @@ def _reply_about_steps(
 
 
 def _embedding(text: str) -> list[float]:
-  """Returns the counts of the words of a text, by a hash, of length 1.
-
-  The dot product of the embeddings of two texts is the cosine of the angle
-  between their counts of words, if no two words have the same hash.
-  """
+  """Returns the counts of the words of a text, by a hash, of length 1."""
+  # The dot product of the embeddings of two texts is the cosine of the angle
+  # between their counts of words, if no two words have the same hash.
   values = [0.0] * _WIDTH
   for word in text.lower().split():
     digest = hashlib.sha256(word.encode()).digest()

@@ -129,11 +129,9 @@ def _rows_of(
 
 
 def _attended_pairs(form: str, prompt: int, fed: int, length: int) -> int:
-  """Counts the pairs of a query and a key that attention computes.
-
-  The sequence follows `prompt` tokens. It has `length` tokens with padding, and
-  `fed` without.
-  """
+  """Counts the pairs of a query and a key that attention computes."""
+  # The sequence follows `prompt` tokens. It has `length` tokens with padding,
+  # and `fed` without.
   if form == "splash":
     block = attention_kernels.MAX_BLOCK
   else:

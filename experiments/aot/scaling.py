@@ -143,15 +143,9 @@ def write_data(folder: epath.Path) -> None:
 
 
 def _compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
-  """Compiles a cell in a process of its own; returns its line without commit.
-
-  The programs of other cells, by machine, are not compiled again; those of this
-  cell are added.
-
-  Raises:
-    RunError: the process was killed (`KILLED`), for example because this
-      machine had too little memory to compile. It is unknown if the cell fits.
-  """
+  """Compiles a cell in a process of its own; returns its line without commit."""
+  # The programs of other cells, by machine, are not compiled again; those of
+  # this cell are added.
   spawn = multiprocessing.get_context("spawn")
   other_children = set(multiprocessing.active_children())
   with futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
@@ -212,11 +206,8 @@ def _print(text: str) -> None:
 def _make_row(
   cell: Cell, report: Report, changes: Mapping[str, Any] | None = None
 ) -> Row:
-  """Returns the line of a cell, without the commit.
-
-  `report` and `changes` are those of the last attempt. If nothing was compiled,
-  the report has a "reason" instead of programs.
-  """
+  """Returns the line of a cell, without the commit, from its last attempt."""
+  # If nothing was compiled, the report has a "reason" instead of programs.
   mesh = " ".join(f"{axis} {n}" for axis, n in report["mesh"].items() if n > 1)
   mesh = mesh or ("one device" if report["mesh"] else "")
   if not report["fits"]:

@@ -131,11 +131,9 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
 def _make_model(
   settings: Settings, loaded: policy_loader.LoadedPolicy
 ) -> tuple[ModelConfig, step_model.StepModel, types.PyTree]:
-  """Returns the decoder's shape, the model and its first parameters.
-
-  The decoder has the parameters of the policy. The added layers are initialized
-  such that its output does not change. The head is initialized at random.
-  """
+  """Returns the decoder's shape, the model and its first parameters."""
+  # The decoder has the parameters of the policy. The added layers are
+  # initialized such that its output does not change, and the head at random.
   if loaded.model.lora_rank:
     raise ValueError(
       f"{loaded.name} has LoRA adapters, but a process reward model starts "
@@ -322,10 +320,8 @@ def _jitted_scores(model: step_model.StepModel) -> Callable[..., jax.Array]:
 def _calibrate(
   model: step_model.StepModel, params: types.PyTree, data: StepData
 ) -> float:
-  """Returns the threshold with the highest first-error F1 against labels.
-
-  The model is not trained on the lines. The threshold is 0 without labels.
-  """
+  """Returns the threshold with the highest first-error F1 against labels."""
+  # The model is not trained on the lines.
   if not (data.weights > 0).any():
     return 0.0
   labelled_error = step_metrics.first_error(

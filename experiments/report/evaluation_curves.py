@@ -62,21 +62,17 @@ def _to_estimates(
 def _curves(
   estimates: Mapping[str, Estimate], samples: int
 ) -> dict[str, dict[str, list[float | None]]]:
-  """Returns `{quantity: {"mean", "low", "high"}}` with lists over k = 1 to S.
-
-  pass@k and maj@k are left out if no verdict is known. max@k is left out if it
-  equals pass@k, because the scores are the verdicts.
-  """
+  """Returns `{quantity: {"mean", "low", "high"}}` with lists over k = 1 to S."""
   ks = range(1, samples + 1)
   by_quantity = {
     quantity: np.array([estimates[f"{name}{k}"] for k in ks])  # [S, 3]
     for quantity, name in QUANTITIES.items()
   }
   pass_at_k, max_at_k = by_quantity["pass"], by_quantity["max"]
-  if np.isnan(pass_at_k).all():
+  if np.isnan(pass_at_k).all():  # no verdict is known
     del by_quantity["pass"], by_quantity["maj"]
   elif np.allclose(pass_at_k, max_at_k, atol=1e-5, equal_nan=True):
-    del by_quantity["max"]
+    del by_quantity["max"]  # the scores are the verdicts
   return {
     quantity: {
       field: training_curves.to_json_numbers(curve[:, i])

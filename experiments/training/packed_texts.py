@@ -103,26 +103,13 @@ def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
 def _required(
   texts: Sequence[types.Tokens], slicings: tuple[int, ...], shards: int
 ) -> list[tuple[Array, Array]]:
-  """Returns what each text needs per prompt, scalars.
+  """Returns what each text needs per prompt: `Tokens.room`, and rows."""
 
-  They are the smallest `Tokens.room`, and the number of rows of completions
-  (`forward_pass.num_rows`).
-
-  Args:
-    texts: texts of one rollout.
-    slicings: numbers of slices into which `rl.update_plan.split` cuts them.
-      Each slice must have room.
-    shards: number of devices that prompts are split over. The prompts of each
-      device must have room.
-  """
-
-  def largest_mean(counts: Array) -> Array:
-    """Returns the largest mean over prompts of a slice and device, rounded up.
-
-    Args:
-      counts: `[P]`.
-    """
+  def largest_mean(counts: Array) -> Array:  # of `[P]`
+    """Returns the largest mean over prompts of a slice and device, rounded up."""
     means = []
+    # `rl.update_plan.split` cuts texts into these numbers of slices. Each slice
+    # must have room, and so must the prompts of each device (shard).
     for slices in slicings:
       prompts = len(counts) // slices  # of a slice
       groups = forward_pass.num_groups(prompts, shards)
