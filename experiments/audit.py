@@ -127,7 +127,7 @@ def _of_verifier(verify: Callable[..., list]) -> Score:
 def _of_task(
   task: Task, count: int, reward: Reward | None = None
 ) -> tuple[Score, list[Example]]:
-  """Returns the scores of a task or a reward, and examples of train problems."""
+  """Returns the scores of a task or a reward, and examples of problems."""
   transforms = reward.transforms.values() if reward else ()
   for need in frozenset().union(*(t.needs for t in transforms)):
     if need.source != "task":

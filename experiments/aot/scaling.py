@@ -143,7 +143,7 @@ def write_data(folder: epath.Path) -> None:
 
 
 def _compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
-  """Compiles a cell in a process of its own; returns its line without commit."""
+  """Compiles a cell in its own process; returns its line without commit."""
   # The programs of other cells, by machine, are not compiled again; those of
   # this cell are added.
   spawn = multiprocessing.get_context("spawn")

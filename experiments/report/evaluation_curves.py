@@ -62,7 +62,7 @@ def _to_estimates(
 def _curves(
   estimates: Mapping[str, Estimate], samples: int
 ) -> dict[str, dict[str, list[float | None]]]:
-  """Returns `{quantity: {"mean", "low", "high"}}` with lists over k = 1 to S."""
+  """Returns `{quantity: {"mean", "low", "high"}}`, lists over k = 1 to S."""
   ks = range(1, samples + 1)
   by_quantity = {
     quantity: np.array([estimates[f"{name}{k}"] for k in ks])  # [S, 3]

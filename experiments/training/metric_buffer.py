@@ -67,16 +67,12 @@ Times = dict[str, float]
 
 
 class _Dispatch(NamedTuple):
-  """A dispatch whose metrics have not been fetched.
+  """A dispatch whose metrics have not been fetched."""
 
-  Attributes:
-    done, metrics, timer: arguments of `MetricBuffer.add`.
-    update_counts: updates of each learner since step 0 that were not skipped.
-  """
-
-  done: int
+  done: int  # as in `MetricBuffer.add`, like the next two
   metrics: step.Metrics
   timer: StepTimer
+  # Updates of each learner since step 0 that were not skipped.
   update_counts: dict[str, jax.Array]
 
 

@@ -106,7 +106,7 @@ def _required(
   """Returns what each text needs per prompt: `Tokens.room`, and rows."""
 
   def largest_mean(counts: Array) -> Array:  # of `[P]`
-    """Returns the largest mean over prompts of a slice and device, rounded up."""
+    """Returns the largest mean over prompts of a slice and device, as int."""
     means = []
     # `rl.update_plan.split` cuts texts into these numbers of slices. Each slice
     # must have room, and so must the prompts of each device (shard).

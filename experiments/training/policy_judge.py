@@ -53,18 +53,12 @@ Build = Callable[[ml_collections.ConfigDict, Sequence[jax.Device]], Experiment]
 
 
 class _Request(NamedTuple):
-  """A question that waits.
+  """A question that waits."""
 
-  Attributes:
-    ids: tokens of the prompt.
-    reads_words: whether the probabilities of the first word are asked for, and
-      not a reply.
-    answer: where the answer goes.
-  """
-
-  ids: Sequence[int]
+  ids: Sequence[int]  # tokens of the prompt
+  # Whether it asks for the probabilities of the first word, not for a reply.
   reads_words: bool
-  answer: futures.Future
+  answer: futures.Future  # where the answer goes
 
 
 class PolicyJudge:

@@ -75,17 +75,11 @@ _GEMMA_27B_LAYERS = 62  # its attention scale follows width / heads
 
 @dataclasses.dataclass(frozen=True)
 class _File:
-  """The content of a GGUF file.
-
-  Attributes:
-    path: the file.
-    metadata: values by key, such as "general.architecture".
-    tensors: tensors by name, as `gguf.GGUFReader` has them. Their data stay in
-      the file until they are read.
-  """
+  """The content of a GGUF file."""
 
   path: pathlib.Path
-  metadata: Mapping[str, Any]
+  metadata: Mapping[str, Any]  # by key, such as "general.architecture"
+  # By name, as `gguf.GGUFReader` has them; they are read when they are used.
   tensors: Mapping[str, Any]
 
   @property

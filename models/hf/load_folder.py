@@ -182,19 +182,12 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
 
 
 class _StoredTensor(NamedTuple):
-  """A tensor of an open safetensors file.
+  """A tensor of an open safetensors file."""
 
-  Attributes:
-    file: the open file.
-    name: name of the tensor in the file.
-    shape: shape of the tensor.
-    dtype: dtype of the tensor in safetensors' notation, such as "BF16".
-  """
-
-  file: Any
-  name: str
+  file: Any  # the open file
+  name: str  # name in the file
   shape: tuple[int, ...]
-  dtype: str
+  dtype: str  # in safetensors' notation, such as "BF16"
 
   def open(self) -> tensor_layout.SlicedTensor:
     """Returns an object that reads a slice of the tensor when indexed."""
