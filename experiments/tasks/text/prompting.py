@@ -255,7 +255,7 @@ def load_template(
   if not folder:
     texts = []
     for example in examples:
-      texts += [f"{example.question}\\n", example.solution]
+      texts += [f"{example.question}\n", example.solution]
     folder = train_tokenizer(texts, options.vocab_size, options.cache)
     instruction = ""
   if options.instruction is not None:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from experiments.tasks.text import prompting
+from experiments.tasks.text import prompting, text_options
 from models import tokenizer
 
 
@@ -58,3 +58,21 @@ def test_a_tokenizer_that_was_saved_in_the_meantime_is_kept(tmp_path):
   (tmp_path / "file").touch()
   with pytest.raises(OSError, match="file"):
     prompting._save_atomically(hf_tokenizer, tmp_path / "file")
+
+
+def test_a_tokenizer_is_trained_on_questions_and_solutions(
+  tmp_path, monkeypatch
+):
+  """A question ends with a line break, as in a prompt."""
+  seen = []
+  train = tokenizer.train
+  monkeypatch.setattr(
+    tokenizer,
+    "train",
+    lambda texts, size: seen.append(texts) or train(texts, size),
+  )
+  examples = [text_options.Example("2+3?", "5\n#### 5", "5")]
+  options = text_options.TextOptions(vocab_size=260, cache=tmp_path)
+  template, _ = prompting.load_template(examples, options, "Think.")
+  assert seen == [["2+3?\n", "5\n#### 5"]]
+  assert template.instruction == ""  # of a tokenizer that never saw it
