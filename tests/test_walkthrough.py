@@ -45,7 +45,7 @@ def test_its_proof_holds_and_can_fail(monkeypatch):
     return test
 
   proof(METHOD)()
-  wrong = METHOD.replace("return -objectives", "return objectives")
+  wrong = METHOD.replace("return -best_of_k", "return best_of_k")
   assert wrong != METHOD
   with pytest.raises(AssertionError):
     proof(wrong)()

@@ -23,6 +23,7 @@ from experiments.evaluation import summary
 from experiments.logging import json_files, profiler, progress
 from experiments.training import (
   build,
+  cadence,
   checkpointing,
   initial_state,
   iteration,
@@ -203,8 +204,8 @@ def test_a_heartbeat_waits_for_what_is_done_soon():
 
 
 def test_work_is_due_at_multiples():
-  assert [n for n in range(7) if loop._is_due(n, 3)] == [0, 3, 6]
-  assert not any(loop._is_due(n, 0) for n in range(7))
+  assert [n for n in range(7) if cadence.is_due(n, 3)] == [0, 3, 6]
+  assert not any(cadence.is_due(n, 0) for n in range(7))
 
 
 def test_the_rollout_written_is_the_one_learned_from(straight):

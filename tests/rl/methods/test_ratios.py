@@ -22,10 +22,10 @@ from rl import (
   types,
 )
 from rl.losses import aggregates, importance, surrogates, terms
+from rl.methods.shaping import overlong
 from rl.methods.surrogates import (
   flex_clip,
   gmpo,
-  overlong,
   stable_reinforce,
   weights,
 )
