@@ -1,10 +1,11 @@
 """Compares the final answers of mathematical problems by their exact values.
 
-`answers.final_answer` extracts the answer from the completion. `typography`
-brings it to one spelling. `reading` parses numbers, sets, tuples, intervals,
-inequalities, equations, matrices, units and words, and `symbolic` parses
-formulas. Two answers are equal if their texts are the same, or if their values
-are exactly the same by these rules:
+`answer_extraction.final_answer` extracts the answer from the completion.
+`typography` brings it to one spelling. `reading` parses numbers, sets, tuples,
+intervals, inequalities, equations, matrices, units and words, and `symbolic`
+parses formulas. `answer_equality.equal` compares the values. Two answers are
+equal if their texts are the same, or if their values are exactly the same by
+these rules:
 
   decimals       0.5 is 1/2; 0.333 is not 1/3, 3.14 is not pi
   percent        50% is 1/2 and 0.5. The answer 50 is right for the reference

@@ -111,6 +111,7 @@ SETTINGS = {
 # Functions of `rewards` whose module or name changed and whose bare name is not
 # unique: name in the record -> present name.
 MOVED = {
+  "answers.final_answer": "answer_extraction.final_answer",
   "attribution.attributed": "turn_contributions.attributed",
   "attribution.attribution_loss": "turn_contributions.attribution_loss",
   "calibration.brier": "brier.brier_scores",
