@@ -15,6 +15,7 @@ settings take precedence: JAX_COMPILATION_CACHE_DIR names another folder, and
 JAX_ENABLE_COMPILATION_CACHE=false keeps nothing. With several CPU devices
 nothing is kept: a program that XLA loads from a folder may run its collectives
 in another order on each of them, and then waits forever (seen with JAX 0.10.2).
+`training.multihost` keeps nothing of several processes on CPUs either.
 """
 
 from __future__ import annotations

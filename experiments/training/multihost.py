@@ -96,6 +96,10 @@ def _initialize(*addresses: Any) -> None:
       f"--distributed: {error} and JAX found no cluster; use --coordinator, "
       "--processes and --process"
     ) from None
+  if jax.process_count() > 1 and jax.default_backend() == "cpu":
+    # A program that XLA loads from a folder may run its collectives in another
+    # order in each process; then gloo ends both (seen with JAX 0.10.2).
+    jax.config.update("jax_enable_compilation_cache", False)
 
 
 def broadcast_from_process_0(value: int) -> int:

@@ -351,6 +351,24 @@ def test_the_flags_say_how_processes_find_each_other(monkeypatch):
   assert calls == [(True,), ("here:1", 2, 1, True), ("here:1", 1, 0, True)]
 
 
+@pytest.mark.parametrize(
+  ("count", "backend", "keeps_programs"),
+  [(2, "cpu", False), (1, "cpu", True), (2, "gpu", True)],
+)
+def test_no_programs_are_kept_of_several_processes_on_cpus(
+  monkeypatch, count, backend, keeps_programs
+):
+  """Loaded programs run their collectives in another order in each process."""
+  changes = []
+  monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **__: None)
+  monkeypatch.setattr(jax, "process_count", lambda: count)
+  monkeypatch.setattr(jax, "default_backend", lambda: backend)
+  monkeypatch.setattr(jax.config, "update", lambda *args: changes.append(args))
+  multihost.connect_processes(False, "here:1", count, 0)
+  expected = [] if keeps_programs else [("jax_enable_compilation_cache", False)]
+  assert changes == expected
+
+
 def test_all_processes_have_to_agree(monkeypatch):
   monkeypatch.setattr(
     multihost.multihost_utils,
