@@ -1,4 +1,4 @@
-"""How often a run saves, evaluates, logs and writes samples."""
+"""Intervals, in steps, at which a run saves, evaluates and logs."""
 
 from __future__ import annotations
 

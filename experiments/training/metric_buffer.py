@@ -69,7 +69,8 @@ Times = dict[str, float]
 class _Dispatch(NamedTuple):
   """A dispatch whose metrics have not been fetched."""
 
-  done: int  # as in `MetricBuffer.add`, like the next two
+  # These three are the arguments of `MetricBuffer.add`.
+  done: int
   metrics: step.Metrics
   timer: StepTimer
   # Updates of each learner since step 0 that were not skipped.

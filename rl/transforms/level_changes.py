@@ -1,4 +1,4 @@
-"""Transforms from one level to another: steps to tokens, samples to tokens, ...
+"""Transforms from one level to another, such as from steps to tokens.
 
 Axes: P prompts, S samples per prompt, T tokens, K reasoning steps, M reward
 components.

@@ -52,7 +52,7 @@ class Case(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rival:
-  """What one row of the table compares this project with."""
+  """The other side of the comparison in one row of the table."""
 
   row: str  # name of the row
   # Launch of the other side; None if this project is measured alone.

@@ -1,4 +1,4 @@
-"""What the file of a text task is written with: examples and settings.
+"""Examples and settings, from which the file of a text task builds the task.
 
 An `Example` is a problem as texts. `TextOptions` has the settings that all text
 tasks share, and `with_text_options` adds them to the function that builds a

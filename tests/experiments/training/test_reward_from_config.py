@@ -14,7 +14,7 @@ from rl import methods
 
 
 def test_the_weight_of_a_term_follows_its_schedule():
-  """From 2 to 0.5: halfway it is their mean, whichever way it takes."""
+  """Halfway from 2 to 0.5 the weight is their mean, in each schedule."""
 
   def weight(schedule, **changes):
     term = {"schedule": schedule, "weight": 2.0, "final": 0.5} | changes
