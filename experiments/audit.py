@@ -50,6 +50,7 @@ from experiments.training_run import command_line
 from rewards import attacks
 from rewards.attacks import Example
 from rewards.verifiers import Item
+from rl.errors import UsageError
 from rl.reward import Reward
 from rl.sampling import generation
 
@@ -80,7 +81,7 @@ def audit(score: Score, examples: Sequence[Example]) -> list[Finding]:
   """
   right = score([(example, example.completion) for example in examples])
   if np.isnan(right).all() or not np.nanmean(right) > 0:
-    raise ValueError(
+    raise UsageError(
       "the reward pays no right completion, so that nothing can be compared "
       f"with it; the first is {examples[0].completion!r:.200}"
     )
@@ -131,14 +132,14 @@ def _of_task(
   transforms = reward.transforms.values() if reward else ()
   for need in frozenset().union(*(t.needs for t in transforms)):
     if need.source != "task":
-      raise ValueError(
+      raise UsageError(
         f"the reward reads {need}, which only a run computes; audit its other "
         "terms, without this one"
       )
   # The judge of a config is asked about train problems alone.
   problems = training_lines.distinct_problems(task, jax.random.key(0), count)
   if len(problems.ids) < 2:
-    raise ValueError(
+    raise UsageError(
       "--problems: only one distinct problem was drawn; ask for more"
     )
   items = task.items(problems)
@@ -226,7 +227,7 @@ def _other_answers(answers: np.ndarray) -> list[int]:
 def _sums(count: int, template: str) -> list[Example]:
   """Returns sums of two numbers, with completions made by a template."""
   if template.format("x") == template:
-    raise ValueError(
+    raise UsageError(
       f"--write {template!r} must have the field {{}}, for the answer"
     )
   answers = [37 + 19 * i for i in range(count + 1)]
@@ -247,12 +248,12 @@ def _read_examples(file: str) -> list[Example]:
   json_lines.check_is_file(path)
   located_lines = json_lines.read(path)
   if len(located_lines) < 2:
-    raise ValueError(f"{file} must have at least two lines")
+    raise UsageError(f"{file} must have at least two lines")
   keys = ("question", "reference", "completion")
   for location, line in located_lines:
     for key in keys:
       if not isinstance(line.get(key), str):
-        raise ValueError(f"{location}: {key!r} must be a text")
+        raise UsageError(f"{location}: {key!r} must be a text")
   lines = [dict(line) for _, line in located_lines]
   references = [line["reference"] for line in lines]
   return [
@@ -281,7 +282,7 @@ def table(findings: Sequence[Finding]) -> rich.table.Table:
 
 def _check_problems(count: int) -> int:
   if count < 2:
-    raise ValueError(f"--problems {count} must be at least 2")
+    raise UsageError(f"--problems {count} must be at least 2")
   return count
 
 

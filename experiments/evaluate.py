@@ -35,6 +35,7 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
 from experiments.evaluation import fallback_settings
+from rl.errors import UsageError
 
 
 @errors.command
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = _parser(defaults).parse_args(argv)
   with errors.usage_errors():
     if options.out and options.out.suffix != ".json":
-      raise ValueError(
+      raise UsageError(
         f"--out {options.out} must end in .json; for example "
         f"{options.out.with_suffix('.json')}"
       )
@@ -167,13 +168,13 @@ def _check_options(options: argparse.Namespace) -> None:
     # Imports JAX, which the first line of the command precedes.
     from experiments import tasks
 
-    raise ValueError(
+    raise UsageError(
       "--policy needs a --task; available: " + ", ".join(tasks.names())
     )
   if options.workdir:
     for name in ("max_tokens", "dtype", "cpu_devices"):
       if getattr(options, name) is not None:
-        raise ValueError(f"--{name} has no effect with --workdir; leave it out")
+        raise UsageError(f"--{name} has no effect with --workdir; leave it out")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from experiments.training import judging
 from experiments.training.training_texts import PROMPT, SOLUTION
 from rewards.judged import p_yes
 from rewards.verifiers import Item, llm_judge
+from rl.errors import UsageError
 
 # System message of the larger judge.
 VOTING = (
@@ -155,9 +156,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_writable("--out", options.out)
     arguments.check_differ("--out", options.out, "--data", options.data)
     if not 0 <= options.openings <= 1:
-      raise ValueError(f"--openings {options.openings} must be from 0 to 1")
+      raise UsageError(f"--openings {options.openings} must be from 0 to 1")
     if bool(options.judge) != bool(options.judge_model):
-      raise ValueError("--judge and --judge_model go together; give both")
+      raise UsageError("--judge and --judge_model go together; give both")
     keys = dict(labelled_responses.KEYS)
     if options.judge:
       del keys["label"]

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.cli import arguments, errors
+from rl.errors import UsageError
 
 PORT = 8600
 # Matches the scale in a system message: "x from 1 (worst) to 10 (best)".
@@ -67,9 +68,9 @@ class Faults:
   def __post_init__(self) -> None:
     for name in ("false_acceptance", "false_rejection"):
       if not 0 <= getattr(self, name) <= 1:
-        raise ValueError(f"{name} = {getattr(self, name)} must be from 0 to 1")
+        raise UsageError(f"{name} = {getattr(self, name)} must be from 0 to 1")
     if self.words < 0:
-      raise ValueError(f"words = {self.words} must not be negative")
+      raise UsageError(f"words = {self.words} must not be negative")
 
 
 def _accepts(

@@ -60,6 +60,7 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
 from models import storage_paths
+from rl.errors import UsageError
 
 
 def problems_in_window(
@@ -195,7 +196,7 @@ def _check(options: argparse.Namespace) -> None:
   """Checks the flags, before anything is loaded."""
   arguments.check_source(options)
   if options.policy and not options.task:
-    raise ValueError(
+    raise UsageError(
       "--policy needs a --task, which provides the template and the problems"
     )
   arguments.check_counts(
@@ -205,12 +206,12 @@ def _check(options: argparse.Namespace) -> None:
   arguments.check_counts(options, "step", minimum=0)
   arguments.check_seed("--seed", options.seed)
   if not options.temperature > 0:
-    raise ValueError(
+    raise UsageError(
       f"--temperature {options.temperature} must be above 0, so that samples "
       "of a problem differ; 1.0 is usual"
     )
   if not options.least_rate < options.most_rate:
-    raise ValueError(
+    raise UsageError(
       f"--least_rate {options.least_rate} must be below --most_rate "
       f"{options.most_rate}"
     )
@@ -220,7 +221,7 @@ def _check(options: argparse.Namespace) -> None:
     if (path := getattr(options, name))
   }
   if not paths:
-    raise ValueError(
+    raise UsageError(
       "expected --out (file of preferences), --demonstrations (file of right "
       "samples), --responses (file of all samples), --solvable (file of "
       "problems), or several of them"
@@ -230,7 +231,7 @@ def _check(options: argparse.Namespace) -> None:
     arguments.check_writable(flag, path)
     first = flag_by_file.setdefault(storage_paths.absolute(path), flag)
     if first != flag:
-      raise ValueError(
+      raise UsageError(
         f"{first} and {flag} are both {path}; name different files"
       )
 

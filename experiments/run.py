@@ -35,6 +35,7 @@ from absl import flags
 from experiments.cli import errors
 from experiments.data import pretrained
 from experiments.training_run import command_line
+from rl.errors import UsageError
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -50,7 +51,7 @@ def _check_packages() -> None:
   for package in (rl, models, rewards):
     root = pathlib.Path(package.__file__).resolve().parent.parent
     if root != _ROOT:
-      raise errors.UsageError(
+      raise UsageError(
         f"package {package.__name__!r} comes from {root}, not from {_ROOT}; "
         f"start the command in {_ROOT}, or run `pip install -e .` there"
       )

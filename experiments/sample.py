@@ -39,6 +39,7 @@ import rich.console
 
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
+from rl.errors import UsageError
 
 if TYPE_CHECKING:
   from experiments.evaluation import policy_loader
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_source(options)
     has_prompts = options.prompt or options.talk
     if _has_no_task(options) and not has_prompts:
-      raise ValueError(
+      raise UsageError(
         "--policy needs a --prompt TEXT, --talk, or a --task, whose problems "
         "are then the prompts"
       )
@@ -98,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       problems = list(user_prompts.held_out_problems(task, options.problems))
     sampling = _make_sampling(options, loaded)
     if options.talk and task.encode_turns and sampling.samples > 1:
-      raise ValueError(
+      raise UsageError(
         f"--samples {sampling.samples}: a turn of a conversation has one "
         "answer; leave --samples out"
       )

@@ -39,6 +39,7 @@ from absl import flags
 from experiments.cli import arguments, errors
 from experiments.training_run import command_line
 from models import storage_paths
+from rl.errors import UsageError
 
 _OPENING, _CLOSING = "([{", ")]}"
 
@@ -130,7 +131,7 @@ def plan_runs(
   zipped_values = [_split_values(text) for text in zipped]
   lengths = {key: len(values) for key, values in zipped_values}
   if len(set(lengths.values())) > 1:
-    raise ValueError(
+    raise UsageError(
       "all --zip flags must have the same number of values: "
       + ", ".join(f"{key} has {count}" for key, count in lengths.items())
     )
@@ -144,7 +145,7 @@ def plan_runs(
   keys += [key for axis in axes for key, _ in axis[0]]
   repeated = sorted({key for key in keys if keys.count(key) > 1})
   if repeated:
-    raise ValueError(
+    raise UsageError(
       f"the key {repeated[0]} occurs in several flags; use it in one of them"
     )
   runs = []
@@ -164,7 +165,7 @@ def plan_runs(
   names = [run.name for run in runs]
   duplicates = sorted({name for name in names if names.count(name) > 1})
   if duplicates:
-    raise ValueError(f"several runs would share the folder {duplicates[0]!r}")
+    raise UsageError(f"several runs would share the folder {duplicates[0]!r}")
   return runs
 
 
@@ -172,7 +173,7 @@ def _split_pair(text: str) -> tuple[str, str]:
   """Splits "key=value" into key and value."""
   key, equals, value = text.partition("=")
   if not (equals and re.fullmatch(r"[\w.]+", key)):
-    raise ValueError(
+    raise UsageError(
       f"{text!r} must be of the form KEY=VALUE, such as optimizer.b2=0.99"
     )
   return key, value
@@ -198,7 +199,7 @@ def _split_values(text: str) -> tuple[str, list[str]]:
       continue
     values[-1] += letter
   if depth or quote:
-    raise ValueError(f"{text!r} has an unmatched bracket or quotation mark")
+    raise UsageError(f"{text!r} has an unmatched bracket or quotation mark")
   return key, [value.strip() for value in values]
 
 
@@ -227,7 +228,7 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
       parsed.append(command_line.parse(words, _define_workdir, required))
   counts = sorted({options.config.cpu_devices for options in parsed})
   if len(counts) > 1:
-    raise errors.UsageError(
+    raise UsageError(
       f"the runs have cpu_devices = {counts[0]} and {counts[-1]}, but one "
       "process checks all configs and can set the number of CPU devices only "
       "once; start a sweep for each value"
@@ -245,8 +246,8 @@ def _prefix_errors(run: PlannedRun) -> Iterator[None]:
   """Re-raises an error as a `UsageError` that begins with the run's name."""
   try:
     yield
-  except (errors.UsageError, *errors.REFUSALS) as error:
-    raise errors.UsageError(f"{run.name}: {error}") from None
+  except (UsageError, *errors.REFUSALS) as error:
+    raise UsageError(f"{run.name}: {error}") from None
 
 
 def _define_workdir(values: flags.FlagValues) -> None:

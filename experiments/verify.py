@@ -43,6 +43,7 @@ from experiments.data import labelled_responses
 from experiments.tasks.text import jsonl
 from rewards import judged
 from rewards.verifiers import Item, llm_judge
+from rl.errors import UsageError
 
 _WORKERS = 8  # requests at a time
 
@@ -110,11 +111,11 @@ def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
   name, settings = spec.parse(options.question, "--question")
   question = judged.get(name, **settings)
   if question.about != judged.base.SAMPLES:
-    raise ValueError(
+    raise UsageError(
       f"--question {options.question} is about {question.about}, not samples"
     )
   if question.embeds and options.judge_policy:
-    raise ValueError(
+    raise UsageError(
       f"--question {options.question} asks for embeddings, which a policy has "
       "not; name a server by --judge"
     )
@@ -164,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with errors.usage_errors():
     judges = options.reward, options.judge, options.judge_policy
     if sum(map(bool, judges)) != 1:
-      raise ValueError("give one of --reward, --judge and --judge_policy")
+      raise UsageError("give one of --reward, --judge and --judge_policy")
     keys, read_key = labelled_responses.KEYS, "response"
     if options.answer_only:
       keys = labelled_responses.KEYS | {"answer": str}

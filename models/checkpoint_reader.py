@@ -21,6 +21,7 @@ from etils import epath
 
 from models import checksums, storage_paths
 from rl import types
+from rl.errors import UsageError
 
 FOLDER = "checkpoints"  # name of the folder of checkpoints in a workdir
 STEP = "step"  # key of the step in the JSON of a run's checkpoint
@@ -57,7 +58,7 @@ def check_params(
 
   Raises:
     FileNotFoundError: there is no checkpoint, or none of this step.
-    ValueError: the names, the shape or the dtype of a parameter differ.
+    UsageError: the names, the shape or the dtype of a parameter differ.
   """
   with _CheckpointParams(directory, step) as saved:
     saved.check(abstract_params)
@@ -82,7 +83,7 @@ def restore_params(
 
   Raises:
     FileNotFoundError: there is no checkpoint, or none of this step.
-    ValueError: the names, the shape or the dtype of a parameter differ, the
+    UsageError: the names, the shape or the dtype of a parameter differ, the
       checkpoint is that of another step, or a checksum shows that it is
       damaged.
   """
@@ -154,11 +155,11 @@ def check_step(data: Mapping[str, Any], step: int) -> None:
     step: the step that the folder's name says.
 
   Raises:
-    ValueError: the checkpoint is that of another step.
+    UsageError: the checkpoint is that of another step.
   """
   saved = data.get(STEP, step)
   if saved != step:
-    raise ValueError(
+    raise UsageError(
       f"the checkpoint in the folder {step} is that of step {saved}; give the "
       "folder its former name"
     )
@@ -188,14 +189,14 @@ def check_matches(target: types.PyTree, saved: types.PyTree, step: int) -> None:
     step: the checkpoint's step, for the error message.
 
   Raises:
-    ValueError: the trees differ; the message names the first leaf that differs.
+    UsageError: the trees differ; the message names the first leaf that differs.
   """
   expected_types, saved_types = _leaf_types(target), _leaf_types(saved)
   for name in sorted(expected_types.keys() | saved_types.keys()):
     expected_type = expected_types.get(name, "absent")
     saved_type = saved_types.get(name, "absent")
     if expected_type != saved_type:
-      raise ValueError(
+      raise UsageError(
         f"the checkpoint of step {step} does not match: {name} is {saved_type} "
         f"in the checkpoint, but should be {expected_type}"
       )

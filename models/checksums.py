@@ -18,6 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from rl.errors import UsageError
+
 PyTree = Any
 KEY = "checksums"  # key of the checksums in the JSON file of a checkpoint
 # A prime near 2^32 / golden ratio (Knuth's multiplicative hashing).
@@ -54,12 +56,12 @@ def verify(
     step: the checkpoint's step, for the error message.
 
   Raises:
-    ValueError: checksums differ; the message names the first leaf for which
+    UsageError: checksums differ; the message names the first leaf for which
       they do.
   """
   for name in sorted(restored.keys() | saved.keys()):
     if restored.get(name) != saved.get(name):
-      raise ValueError(
+      raise UsageError(
         f"the checkpoint of step {step} is damaged: {name} is not what was "
         "saved"
       )

@@ -13,6 +13,7 @@ from typing import Any
 
 from models.rope import RopeScaling
 from rl import registry
+from rl.errors import UsageError
 
 DTYPES = ("float32", "bfloat16", "float64")
 REMATS = ("none", "full", "dots", "attention")
@@ -185,7 +186,7 @@ class ModelConfig:
     if self.heads % self.kv_heads:
       divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
       nearest = min(divisors, key=lambda n: abs(n - self.kv_heads))
-      raise ValueError(
+      raise UsageError(
         f"kv_heads = {self.kv_heads} must divide heads = {self.heads}: one "
         f"of {divisors}; the nearest is {nearest}"
       )
@@ -194,14 +195,14 @@ class ModelConfig:
       if isinstance(number, float) and not (
         math.isfinite(number) and number >= 0
       ):
-        raise ValueError(
+        raise UsageError(
           f"{field.name} = {number!r} must be finite and not negative; its "
           f"default is {field.default!r}"
         )
     for name in ("rope_theta", "norm_eps", "embedding_scale", "lora_alpha"):
       number = getattr(self, name)
       if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} = {number!r} must be positive and finite")
+        raise UsageError(f"{name} = {number!r} must be positive and finite")
     for name, allowed in (
       ("dtype", DTYPES),
       ("param_dtype", DTYPES),
@@ -221,7 +222,7 @@ class ModelConfig:
     self._check_positions()
     limit = self.attention_limit(self.attention)
     if limit:
-      raise ValueError(
+      raise UsageError(
         f"attention = {self.attention!r} {limit}; 'blocked' can compute "
         "every decoder"
       )
@@ -286,26 +287,26 @@ class ModelConfig:
   def _check_positions(self) -> None:
     """Checks layer kinds, windows and the fields of the position encoding."""
     if not self.layer_kinds:
-      raise ValueError(
+      raise UsageError(
         f"layer_kinds is empty; it must have one or more of {LAYER_KINDS}"
       )
     for kind in self.layer_kinds:
       _check_choice("layer kind", kind, LAYER_KINDS)
     if "local" in self.layer_kinds and not self.window:
-      raise ValueError("window = 0, but there are local layers; use 1 or more")
+      raise UsageError("window = 0, but there are local layers; use 1 or more")
     if self.positions == "learned":
       if not self.max_positions:
-        raise ValueError(
+        raise UsageError(
           "max_positions = 0 leaves no learned positions; use 1 or more"
         )
       if "nope" in self.layer_kinds:
-        raise ValueError(
+        raise UsageError(
           "layer kind 'nope' is a layer without rotary embedding and needs "
           "positions = 'rotary'"
         )
       return
     if self.rotary_dim % 2 or not 2 <= self.rotary_dim <= self.head_dim:
-      raise ValueError(
+      raise UsageError(
         f"head_dim * rope_fraction = {self.head_dim} * {self.rope_fraction} "
         f"rotates {self.rotary_dim} channels of a head, but the number must be "
         f"even and from 2 to {self.head_dim}; the nearest is "
@@ -316,7 +317,7 @@ class ModelConfig:
       for name in ("short_factors", "long_factors"):
         count = len(getattr(scaling, name))
         if count != self.rotary_dim // 2:
-          raise ValueError(
+          raise UsageError(
             f"rope_scaling.{name} has {count} numbers; it must have "
             f"{self.rotary_dim // 2}, one per pair of rotated channels"
           )
@@ -324,12 +325,12 @@ class ModelConfig:
   def _check_mixture(self) -> None:
     per_token = self.experts_per_token
     if not 0 < per_token <= self.experts and (self.experts or per_token):
-      raise ValueError(
+      raise UsageError(
         f"experts_per_token = {per_token} must be at least 1 and at most "
         f"experts = {self.experts}, or both must be 0"
       )
     if self.experts and (self.mlp_bias or not self.gated_mlp):
-      raise ValueError(
+      raise UsageError(
         "experts are gated MLPs without bias; set mlp_bias = False and "
         "gated_mlp = True"
       )
@@ -339,11 +340,11 @@ class ModelConfig:
     for name, outputs in self.extra_heads:
       _check_int(f"extra head {name!r}", outputs, minimum=1)
       if not re.fullmatch(r"\w+", name):
-        raise ValueError(
+        raise UsageError(
           f"the name of extra head {name!r} may have only letters, digits and _"
         )
       if name in ("logits", "value") or names.count(name) > 1:
-        raise ValueError(
+        raise UsageError(
           f"extra head {name!r} exists already; choose another name"
         )
 
@@ -364,9 +365,9 @@ def from_fields(fields: Mapping[str, Any]) -> ModelConfig:
 def _check_int(name: str, value: int, minimum: int) -> None:
   if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
     allowed = "a positive integer" if minimum else "an integer, 0 or more"
-    raise ValueError(f"{name} = {value!r} must be {allowed}")
+    raise UsageError(f"{name} = {value!r} must be {allowed}")
 
 
 def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
   if value not in allowed:
-    raise ValueError(registry.describe_unknown(name, value, allowed))
+    raise UsageError(registry.describe_unknown(name, value, allowed))

@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec
 from models import sharding, transformer
 from models.config import ModelConfig
 from models.layers import KeyValues, write_ring
+from rl.errors import UsageError
 
 Array = jax.Array
 # Keys and values of all layers: stacked on axis 0 if the layers run in a loop
@@ -142,12 +143,12 @@ def resize(cache: Cache, capacity: int) -> Cache:
     The cache with the new capacity.
 
   Raises:
-    ValueError: the arrays of stacked layers are smaller than `capacity`.
+    UsageError: the arrays of stacked layers are smaller than `capacity`.
   """
   if isinstance(cache.completions, KeyValues):
     limit = cache.completions.keys.shape[-1]
     if capacity > limit:
-      raise ValueError(
+      raise UsageError(
         f"capacity = {capacity} must be at most {limit}, for which the cache "
         "was made"
       )

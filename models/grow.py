@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from models import transformer
 from models.config import ModelConfig
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -34,18 +35,18 @@ def append_layers(
     function until it is trained.
 
   Raises:
-    ValueError: `layers` is negative, or the config has adapters and `layers` is
+    UsageError: `layers` is negative, or the config has adapters and `layers` is
       not 0.
 
   Source: zero initialization of residual branches, Zhang et al. 2019, Fixup;
   growing a trained network, Chen et al. 2015, Net2Net.
   """
   if layers < 0:
-    raise ValueError(f"layers = {layers} must be 0 or more")
+    raise UsageError(f"layers = {layers} must be 0 or more")
   if layers == 0:
     return config, params
   if config.lora_rank:
-    raise ValueError(
+    raise UsageError(
       f"lora_rank = {config.lora_rank}; append layers before adding adapters, "
       "with lora_rank = 0"
     )

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from models import transformer
 from models.config import ModelConfig
 from rl import registry
+from rl.errors import UsageError
 
 Array = jax.Array
 Params = transformer.Params
@@ -38,7 +39,7 @@ def target_names(config: ModelConfig) -> list[str]:
   It is empty if `lora_rank` is 0.
 
   Raises:
-    ValueError: `lora_targets` is not a regular expression, or matches no name.
+    UsageError: `lora_targets` is not a regular expression, or matches no name.
   """
   if not config.lora_rank:
     return []
@@ -52,11 +53,11 @@ def target_names(config: ModelConfig) -> list[str]:
   try:
     targets = [name for name in names if re.fullmatch(pattern, name)]
   except re.error as error:
-    raise ValueError(
+    raise UsageError(
       f"lora_targets = {pattern!r} is not a regular expression: {error}"
     ) from None
   if not targets:
-    raise ValueError(registry.describe_unknown("lora_targets", pattern, names))
+    raise UsageError(registry.describe_unknown("lora_targets", pattern, names))
   return targets
 
 

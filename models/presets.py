@@ -25,6 +25,7 @@ from models import transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling, longrope_attention_factor
 from rl import registry
+from rl.errors import UsageError
 
 
 def names() -> list[str]:
@@ -40,11 +41,11 @@ def get(name: str, **changes: Any) -> ModelConfig:
     **changes: fields of the config to replace, such as `dtype`.
 
   Raises:
-    ValueError: there is no such preset; the message names the nearest.
+    UsageError: there is no such preset; the message names the nearest.
   """
   presets = _presets()
   if name not in presets:
-    raise ValueError(registry.describe_unknown("preset", name, presets))
+    raise UsageError(registry.describe_unknown("preset", name, presets))
   return dataclasses.replace(presets[name], **changes)
 
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from models import sharding
 from models.config import ModelConfig
+from rl.errors import UsageError
 
 # Parameters whose second last axis is the key and value heads.
 _HEAD_PARAMETERS = r"layers\.attention\.(key|value)\.(kernel|bias|lora_b)$"
@@ -34,7 +35,7 @@ def repeats(config: ModelConfig, tensor: int) -> int:
     tensor: size of the mesh axis.
 
   Raises:
-    ValueError: r * kv_heads does not divide the number of query heads.
+    UsageError: r * kv_heads does not divide the number of query heads.
   """
   heads = math.lcm(config.kv_heads, tensor)
   if config.heads % heads:
@@ -43,7 +44,7 @@ def repeats(config: ModelConfig, tensor: int) -> int:
       n for n in sizes if config.heads % math.lcm(config.kv_heads, n) == 0
     ]
     nearest = min(valid, key=lambda n: abs(n - tensor))
-    raise ValueError(
+    raise UsageError(
       f"tensor = {tensor} cannot split the {config.heads} heads in "
       f"{config.kv_heads} groups equally; nearest: {nearest}"
     )

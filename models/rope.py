@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from rl import registry
+from rl.errors import UsageError
 
 KINDS = ("linear", "dynamic", "llama3", "yarn", "longrope")  # of RopeScaling
 
@@ -81,21 +82,21 @@ class RopeScaling:
 
   def __post_init__(self) -> None:
     if self.kind not in KINDS:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown("rope scaling", self.kind, KINDS)
       )
     if self.kind != "linear" and self.original < 1:
-      raise ValueError(
+      raise UsageError(
         f"original = {self.original} of {self.kind} rope scaling must be the "
         "context length of pretraining, at least 1"
       )
     if not (math.isfinite(self.factor) and self.factor > 0):
-      raise ValueError(
+      raise UsageError(
         f"factor = {self.factor} of {self.kind} rope scaling must be positive "
         "and finite"
       )
     if self.high_freq_factor <= self.low_freq_factor:
-      raise ValueError(
+      raise UsageError(
         f"high_freq_factor = {self.high_freq_factor} must be above "
         f"low_freq_factor = {self.low_freq_factor}"
       )

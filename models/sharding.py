@@ -30,6 +30,8 @@ from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from rl.errors import UsageError
+
 AXES = ("replica", "data", "fsdp", "tensor", "context")
 PROMPT_AXES = ("replica", "data", "fsdp")  # the axes that split prompts
 # The axes that replace "fsdp" in a rule if the size of "context" is above 1.
@@ -105,7 +107,7 @@ def make_mesh(
     decoder's lookups by index (such as token embeddings) do not compile.
 
   Raises:
-    ValueError: the product of the sizes is not the number of devices, or
+    UsageError: the product of the sizes is not the number of devices, or
       `replica` is not a multiple of the number of slices.
   """
   devices = jax.devices() if devices is None else list(devices)
@@ -115,7 +117,7 @@ def make_mesh(
   sizes = _resolve_sizes(sizes, len(devices))
   if sizes["replica"] % slices:
     nearest = max(round(replica / slices), 1) * slices
-    raise ValueError(
+    raise UsageError(
       f"mesh replica={replica} must be a multiple of the {slices} slices; the "
       f"nearest multiple is {nearest}"
     )
@@ -142,14 +144,14 @@ def _resolve_sizes(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
   free = [name for name, size in sizes.items() if size == -1]
   fixed = [size for size in sizes.values() if size != -1]
   if len(free) > 1 or min(fixed) < 1:
-    raise ValueError(
+    raise UsageError(
       f"mesh {text}: sizes must be positive integers, at most one of them -1"
     )
   product = math.prod(fixed)
   if num_devices % product or (not free and product != num_devices):
     divisors = [n for n in range(1, num_devices + 1) if num_devices % n == 0]
     nearest = min(divisors, key=lambda n: abs(n - product))
-    raise ValueError(
+    raise UsageError(
       f"mesh {text} does not fit {num_devices} devices: the sizes other than "
       f"-1 multiply to {product}, but their product must be "
       + (
@@ -295,7 +297,7 @@ def partition_specs(tree: Any, rules: Rules = RULES) -> Any:
     axes (such as a step count or a PRNG key).
 
   Raises:
-    ValueError: a leaf with two or more axes matches no rule.
+    UsageError: a leaf with two or more axes matches no rule.
   """
 
   def partition(path: Any, leaf: Any) -> P:
@@ -307,7 +309,7 @@ def partition_specs(tree: Any, rules: Rules = RULES) -> Any:
       return P()
     expressions = [expression.replace("\\", "") for expression, _ in rules]
     close = difflib.get_close_matches(name, expressions, n=1, cutoff=0.0)
-    raise ValueError(
+    raise UsageError(
       f"no sharding rule for {name!r} of shape {tuple(leaf.shape)}; add one to "
       f"the rules (the most similar one is {close[0] if close else 'none'!r})"
     )
@@ -327,7 +329,7 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
     A pytree of NamedSharding, for `jax.device_put`, `out_shardings` or Orbax.
 
   Raises:
-    ValueError: a mesh axis does not divide the dimension that it splits.
+    UsageError: a mesh axis does not divide the dimension that it splits.
   """
 
   def named_sharding(path: Any, leaf: Any, spec: P) -> NamedSharding:
@@ -340,7 +342,7 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
       if size % parts:
         # The smallest ones; a large size has too many divisors for a message.
         divisors = [n for n in range(1, size + 1) if size % n == 0][:8]
-        raise ValueError(
+        raise UsageError(
           f"{dotted_path(path)}: dimension {axis} of shape "
           f"{tuple(leaf.shape)} is {size}, which mesh axis {'*'.join(names)} "
           f"= {parts} does not divide; choose {'*'.join(names)} from "

@@ -14,6 +14,7 @@ import pathlib
 from etils import epath
 
 from rl import registry
+from rl.errors import UsageError
 
 SCHEMES = ("gs", "s3", "az")  # the bucket schemes that `epath` supports
 
@@ -22,16 +23,16 @@ def parse(path: epath.PathLike) -> epath.Path:
   """Converts a path of this machine or of a bucket to an `epath.Path`.
 
   Raises:
-    ValueError: the path is empty, or its scheme is not in `SCHEMES`. `epath`
+    UsageError: the path is empty, or its scheme is not in `SCHEMES`. `epath`
       would use the current folder, or a folder named like the scheme.
   """
   if not os.fspath(path).strip():
-    raise ValueError(
+    raise UsageError(
       "the path is empty; name a folder, or '.' for the current folder"
     )
   scheme, separator, _ = os.fspath(path).partition("://")
   if separator and scheme not in SCHEMES:
-    raise ValueError(
+    raise UsageError(
       f"{os.fspath(path)}: "
       + registry.describe_unknown("scheme", scheme, SCHEMES)
     )
@@ -49,7 +50,7 @@ def absolute(path: epath.PathLike) -> epath.Path:
   (`epath.Path.absolute` would put the current folder in front of the latter.)
 
   Raises:
-    ValueError: the path is empty or has an unknown scheme.
+    UsageError: the path is empty or has an unknown scheme.
   """
   path = parse(path)
   return path if is_remote(path) else path.absolute()
@@ -63,10 +64,10 @@ def require_local(path: epath.PathLike, what: str) -> pathlib.Path:
     what: noun for the path in the error message, such as "tokenizer".
 
   Raises:
-    ValueError: the path is in a bucket.
+    UsageError: the path is in a bucket.
   """
   if is_remote(path):
-    raise ValueError(
+    raise UsageError(
       f"{what} {os.fspath(path)!r} lies in a bucket, but must be on this "
       "machine; copy it to a local folder, or mount the bucket, and name that "
       "folder"

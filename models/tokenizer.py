@@ -25,6 +25,7 @@ import transformers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from models import storage_paths
+from rl.errors import UsageError
 
 PAD, EOS = "<pad>", "<eos>"
 MIN_VOCAB_SIZE = 256 + len((PAD, EOS))  # all bytes and the special tokens
@@ -60,10 +61,10 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     A tokenizer whose pad id is 0 and whose EOS id is 1.
 
   Raises:
-    ValueError: `vocab_size` is too small for all bytes and the special tokens.
+    UsageError: `vocab_size` is too small for all bytes and the special tokens.
   """
   if vocab_size < MIN_VOCAB_SIZE:
-    raise ValueError(
+    raise UsageError(
       f"vocab_size={vocab_size} has no room for 256 bytes and the special "
       f"tokens; it must be at least {MIN_VOCAB_SIZE}"
     )
@@ -103,10 +104,10 @@ def load(folder: str | Path) -> Tokenizer:
   """Reads the tokenizer of a folder that `save` or Hugging Face wrote.
 
   Raises:
-    ValueError: the folder does not exist or has no readable tokenizer.
+    UsageError: the folder does not exist or has no readable tokenizer.
   """
   if not storage_paths.require_local(folder, "tokenizer").is_dir():
-    raise ValueError(
+    raise UsageError(
       f"there is no tokenizer at {str(folder)!r}; it must be a folder"
     )
   try:
@@ -116,7 +117,7 @@ def load(folder: str | Path) -> Tokenizer:
   except ImportError:  # some tokenizers need an additional package
     raise
   except Exception as error:  # the Rust library raises bare `Exception`
-    raise ValueError(
+    raise UsageError(
       f"no readable tokenizer in {str(folder)!r} (tokenizer.json, "
       f"tokenizer_config.json): {error}"
     ) from None
@@ -183,7 +184,7 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
     folder: folder of the tokenizer.
 
   Raises:
-    ValueError: no such id exists, or a file is not a JSON object.
+    UsageError: no such id exists, or a file is not a JSON object.
   """
   eos_ids = None
   for name in ("generation_config.json", "config.json"):
@@ -193,7 +194,7 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
         text = path.read_text(encoding="utf-8")
         eos_ids = json.loads(text).get("eos_token_id")
       except (ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is not a JSON object: {error}") from None
+        raise UsageError(f"{path} is not a JSON object: {error}") from None
   if isinstance(eos_ids, int):
     eos_ids = [eos_ids]
   vocab = set(tokenizer.get_vocab().values())
@@ -201,7 +202,7 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
   if not ids and tokenizer.eos_token_id is not None:
     ids = [tokenizer.eos_token_id]
   if not ids:
-    raise ValueError(
+    raise UsageError(
       f"the tokenizer in {str(folder)!r} has no EOS, so nothing would end a "
       "completion; set eos_token in tokenizer_config.json or eos_token_id in "
       "generation_config.json"
@@ -368,7 +369,7 @@ def chat_prompts(
     **options: further variables of the template, such as `enable_thinking`.
 
   Raises:
-    ValueError: there is no template, or it raises an error, for example because
+    UsageError: there is no template, or it raises an error, for example because
       it does not support a system turn.
   """
   added = tokenizer.added_tokens_decoder
@@ -426,7 +427,7 @@ def _render(
   except ImportError:  # jinja2 is not installed
     raise
   except Exception as error:  # a template is a program, and may raise anything
-    raise ValueError(
+    raise UsageError(
       f"the chat template refuses the conversation: {error}"
     ) from None
 

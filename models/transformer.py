@@ -50,6 +50,7 @@ from models import heads as head_lib
 from models.config import ModelConfig
 from models.layers import Layer, LayerPositions, make_norm
 from models.rope import frequencies
+from rl.errors import UsageError
 
 Array = jax.Array
 Params = dict[str, Any]
@@ -382,7 +383,7 @@ def position_tables(
     where the axis of size 1 broadcasts over heads; None with learned positions.
 
   Raises:
-    ValueError: there are more inputs than learned positions.
+    UsageError: there are more inputs than learned positions.
   """
   kinds = tuple(dict.fromkeys(config.kinds))
   windows = None
@@ -393,7 +394,7 @@ def position_tables(
   if config.positions == "learned":
     num_inputs = max_length - 1 if num_inputs is None else num_inputs
     if num_inputs > config.max_positions:
-      raise ValueError(
+      raise UsageError(
         f"prompt and completion have room for {max_length} tokens, of which "
         f"{num_inputs} are inputs of the decoder, but it has only "
         f"{config.max_positions} learned positions; use shorter prompts or "

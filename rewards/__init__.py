@@ -43,6 +43,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rl import registry
+from rl.errors import UsageError
 
 if TYPE_CHECKING:
   from rl.transforms import Transform
@@ -64,18 +65,18 @@ def get(name: str, /, **settings: Any) -> Transform:
     A transform that takes no signal and gives one score per sample or per step.
 
   Raises:
-    ValueError: the name or a setting is unknown, or a setting is missing or has
+    UsageError: the name or a setting is unknown, or a setting is missing or has
       the wrong type.
     ImportError: a module of rewards cannot be imported.
   """
   if name not in factories():
-    raise ValueError(registry.describe_unknown("reward", name, names()))
+    raise UsageError(registry.describe_unknown("reward", name, names()))
   factory = factories()[name]
   registry.check_settings("setting", f"reward {name!r}", factory, settings)
   try:
     return factory(**settings)
   except TypeError as error:
-    raise ValueError(f"reward {name}: {error}") from None
+    raise UsageError(f"reward {name}: {error}") from None
 
 
 def factories() -> Mapping[str, Callable[..., Transform]]:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import registry, scoring, types
+from rl.errors import UsageError
 from rl.scoring import Need
 
 Array = jax.Array
@@ -93,11 +94,11 @@ def parse_need(text: str) -> Need:
   """Returns the need with the name "task/NAME" or "sampler/NAME".
 
   Raises:
-    ValueError: `text` has another form.
+    UsageError: `text` has another form.
   """
   source, slash, name = text.partition("/")
   if not slash or source not in ("task", "sampler"):
-    raise ValueError(
+    raise UsageError(
       f"{text!r} must name an array of the task or of the sampler, as "
       "'task/NAME' or 'sampler/NAME'"
     )
@@ -136,10 +137,10 @@ def step_scores(rollout: types.Rollout) -> tuple[Array, Array]:
   """Returns the step scores and the mask of steps, `[P, S, K]` each.
 
   Raises:
-    ValueError: the task has no steps.
+    UsageError: the task has no steps.
   """
   if rollout.step_scores is None:
-    raise ValueError(
+    raise UsageError(
       "this reward reads `rollout.step_scores`, which the task does not provide"
     )
   return rollout.step_scores, rollout.valid("step")
@@ -151,7 +152,7 @@ def step_probabilities(rollout: types.Rollout) -> tuple[Array, Array]:
   The step scores are expected to lie in [-1, 1] and are mapped to [0, 1].
 
   Raises:
-    ValueError: the task has no steps.
+    UsageError: the task has no steps.
   """
   scores, mask = step_scores(rollout)
   return (scores + 1.0) / 2.0, mask
@@ -161,10 +162,10 @@ def read_component(rollout: types.Rollout, name: str) -> Array:
   """Returns a component (named part) of the score, `[P, S]`.
 
   Raises:
-    ValueError: the rollout has no component `name`.
+    UsageError: the rollout has no component `name`.
   """
   if name not in rollout.components:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("component", name, sorted(rollout.components))
     )
   return rollout.components[name]

@@ -44,6 +44,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import advantages, masked, registry, types
+from rl.errors import UsageError
 from rl.reward import Reward
 from rl.transforms import Transform
 
@@ -179,15 +180,15 @@ def combine(
     `Combined`, with a total of 0 for samples that do not exist.
 
   Raises:
-    ValueError: there are no parts, two parts have the same name, or the rule is
+    UsageError: there are no parts, two parts have the same name, or the rule is
       unknown.
     KeyError: a part or gate has no values.
   """
   if rule not in RULES:
-    raise ValueError(registry.describe_unknown("rule", rule, RULES))
+    raise UsageError(registry.describe_unknown("rule", rule, RULES))
   names = [part.name for part in parts]
   if not parts or len(set(names)) < len(names):
-    raise ValueError(
+    raise UsageError(
       "Expected at least one part and distinct names of parts, got the names "
       f"{names}."
     )
@@ -229,16 +230,16 @@ def make_reward(
       of the task. None keeps the step scores of the task.
 
   Returns:
-    A `Reward`. Its `total` raises ValueError if a part or a gate has no values.
+    A `Reward`. Its `total` raises UsageError if a part or a gate has no values.
 
   Raises:
-    ValueError: the rule is unknown, or two parts have the same name.
+    UsageError: the rule is unknown, or two parts have the same name.
   """
   if rule not in RULES:
-    raise ValueError(registry.describe_unknown("rule", rule, RULES))
+    raise UsageError(registry.describe_unknown("rule", rule, RULES))
   names = [part.name for part in parts]
   if len(set(names)) < len(names):
-    raise ValueError(f"Expected distinct names of parts, got {names}.")
+    raise UsageError(f"Expected distinct names of parts, got {names}.")
   parts = tuple(parts)
 
   def total(
@@ -252,7 +253,7 @@ def make_reward(
         components, parts, rule, rollout.step, rollout.sample_mask
       )
     except KeyError as error:
-      raise ValueError(error.args[0]) from None
+      raise UsageError(error.args[0]) from None
     return combined.total, {**components, **combined.values}
 
   return Reward(

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rl import registry
+from rl.errors import UsageError
 
 
 class FunctionFiles:
@@ -49,11 +50,11 @@ class FunctionFiles:
       **settings: arguments of the function; the others have their defaults.
 
     Raises:
-      ValueError: the name or a setting is unknown, or the function refuses a
+      UsageError: the name or a setting is unknown, or the function refuses a
         value.
     """
     if name not in self.names():
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown(self._kind, name, self.names())
       )
     make = getattr(self._module(name), name)

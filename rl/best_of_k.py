@@ -45,6 +45,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry
+from rl.errors import UsageError
 
 Array = jax.Array
 BASELINES = ("none", "leave_one_out", "leave_one_out_minus_one", "centered")
@@ -75,7 +76,7 @@ def _check_k(k: int, samples: int) -> None:
   if not isinstance(k, int) or isinstance(k, bool):
     raise TypeError(f"k = {k!r} must be a static int")
   if not 1 <= k <= samples:
-    raise ValueError(
+    raise UsageError(
       f"k = {k} must be from 1 to the {samples} samples of a group; the "
       f"nearest valid value is {min(max(k, 1), samples)}"
     )
@@ -83,7 +84,7 @@ def _check_k(k: int, samples: int) -> None:
 
 def _check_choice(kind: str, value: str, allowed: tuple[str, ...]) -> None:
   if value not in allowed:
-    raise ValueError(registry.describe_unknown(kind, value, allowed))
+    raise UsageError(registry.describe_unknown(kind, value, allowed))
 
 
 def _sort(scores: Array, k: int | Array, valid: Array | None) -> _Sorted:
@@ -150,7 +151,7 @@ def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
     `[...]`; 0 if fewer than k samples are valid.
 
   Raises:
-    ValueError: if k is not in 1..S.
+    UsageError: if k is not in 1..S.
   """
   _check_k(k, scores.shape[-1])
   group = _sort(scores.astype(jnp.float32), k, valid)
@@ -226,7 +227,7 @@ def max_at_k_weights(
     `[..., S]`; 0 for samples that are not valid, and if fewer than k are valid.
 
   Raises:
-    ValueError: if k is not in 1..S, or the baseline is unknown.
+    UsageError: if k is not in 1..S, or the baseline is unknown.
   """
   _check_choice("baseline", baseline, BASELINES)
   _check_k(k, scores.shape[-1])
@@ -286,7 +287,7 @@ def max_at_k_off_policy_value(
     `[...]`; 0, with a gradient of 0, if fewer than k samples are valid.
 
   Raises:
-    ValueError: if k is not in 1..S.
+    UsageError: if k is not in 1..S.
   """
   group, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
   return jnp.sum(group.weights * group.x * ratios * means, -1)
@@ -348,7 +349,7 @@ def max_at_k_off_policy_weights(
     `[..., S]`; 0 for samples that are not valid, and if fewer than k are valid.
 
   Raises:
-    ValueError: if k is not in 1..S, or the order is unknown.
+    UsageError: if k is not in 1..S, or the order is unknown.
   """
   _check_choice("order", order, ORDERS)
   weights = jax.grad(
@@ -431,7 +432,7 @@ def pass_at_k_value(
     `[...]`; 0 if fewer than k samples are valid.
 
   Raises:
-    ValueError: if k is not in 1..S.
+    UsageError: if k is not in 1..S.
   """
   return max_at_k_value((correct > 0).astype(jnp.float32), k, valid)
 
@@ -476,7 +477,7 @@ def pass_at_k_advantages(
     are not valid.
 
   Raises:
-    ValueError: if k is not in 1..S, the form is unknown, or "bootstrap" has no
+    UsageError: if k is not in 1..S, the form is unknown, or "bootstrap" has no
       key.
   """
   _check_choice("form", form, FORMS)
@@ -498,7 +499,7 @@ def pass_at_k_advantages(
   valid = masked.mask_or_ones(scores, valid)
   if form == "bootstrap":
     if key is None:
-      raise ValueError(
+      raise UsageError(
         "form 'bootstrap' draws random subsets and needs a key; pass key="
       )
     members = _random_subsets(key, valid)[..., :k]  # [..., S, k]

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry
+from rl.errors import UsageError
 
 Array = jax.Array
 REDUCE = ("sum", "min")  # allowed values of `reduce` in `returns_to_go`
@@ -49,10 +50,10 @@ def min_form_rewards(
     rewards are 0.
 
   Raises:
-    ValueError: if the temperature is not positive.
+    UsageError: if the temperature is not positive.
   """
   if not temperature > 0:
-    raise ValueError(
+    raise UsageError(
       f"temperature = {temperature} must be positive; for the strict minimum "
       "use returns_to_go(..., reduce='min') on steps"
     )
@@ -105,16 +106,16 @@ def returns_to_go(
     `[..., N]`; 0 outside the mask.
 
   Raises:
-    ValueError: if `reduce` is unknown, gamma is not in [0, 1], or gamma is not
+    UsageError: if `reduce` is unknown, gamma is not in [0, 1], or gamma is not
       1 for "min".
   """
   if reduce not in REDUCE:
-    raise ValueError(registry.describe_unknown("reduce", reduce, REDUCE))
+    raise UsageError(registry.describe_unknown("reduce", reduce, REDUCE))
   if not 0 <= gamma <= 1:
-    raise ValueError(f"gamma = {gamma} must be between 0 and 1")
+    raise UsageError(f"gamma = {gamma} must be between 0 and 1")
   if reduce == "min":
     if gamma != 1.0:
-      raise ValueError(f"gamma = {gamma} must be 1 with reduce='min'")
+      raise UsageError(f"gamma = {gamma} must be 1 with reduce='min'")
     lowest = jax.lax.cummin(
       jnp.where(mask, rewards, jnp.inf), axis=rewards.ndim - 1, reverse=True
     )

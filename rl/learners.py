@@ -26,6 +26,7 @@ from typing import TypeVar
 import optax
 
 from rl import method_loss, types
+from rl.errors import UsageError
 from rl.method import Method
 from rl.parameter_sets import ParameterSet
 from rl.transforms import LevelError
@@ -60,11 +61,11 @@ def pair(
   Each optimizer is wrapped by `Method.optimizer` of the learner's method.
 
   Raises:
-    ValueError: if a learner has a method but no optimizer, or the reverse.
+    UsageError: if a learner has a method but no optimizer, or the reverse.
   """
   methods, txs = by_learner(method), by_learner(tx)
   if set(methods) != set(txs):
-    raise ValueError(
+    raise UsageError(
       f"methods are given for the learners {sorted(methods)}, and optimizers "
       f"for {sorted(txs)}; each learner needs both"
     )
@@ -75,12 +76,12 @@ def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
   """Returns the parameter sets that the methods declare, by name.
 
   Raises:
-    ValueError: if "policy" is not among the learners; if a parameter set has a
+    UsageError: if "policy" is not among the learners; if a parameter set has a
       reserved name, two different rules, or the rule `learned()` but no
       learner; or if no method declares the parameter set of a learner.
   """
   if POLICY not in methods:
-    raise ValueError(
+    raise UsageError(
       f"the learners {sorted(methods)} lack {POLICY!r}, which samples the "
       "rollouts; add its method"
     )
@@ -88,28 +89,28 @@ def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
   for method in methods.values():
     for name, rule in method.parameter_sets:
       if name in RESERVED:
-        raise ValueError(
+        raise UsageError(
           f"{method.name}: a parameter set cannot be named {name!r}: the names "
           f"{' and '.join(map(repr, RESERVED))} are those of the parameters "
           f"that a learner trains; name it {name + '_copy'!r}"
         )
       declared_rule = rules.setdefault(name, rule)
       if str(declared_rule) != str(rule):
-        raise ValueError(
+        raise UsageError(
           f"{method.name}: the parameter set {name!r} has the rule {rule} here "
           f"and {declared_rule} for another learner; declare the same rule"
         )
   further_learners = [name for name in methods if name != POLICY]
   for name, rule in rules.items():
     if rule.trained and name not in further_learners:
-      raise ValueError(
+      raise UsageError(
         f"the parameter set {name!r} is learned(), but {name!r} is not among "
         f"the learners {sorted(methods)}; add its method or use another rule"
       )
   for name in further_learners:
     if name not in rules or not rules[name].trained:
       declared = [f"{key} <- {rule}" for key, rule in rules.items()]
-      raise ValueError(
+      raise UsageError(
         f"the learner {name!r} trains a parameter set that no method declares "
         f"as learned(); declared: {declared}. Add ({name!r}, learned()) to "
         "parameter_sets of the method that reads it"
@@ -134,7 +135,7 @@ def check(
       `jax.ShapeDtypeStruct`s.
 
   Raises:
-    KeyError, ValueError, LevelError: same as in `rl.method_loss.check` and
+    KeyError, UsageError, LevelError: same as in `rl.method_loss.check` and
       `parameter_sets`, with the name of the method in the message.
     TypeError: if a transform cannot be traced; raised by JAX.
   """

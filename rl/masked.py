@@ -12,6 +12,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rl.errors import UsageError
+
 Array = jax.Array
 Axis = int | tuple[int, ...]
 
@@ -99,10 +101,10 @@ def quantile(
   """Computes a linearly interpolated quantile; 0 if no entry exists.
 
   Raises:
-    ValueError: if q is not in [0, 1].
+    UsageError: if q is not in [0, 1].
   """
   if not 0 <= q <= 1:
-    raise ValueError(f"quantile = {q} must be between 0 and 1")
+    raise UsageError(f"quantile = {q} must be between 0 and 1")
   values = jnp.nanquantile(
     jnp.where(mask, x, jnp.nan), float(q), axis=axis, keepdims=keepdims
   )

@@ -35,6 +35,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import registry, scoring, transforms
+from rl.errors import UsageError
 from rl.losses.terms import Loss, Term
 from rl.parameter_sets import ParameterSet
 from rl.reward import Reward
@@ -124,7 +125,7 @@ class Method:
       object.__setattr__(self, "loss", Loss((self.loss,)))
     behaviors = ["policy", *dict(self.parameter_sets)]
     if self.behavior not in behaviors:
-      raise ValueError(
+      raise UsageError(
         f"{self.name}: "
         + registry.describe_unknown("behavior", self.behavior, behaviors)
       )

@@ -387,7 +387,7 @@ def check(
     KeyError: if a need is not declared, or a parameter set, view, head or
       component is missing.
     LevelError: if a level or a shape is wrong.
-    ValueError: if a transform refuses its arguments, such as k > S, or a term
+    UsageError: if a transform refuses its arguments, such as k > S, or a term
       cannot be differentiated.
   """
   missing = [

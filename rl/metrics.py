@@ -37,7 +37,7 @@ def pass_at_k_curve(
     `[len(ks)]` float32.
 
   Raises:
-    ValueError: if a k is not in 1..S.
+    UsageError: if a k is not in 1..S.
 
   Source: Chen et al. 2021, Evaluating Large Language Models Trained on Code.
   """
@@ -60,7 +60,7 @@ def max_at_k_curve(
     `[len(ks)]` float32.
 
   Raises:
-    ValueError: if a k is not in 1..S.
+    UsageError: if a k is not in 1..S.
   """
   return _curve(best_of_k.max_at_k_value, scores, ks, valid)
 

@@ -20,6 +20,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from rl.errors import UsageError
+
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Annotated type of a parameter -> types of the values that it accepts.
 _ACCEPTED_TYPES = {
@@ -70,7 +72,7 @@ def check_settings(
     settings: values by parameter.
 
   Raises:
-    ValueError: if a setting is unknown, not of its annotated type, or missing.
+    UsageError: if a setting is unknown, not of its annotated type, or missing.
   """
   parameters = named_parameters(factory)
   kinds = {p.kind for p in inspect.signature(factory).parameters.values()}
@@ -80,10 +82,10 @@ def check_settings(
     if key in parameters:
       _check_type(f"{owner}: {key}", value, parameters[key], names)
     elif inspect.Parameter.VAR_KEYWORD not in kinds:
-      raise ValueError(describe_unknown(f"{kind} of {owner}", key, parameters))
+      raise UsageError(describe_unknown(f"{kind} of {owner}", key, parameters))
   for key, parameter in parameters.items():
     if key not in settings and parameter.default is parameter.empty:
-      raise ValueError(f"{owner} needs a value of {key!r}")
+      raise UsageError(f"{owner} needs a value of {key!r}")
 
 
 def named_parameters(factory: Callable) -> dict[str, inspect.Parameter]:
@@ -98,7 +100,7 @@ def named_parameters(factory: Callable) -> dict[str, inspect.Parameter]:
 def _check_type(
   where: str, value: Any, parameter: inspect.Parameter, names: Mapping[str, Any]
 ) -> None:
-  """Raises a ValueError if a value does not have the annotated type."""
+  """Raises a UsageError if a value does not have the annotated type."""
   # `where` begins the message, such as "task 'chain': steps". The annotation
   # may use `names`.
   annotation = parameter.annotation
@@ -109,7 +111,7 @@ def _check_type(
   suggestion = int(value) if is_whole_float else parameter.default
   no_hint = suggestion is parameter.empty
   hint = "" if no_hint else f", for example {suggestion!r}"
-  raise ValueError(f"{where} = {value!r} must be {expected}{hint}")
+  raise UsageError(f"{where} = {value!r} must be {expected}{hint}")
 
 
 def _resolve_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:

@@ -26,6 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import transforms, types
+from rl.errors import UsageError
 from rl.transforms import LevelError, Transform
 
 Array = jax.Array
@@ -68,7 +69,7 @@ class Reward:
   def __post_init__(self) -> None:
     names = [name for name, _ in self.parts]
     if len(set(names)) < len(names):
-      raise ValueError(
+      raise UsageError(
         f"{self.name}: the names of parts must be distinct, got {names}"
       )
     required_levels = [(f"part {name}", t, "sample") for name, t in self.parts]
@@ -104,13 +105,13 @@ class Reward:
       and the new states of `transforms`.
 
     Raises:
-      ValueError: if a part has the name of a component of the task.
+      UsageError: if a part has the name of a component of the task.
     """
     new_state = {}
     task_rollout = rollout
     for name, transform in self.parts:
       if name in rollout.components:
-        raise ValueError(
+        raise UsageError(
           f"{self.name}: the task already has a component {name!r}; choose "
           "another name for the part"
         )

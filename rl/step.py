@@ -34,6 +34,7 @@ from rl import (
   types,
   update_guard,
 )
+from rl.errors import UsageError
 from rl.learners import POLICY
 from rl.method import Method
 from rl.training_state import Learner, State
@@ -165,7 +166,7 @@ def _check_updates(method: Method, plan: Plan) -> None:
   """Checks that a method may make as many updates per rollout as planned."""
   on_policy = [term.name for term in method.loss.terms if term.on_policy]
   if plan.updates > 1 and on_policy:
-    raise ValueError(
+    raise UsageError(
       f"{method.name}: {on_policy[0]} is strictly on-policy, but epochs = "
       f"{plan.epochs} and minibatches = {plan.minibatches} make {plan.updates} "
       "updates per rollout; set both to 1, or use a surrogate with a ratio"
@@ -235,7 +236,7 @@ def make(
     with the learner's name: `prm/loss/total`.
 
   Raises:
-    ValueError: if a method without a ratio would make several updates per
+    UsageError: if a method without a ratio would make several updates per
       rollout, which is wrong from the second update on; if learners and
       parameter sets do not fit together.
   """

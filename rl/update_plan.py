@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +66,15 @@ class Plan:
     """Checks that a rollout of `prompts` prompts can be cut this way.
 
     Raises:
-      ValueError: if a number is below 1, or `prompts` is not divisible.
+      UsageError: if a number is below 1, or `prompts` is not divisible.
     """
     for name in ("epochs", "minibatches", "microbatches"):
       if getattr(self, name) < 1:
-        raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
+        raise UsageError(f"{name} = {getattr(self, name)} must be at least 1")
     slices = self.minibatches * self.microbatches
     if prompts % slices:
       nearest = max(slices, round(prompts / slices) * slices)
-      raise ValueError(
+      raise UsageError(
         f"{prompts} prompts cannot be cut into {self.minibatches} minibatches "
         f"of {self.microbatches} microbatches: {prompts} is not a multiple of "
         f"{slices}; the nearest multiple is {nearest}"

@@ -34,6 +34,7 @@ from experiments.aot import stack
 from experiments.cli import errors
 from experiments.logging import json_files
 from experiments.training_run import command_line
+from rl.errors import UsageError
 
 STDOUT = "-"  # value of `--json` without a file
 # Columns of the table of programs: the seconds of a roofline, see `report`.
@@ -79,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
   )
   to_file = options.json not in ("", STDOUT)
   if to_file and not pathlib.Path(options.json).parent.is_dir():
-    raise errors.UsageError(
+    raise UsageError(
       f"--json={options.json}: the folder does not exist; create it first"
     )
   os.environ["JAX_PLATFORMS"] = "cpu"  # programs are traced on this machine

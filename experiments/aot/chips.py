@@ -23,6 +23,7 @@ from jax.experimental import topologies
 
 from experiments.cli import devices as runtime
 from rl import registry
+from rl.errors import UsageError
 
 GIB = 2**30
 GB = 1e9
@@ -142,17 +143,17 @@ def devices(
       their hosts.
 
   Raises:
-    ValueError: if the chip is unknown, no such grid exists, or `slices` is not
+    UsageError: if the chip is unknown, no such grid exists, or `slices` is not
       possible.
     ImportError: if the compiler of these chips is not installed.
   """
   name, _, shape = topology.partition(":")
   if name not in CHIPS:
-    raise ValueError(registry.describe_unknown("chip", name, CHIPS))
+    raise UsageError(registry.describe_unknown("chip", name, CHIPS))
   if slices < 1:
-    raise ValueError(f"slices = {slices} must be at least 1")
+    raise UsageError(f"slices = {slices} must be at least 1")
   if not re.fullmatch(r"\d+(x\d+)*", shape):
-    raise ValueError(
+    raise UsageError(
       f"topology = {topology!r} must be a chip and its grid, such as "
       + ", ".join(EXAMPLES)
     )
@@ -174,7 +175,7 @@ def _tpu_devices(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
     )
   except jax.errors.JaxRuntimeError as error:
     reason = str(error).partition(": ")[2] or str(error)
-    raise ValueError(
+    raise UsageError(
       f"topology = {topology!r}: {reason}; examples of topologies that exist: "
       + ", ".join(EXAMPLES)
     ) from None
@@ -183,12 +184,12 @@ def _tpu_devices(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
 
 def _gpu_devices(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   if not shape.isdecimal() or int(shape) not in range(1, 9):
-    raise ValueError(
+    raise UsageError(
       f"topology = '{name}:{shape}' must name 1 to 8 GPUs of one node, such as "
       f"{name}:8"
     )
   if slices > 1:
-    raise ValueError(
+    raise UsageError(
       f"slices = {slices} must be 1 for GPUs: the compiler cannot describe "
       "GPUs of several nodes"
     )

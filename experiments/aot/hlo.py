@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rl.errors import UsageError
+
 KINDS = (
   "all-gather",
   "all-reduce",
@@ -311,7 +313,7 @@ def _group(line: str, num_devices: int) -> Sequence[int]:
   if "replica_groups={}" in line or "replica_groups" not in line:
     return range(num_devices)
   notation = line.partition("replica_groups=")[2][:80]
-  raise ValueError(f"replica_groups are in an unknown notation: {notation}")
+  raise UsageError(f"replica_groups are in an unknown notation: {notation}")
 
 
 def _mesh_ids(order: str | None, num_devices: int) -> np.ndarray:
@@ -323,7 +325,7 @@ def _mesh_ids(order: str | None, num_devices: int) -> np.ndarray:
   # shape, whose axes are then transposed.
   match = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
   if not match:
-    raise ValueError(
+    raise UsageError(
       f"device_ids of a mesh are in an unknown notation: {order}"
     )
   sizes = [int(n) for n in match[1].split(",")]

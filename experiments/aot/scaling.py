@@ -39,6 +39,7 @@ from etils import epath
 from experiments.aot import stack
 from experiments.cli import arguments, errors
 from experiments.logging import json_files, provenance
+from rl.errors import UsageError
 
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "qwen3-32b", "llama3-70b")
 MACHINES = (
@@ -266,7 +267,7 @@ def _between(text: str, name: str, body: str) -> str:
   """Replaces the text between `<!-- NAME -->` and `<!-- /NAME -->`."""
   start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
   if start not in text or end not in text:
-    raise ValueError(
+    raise UsageError(
       f"the file must have the comments {start.strip()} and {end}, each on a "
       "line, between which the table is written"
     )
@@ -298,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = parser.parse_args(argv)
   with errors.usage_errors():
     if options.out and not options.out.exists():
-      raise ValueError(f"--out={options.out}: there is no such file")
+      raise UsageError(f"--out={options.out}: there is no such file")
   all_cells, programs = list(cells()), {}
   # Read the commit before a new line in the CSV file marks it as modified.
   commit = provenance.commit()

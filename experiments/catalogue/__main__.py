@@ -41,6 +41,7 @@ from experiments.cli import arguments, config_names, errors
 from models import presets
 from rewards import verifiers
 from rl import learners, methods, scoring, transforms
+from rl.errors import UsageError
 from rl.method import Method
 
 WIDTH = 160  # columns of the printed table, also if the output is a file
@@ -326,7 +327,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   text = options.grep.lower()
   matching = [row for row in rows if text in " | ".join(row.values()).lower()]
   if not matching:
-    raise errors.UsageError(
+    raise UsageError(
       f"none of the {len(rows)} rows of {options.kind} contains "
       f"{options.grep!r}; leave out --grep to see all"
     )

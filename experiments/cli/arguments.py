@@ -2,7 +2,7 @@
 
 Commands and configs share the checks of seeds, counts, folders and files, so
 that a value is refused in the same words everywhere and before anything is
-written. They raise a ValueError, whose message has the name of the flag or of
+written. They raise a UsageError, whose message has the name of the flag or of
 the config key.
 
 Example:
@@ -26,6 +26,7 @@ from typing import Any
 from etils import epath
 
 from models import storage_paths
+from rl.errors import UsageError
 
 # `jax.random.key` keeps the low 32 bits of a seed, so two seeds that differ
 # only in higher bits would give the same random numbers.
@@ -109,7 +110,7 @@ def check_seed(name: str, seed: Any) -> None:
   nearest = 0
   if is_integer:
     nearest = min(max(seed, 0), LARGEST_SEED)
-  raise ValueError(
+  raise UsageError(
     f"{name} = {seed!r} must be a whole number from 0 to {LARGEST_SEED} "
     f"(2^32 - 1); the nearest valid seed is {nearest}"
   )
@@ -125,14 +126,14 @@ def check_source(options: argparse.Namespace) -> None:
     if getattr(options, name) is not None:
       check_folder(f"--{name}", getattr(options, name))
   if bool(options.workdir) == bool(options.policy):
-    raise ValueError(
+    raise UsageError(
       "expected exactly one of --workdir (folder of a run) and --policy "
       "(Hugging Face folder)"
     )
   if options.workdir and options.task:
-    raise ValueError("--task has no effect with --workdir; leave it out")
+    raise UsageError("--task has no effect with --workdir; leave it out")
   if options.policy and options.step is not None:
-    raise ValueError("--step has no effect with --policy; leave it out")
+    raise UsageError("--step has no effect with --policy; leave it out")
 
 
 def check_counts(
@@ -142,7 +143,7 @@ def check_counts(
   for name in names:
     value = getattr(options, name)
     if value is not None and value < minimum:
-      raise ValueError(f"--{name} {value} must be at least {minimum}")
+      raise UsageError(f"--{name} {value} must be at least {minimum}")
 
 
 def check_folder(name: str, folder: str) -> None:
@@ -150,7 +151,7 @@ def check_folder(name: str, folder: str) -> None:
   # `epath` reads an empty path as the current folder, which is hardly what a
   # user means.
   if not folder.strip():
-    raise ValueError(
+    raise UsageError(
       f"{name} is empty; name a folder, or '.' for the current folder"
     )
 
@@ -163,7 +164,7 @@ def check_differ(
     os.path.realpath(os.path.expanduser(each)) for each in (path, other)
   )
   if first == second:
-    raise ValueError(
+    raise UsageError(
       f"{name} and {other_name} are the same file {other}, which would be "
       "overwritten; give another path"
     )
@@ -178,7 +179,7 @@ def check_writable(name: str, path: epath.PathLike) -> None:
   path = storage_paths.parse(path)
   try:
     if path.is_dir():
-      raise ValueError(
+      raise UsageError(
         f"{name} {path} is a folder; give the path of a file in it"
       )
     if storage_paths.is_remote(path):
@@ -193,7 +194,7 @@ def check_writable(name: str, path: epath.PathLike) -> None:
       pass
   except OSError as error:
     reason = error.strerror or error
-    raise ValueError(
+    raise UsageError(
       f"{name} {path} cannot be written: {reason}; choose a folder in which "
       "you may write"
     ) from None

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ml_collections import ConfigDict
 
+from rl.errors import UsageError
+
 FOLDER = "experiments/configs"
 LIST_COMMAND = "python -m experiments.catalogue configs"
 
@@ -52,13 +54,13 @@ def check(file: str, name: str, names: Iterable[str]) -> None:
     names: names that the file defines.
 
   Raises:
-    ValueError: the name is missing or unknown. The message has the command that
+    UsageError: the name is missing or unknown. The message has the command that
       lists all names and, if there is one, a similar name.
   """
   names = list(names)
   path = f"{FOLDER}/{file}.py"
   if not name:
-    raise ValueError(
+    raise UsageError(
       f"--config {path} must have a name after a colon, such as "
       f"{path}:{names[0]}; "
       f"`{LIST_COMMAND}` lists all names"
@@ -67,7 +69,7 @@ def check(file: str, name: str, names: Iterable[str]) -> None:
     # Names are short, so matches below difflib's default of 0.6 are useful.
     matches = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.3)
     guess = f"did you mean {path}:{matches[0]}? " if matches else ""
-    raise ValueError(
+    raise UsageError(
       f"{path} has no config {name!r}; {guess}`{LIST_COMMAND}` lists all names"
     )
 

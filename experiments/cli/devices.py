@@ -32,6 +32,7 @@ import jax
 import ml_collections
 
 from experiments.cli import cache_folders, cpu_devices
+from rl.errors import UsageError
 
 # Share of a GPU's memory that JAX reserves, instead of its default of 0.75. The
 # rest is left to libraries that allocate outside of JAX.
@@ -73,10 +74,10 @@ def configure(
     Why the number of CPU devices was chosen; "" if it was not measured.
 
   Raises:
-    ValueError: `num_cpu_devices` is below 0.
+    UsageError: `num_cpu_devices` is below 0.
   """
   if num_cpu_devices < 0:
-    raise ValueError(
+    raise UsageError(
       f"cpu_devices = {num_cpu_devices} must be at least 1, or 0 for the "
       "number that is fastest on this processor"
     )

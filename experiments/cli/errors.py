@@ -161,7 +161,7 @@ def _find_disk_error(error: BaseException | None) -> tuple[str, str]:
     for code in _DISK_ERRORS:
       reason = os.strerror(code)
       has_code = isinstance(error, OSError) and error.errno == code
-      # TensorStore raises a ValueError without the error number, whose message
+      # TensorStore raises a UsageError without the error number, whose message
       # contains the operating system's text.
       if has_code or reason in str(error):
         # The file is "" if it is not known.

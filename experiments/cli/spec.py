@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.cli import arguments
+from rl.errors import UsageError
 
 # Examples for error messages, by the last part of the config key.
 EXAMPLES = {
@@ -34,13 +35,13 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
       messages; "" if there is none.
 
   Raises:
-    ValueError: the text is neither a name nor a call with literal keyword
+    UsageError: the text is neither a name nor a call with literal keyword
       arguments, a keyword or a key of a dict occurs twice, or the value of a
       setting `seed` is not a valid seed.
   """
   example = EXAMPLES.get(key.rpartition(".")[-1], EXAMPLES["method"])
   where = key and f"{key}: "
-  syntax_error = ValueError(
+  syntax_error = UsageError(
     f"{where}cannot read {text!r}: write a name, or a name with settings such "
     f'as "{example}"'
   )
@@ -60,7 +61,7 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
     raise syntax_error from None
   repeated = _find_repeated(node)
   if repeated:
-    raise ValueError(
+    raise UsageError(
       f"{where}{text!r} sets {repeated} twice; set each name once"
     )
   if "seed" in settings:

@@ -23,6 +23,7 @@ from ml_collections import ConfigDict
 from experiments.cli import config_names, spec
 from experiments.configs import chain, countdown, defaults
 from rl import methods, registry
+from rl.errors import UsageError
 
 # A task with many right answers per problem, on which pass@k can exceed pass@1.
 COUNTDOWN = "countdown(count=4)"
@@ -170,7 +171,7 @@ def get_config(name: str = "") -> ConfigDict:
     name: name of a method, or a name with settings such as "max_at_k(k=4)".
 
   Raises:
-    ValueError: if there is no such method.
+    UsageError: if there is no such method.
   """
   method, settings = spec.parse(name) if name else ("", {})
   config_names.check("method", method, names())
@@ -190,11 +191,11 @@ def base(task: str) -> ConfigDict:
     task: a task, with its settings.
 
   Raises:
-    ValueError: if the task has no base policy.
+    UsageError: if the task has no base policy.
   """
   name, _ = spec.parse(task)
   if name not in BASES:
-    raise ValueError(registry.describe_unknown("embedded task", name, BASES))
+    raise UsageError(registry.describe_unknown("embedded task", name, BASES))
   config = BASES[name]()
   config.task = task
   config.model.value_head = True

@@ -137,7 +137,7 @@ def get_config(name: str = "") -> ConfigDict:
     name: one of `names()`.
 
   Raises:
-    ValueError: if there is no such recipe.
+    UsageError: if there is no such recipe.
   """
   config_names.check("recipe", name, names())
   model, dataset, method = _choices()[name]

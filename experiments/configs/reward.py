@@ -546,7 +546,7 @@ def get_config(name: str = "") -> ConfigDict:
     name: one of `names()`.
 
   Raises:
-    ValueError: if there is no such config.
+    UsageError: if there is no such config.
   """
   config_names.check("reward", name, names())
   entry = ENTRIES[name]
@@ -574,7 +574,7 @@ def base(task: str) -> ConfigDict:
       demonstrations alone, which settings such as `prm` do not change.
 
   Raises:
-    ValueError: if the task has no base policy.
+    UsageError: if the task has no base policy.
   """
   config = method_configs.base(_taught(task))
   config.task = task

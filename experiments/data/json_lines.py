@@ -24,6 +24,8 @@ from typing import Any, NoReturn
 
 from etils import epath
 
+from rl.errors import UsageError
+
 # The objects of a file, each after its location for messages, such as
 # "gsm8k_test.jsonl line 3".
 Lines = list[tuple[str, Mapping[str, Any]]]
@@ -33,19 +35,19 @@ def check_is_file(file: epath.Path) -> None:
   """Checks that a file exists, and is no folder.
 
   Raises:
-    ValueError: it does not; the message has the nearest name of its folder.
+    UsageError: it does not; the message has the nearest name of its folder.
   """
   if file.is_dir():
     names = sorted(path.name for path in file.glob("*.jsonl*"))
     listing = ", ".join(map(repr, names[:3])) or "none ends in .jsonl"
-    raise ValueError(f"{str(file)!r} is a folder; name a file in it: {listing}")
+    raise UsageError(f"{str(file)!r} is a folder; name a file in it: {listing}")
   if not file.is_file():
     names = sorted(path.name for path in file.parent.glob("*"))
     similar_names = difflib.get_close_matches(file.name, names)
     suggestion = ""
     if similar_names:
       suggestion = f"; the nearest name in this folder is {similar_names[0]!r}"
-    raise ValueError(f"no file {str(file)!r}{suggestion}")
+    raise UsageError(f"no file {str(file)!r}{suggestion}")
 
 
 def fingerprint(
@@ -74,7 +76,7 @@ def read(file: epath.Path) -> Lines:
     the line numbers.
 
   Raises:
-    ValueError: if the file cannot be read, has no objects, or has a line that
+    UsageError: if the file cannot be read, has no objects, or has a line that
       is not a JSON object: `parse` says what else is refused.
   """
   try:
@@ -83,7 +85,7 @@ def read(file: epath.Path) -> Lines:
     # "utf-8-sig" drops the byte order mark that some editors write first.
     texts = content.decode("utf-8-sig").split("\n")
   except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-    raise ValueError(f"{file.name} cannot be read: {error}") from error
+    raise UsageError(f"{file.name} cannot be read: {error}") from error
   lines = []
   for number, text in enumerate(texts, 1):
     location = f"{file.name} line {number}"
@@ -91,7 +93,7 @@ def read(file: epath.Path) -> Lines:
       continue
     lines.append((location, parse(location, text)))
   if not lines:
-    raise ValueError(f"{file.name} is empty; expected a JSON object per line")
+    raise UsageError(f"{file.name} is empty; expected a JSON object per line")
   return lines
 
 
@@ -103,7 +105,7 @@ def parse(location: str, text: str) -> dict[str, Any]:
     text: the line.
 
   Raises:
-    ValueError: if the text is not a JSON object, has a key twice in one object,
+    UsageError: if the text is not a JSON object, has a key twice in one object,
       a number that is not finite (NaN, Infinity, 1e999), or half of a surrogate
       pair, which is no character.
   """
@@ -119,14 +121,14 @@ def parse(location: str, text: str) -> dict[str, Any]:
       json.dumps(line, ensure_ascii=False).encode()
   except UnicodeEncodeError as error:
     surrogate = error.object[error.start : error.end]
-    raise ValueError(
+    raise UsageError(
       f"{location} has {surrogate!a}, one half of a surrogate pair, which "
       "is no character; remove it"
     ) from None
   except (ValueError, RecursionError) as error:
-    raise ValueError(f"{location} is not JSON: {error}") from error
+    raise UsageError(f"{location} is not JSON: {error}") from error
   if not isinstance(line, dict):
-    raise ValueError(f"{location} is not a JSON object: {text:.60}")
+    raise UsageError(f"{location} is not a JSON object: {text:.60}")
   return line
 
 
@@ -136,12 +138,12 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   if len(line) < len(pairs):
     keys = [key for key, _ in pairs]
     repeated = next(key for key in keys if keys.count(key) > 1)
-    raise ValueError(f"the key {repeated!r} occurs twice in one object")
+    raise UsageError(f"the key {repeated!r} occurs twice in one object")
   return line
 
 
 def _refuse_constant(name: str) -> NoReturn:
-  raise ValueError(
+  raise UsageError(
     f"{name} is no number of JSON; write a finite number, null or a text"
   )
 
@@ -149,7 +151,7 @@ def _refuse_constant(name: str) -> NoReturn:
 def _finite_float(text: str) -> float:
   value = float(text)
   if math.isinf(value):
-    raise ValueError(f"{text} is larger than any float; write it as a text")
+    raise UsageError(f"{text} is larger than any float; write it as a text")
   return value
 
 
@@ -169,11 +171,11 @@ def required_text(location: str, line: Mapping[str, Any], key: str) -> str:
     key: the key.
 
   Raises:
-    ValueError: if the key is missing, or its value is not a text or is blank.
+    UsageError: if the key is missing, or its value is not a text or is blank.
   """
   if not isinstance(line.get(key), str) or not line[key].strip():
     keys = ", ".join(map(repr, line)) or "none"
-    raise ValueError(f"{location} has no text under {key!r}; its keys: {keys}")
+    raise UsageError(f"{location} has no text under {key!r}; its keys: {keys}")
   return line[key]
 
 
@@ -186,11 +188,11 @@ def optional_text(location: str, line: Mapping[str, Any], key: str) -> str:
     key: the key.
 
   Raises:
-    ValueError: if the value is not a text.
+    UsageError: if the value is not a text.
   """
   value = line.get(key)
   if not isinstance(value, str | None):
-    raise ValueError(
+    raise UsageError(
       f"{location}: {key!r} is a {type(value).__name__}; allowed: a text"
     )
   return value or ""

@@ -12,6 +12,7 @@ from etils import epath
 
 from experiments.data import json_lines
 from rewards.verifiers import Item
+from rl.errors import UsageError
 
 KEYS = {"question": str, "reference": str, "response": str, "label": bool}
 # Rows of the tables over such lines that are no categories.
@@ -29,7 +30,7 @@ def read(
     read_key: key of the text that is judged.
 
   Raises:
-    ValueError: a line lacks a key, or a value has the wrong type.
+    UsageError: a line lacks a key, or a value has the wrong type.
   """
   path = epath.Path(file).expanduser()
   json_lines.check_is_file(path)
@@ -39,12 +40,12 @@ def read(
       if key == "category" and key not in line:
         continue
       if not isinstance(line.get(key), kind):
-        raise ValueError(
+        raise UsageError(
           f"{location}: {key!r} must be a {kind.__name__}, not "
           f"{line.get(key)!r:.60}"
         )
     if line.get("category") in (ALL_LINES, ATTACKS):
-      raise ValueError(
+      raise UsageError(
         f"{location}: the category {line['category']!r} is the name of a row "
         "of the table; rename it"
       )

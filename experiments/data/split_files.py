@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from etils import epath
 
+from rl.errors import UsageError
+
 SPLITS = ("train", "test")
 DATA_VARIABLE = "EXTREMUM_DATA"  # environment variable: folder of data files
 
@@ -39,20 +41,20 @@ def find(
     `{split: file}`, the split "train" before "test".
 
   Raises:
-    ValueError: if no folder is given, or the folder or a required file does not
+    UsageError: if no folder is given, or the folder or a required file does not
       exist.
   """
   usual_names = {split: f"{dataset}_{split}.jsonl" for split in SPLITS}
   listing = " and ".join(usual_names[split] for split in required)
   data_folder = data_folder or os.environ.get(DATA_VARIABLE)
   if not data_folder:
-    raise ValueError(
+    raise UsageError(
       f"no data folder for {dataset!r}: name a folder with {listing}, or set "
       f"the environment variable {DATA_VARIABLE} to that folder"
     )
   folder = epath.Path(data_folder).expanduser()
   if not folder.is_dir():
-    raise ValueError(
+    raise UsageError(
       f"data folder {str(data_folder)!r} is not a folder; expected one with "
       f"{listing}"
     )
@@ -75,5 +77,5 @@ def find(
       if close:
         nearest = by_lower_name[close[0]].name
         guess = f"; the nearest name in this folder is {nearest!r}"
-      raise ValueError(f"no {usual_name!r} in {str(data_folder)!r}{guess}")
+      raise UsageError(f"no {usual_name!r} in {str(data_folder)!r}{guess}")
   return files

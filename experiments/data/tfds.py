@@ -21,6 +21,7 @@ from etils import epath
 
 from experiments.data import json_lines
 from models import storage_paths
+from rl.errors import UsageError
 
 
 def read(
@@ -44,7 +45,7 @@ def read(
     is converted to a text.
 
   Raises:
-    ValueError: if a file cannot be read or is empty, a line is not an object
+    UsageError: if a file cannot be read or is empty, a line is not an object
       with texts or numbers under `fields`, or `cache` is in a bucket.
   """
   folder = storage_paths.require_local(cache, "cache").expanduser()
@@ -128,7 +129,7 @@ class TextLines(tfds.core.GeneratorBasedBuilder):
         texts = {field: self._text(line, field) for field in self._fields}
       except (KeyError, TypeError) as error:
         required = [f for f in self._fields if f not in self._optional]
-        raise ValueError(
+        raise UsageError(
           f"{location} is not a JSON object with "
           f"{' and '.join(map(repr, required))}"
         ) from error

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rl import method_loss, types
+from rl.errors import UsageError
 from rl.method import Method
 
 # T, tokens of every sample. Its value hardly matters, because advantages of
@@ -49,22 +50,22 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
     samples: S, samples per group.
 
   Raises:
-    ValueError: the method has a reward of its own, needs arrays that the
+    UsageError: the method has a reward of its own, needs arrays that the
       artificial rollout does not have, or no term of its loss reads a signal of
       samples or tokens.
   """
   if method.reward is not None:
-    raise ValueError(
+    raise UsageError(
       f"{_NOT_COMPUTED}: the score of {method.name} is a mix of rewards, not "
       "the verdict."
     )
   needs = sorted(map(str, method.signal_needs))
   if needs:
-    raise ValueError(
+    raise UsageError(
       f"{_NOT_COMPUTED}: {method.name} reads {', '.join(needs)}."
     )
   if all(term.takes not in ("sample", "token") for term in method.loss.terms):
-    raise ValueError(
+    raise UsageError(
       f"{_NOT_COMPUTED}: no term of the loss of {method.name} reads an "
       "advantage of samples."
     )
@@ -76,7 +77,7 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
     signal = np.asarray(signal_fn(counts))
   except (KeyError, ValueError) as error:
     reason = error.args[0].partition(";")[0]
-    raise ValueError(
+    raise UsageError(
       f"{_NOT_COMPUTED}: {method.name} reads more than verdicts ({reason})."
     ) from None
   # Computes the first half of the groups once more, with copies of group 0 in

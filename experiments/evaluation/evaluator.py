@@ -22,6 +22,7 @@ from experiments.tasks.task import Problems, Task
 from experiments.training import drawing, multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
+from rl.errors import UsageError
 from rl.sampling import generation
 from rl.training_state import State
 
@@ -186,18 +187,18 @@ def check(e: Experiment) -> None:
   """Checks that the task has the problems that an evaluation asks for.
 
   Raises:
-    ValueError: a value of `config.evaluation` is not allowed.
+    UsageError: a value of `config.evaluation` is not allowed.
   """
   settings = e.config.evaluation
   if settings.problems < 1:
-    raise ValueError(
+    raise UsageError(
       f"evaluation.problems = {settings.problems} must be at least 1"
     )
   try:
     e.task.test(settings.problems)
     sampling_settings(e)
   except ValueError as error:
-    raise ValueError(f"evaluation: {error}") from None
+    raise UsageError(f"evaluation: {error}") from None
 
 
 def sampling_settings(e: Experiment) -> generation.Sampling:

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rl.errors import UsageError
+
 Array = jax.Array
 CONFIDENCE = 0.95  # of `student_interval`
 
@@ -102,12 +104,12 @@ def bootstrap_interval(
     value are left out; a column without any value has the interval (NaN, NaN).
 
   Raises:
-    ValueError: `level` is not between 0 and 1.
+    UsageError: `level` is not between 0 and 1.
 
   Source: Efron and Tibshirani 1993, section 13.3.
   """
   if not 0.0 < level < 1.0:
-    raise ValueError(f"level = {level} must be greater than 0 and less than 1")
+    raise UsageError(f"level = {level} must be greater than 0 and less than 1")
   values = jnp.asarray(values, jnp.float32)
   count = values.shape[0]
   indices = jax.random.randint(key, (resamples, count), 0, count)

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rl.errors import UsageError
+
 
 def _check_budgets(ks: Sequence[int], samples: int) -> None:
   """Checks that every k is from 1 to `samples`."""
   for k in ks:
     if not 1 <= k <= samples:
-      raise ValueError(
+      raise UsageError(
         f"k={k} must be between 1 and {samples}, the number of samples per "
         "problem"
       )
@@ -64,7 +66,7 @@ def majority_at_k(
     `[P, len(ks)]` float64; NaN for a problem with fewer than k valid samples.
 
   Raises:
-    ValueError: a k is not between 1 and S.
+    UsageError: a k is not between 1 and S.
 
   Source: Wang et al. 2023, Self-Consistency. The mean over all draws is an
   addition of this implementation.

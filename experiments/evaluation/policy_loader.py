@@ -27,6 +27,7 @@ from experiments.training import (
 from models import checkpoint_reader, hf, policy, sharding, storage_paths
 from models.config import ModelConfig
 from rl import types
+from rl.errors import UsageError
 from rl.sampling import generation
 
 PyTree = Any
@@ -74,7 +75,7 @@ def load_from_run(
 
   Raises:
     FileNotFoundError: the folder has no run, or no checkpoint of that step.
-    ValueError: the config in the folder is not that of a run, or an evaluation
+    UsageError: the config in the folder is not that of a run, or an evaluation
       setting is out of range.
   """
   workdir = storage_paths.parse(workdir)
@@ -138,7 +139,7 @@ def load_from_folder(
     The policy; its `step` is 0.
 
   Raises:
-    ValueError: the folder or the task cannot be loaded, the model does not have
+    UsageError: the folder or the task cannot be loaded, the model does not have
       all tokens of the task, or a setting is out of range.
   """
   folder = pretrained.resolve(str(folder))
@@ -217,7 +218,7 @@ def _make_task(text: str, folder: str, model: ModelConfig) -> tasks.Task:
   if "tokenizer" in tasks.settings(spec.parse(text)[0]):
     hf.check_tokenizer(model, task.vocab_size, folder)
   elif task.vocab_size > model.vocab_size:
-    raise ValueError(
+    raise UsageError(
       f"the vocabulary of {task.name} has {task.vocab_size} tokens, but that "
       f"of {folder} has only {model.vocab_size}; choose a model with a larger "
       "vocabulary"
@@ -241,12 +242,12 @@ def _check_settings(
   """Checks the settings, because reading the weights takes long."""
   del seed  # checked by the commands
   if problems < 1:
-    raise ValueError(f"--problems {problems} must be at least 1")
+    raise UsageError(f"--problems {problems} must be at least 1")
   if task.name != free_prompts.NAME:
-    task.test(problems)  # raises a ValueError if the test set is smaller
+    task.test(problems)  # raises a UsageError if the test set is smaller
   if batch < 1 or batch % shards:
     nearest = max(shards, round(batch / shards) * shards)
-    raise ValueError(
+    raise UsageError(
       f"--batch {batch} is not divisible by the {shards} devices; the nearest "
       f"multiple is {nearest}"
     )
@@ -261,7 +262,7 @@ def _check_settings(
   # The last token of a completion is never an input of the model.
   positions = task.prompt_length + max_tokens - 1
   if model.positions == "learned" and positions > model.max_positions:
-    raise ValueError(
+    raise UsageError(
       f"prompts of {task.prompt_length} and completions of {max_tokens} tokens "
       f"need {positions} positions, but the model has learned embeddings of "
       f"{model.max_positions} positions; lower the task's prompt_length or "

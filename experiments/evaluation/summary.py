@@ -36,6 +36,7 @@ from etils import epath
 from experiments.evaluation import intervals, majority_vote
 from experiments.logging import json_files
 from rl import best_of_k
+from rl.errors import UsageError
 
 # Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"
@@ -162,10 +163,10 @@ def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
     in either evaluation is left out of that difference.
 
   Raises:
-    ValueError: the tasks or the problems differ.
+    UsageError: the tasks or the problems differ.
   """
   if base.task != trained.task or not np.array_equal(base.ids, trained.ids):
-    raise ValueError(
+    raise UsageError(
       "cannot compare evaluations of different problems: "
       f"{base.task} on {len(base.ids)} problems and {trained.task} on "
       f"{len(trained.ids)}; evaluate both policies on the same problems"
@@ -307,7 +308,7 @@ def load(path: epath.PathLike) -> Evaluation:
 
   Raises:
     FileNotFoundError: one of the two files is missing.
-    ValueError: one of the two files is damaged; the message names it.
+    UsageError: one of the two files is damaged; the message names it.
   """
   path = epath.Path(path)
   record = load_record(path)
@@ -322,7 +323,7 @@ def load(path: epath.PathLike) -> Evaluation:
     zipfile.BadZipFile,
     zlib.error,
   ) as error:
-    raise ValueError(
+    raise UsageError(
       f"{arrays_path} is damaged ({type(error).__name__}); evaluate the policy "
       "again, or remove this file and the .json file of the same name"
     ) from None
@@ -338,19 +339,19 @@ def load_record(path: epath.PathLike) -> dict[str, Any]:
 
   Raises:
     FileNotFoundError: the file is missing.
-    ValueError: the file is damaged or is no evaluation.
+    UsageError: the file is damaged or is no evaluation.
   """
   path = epath.Path(path)
   try:
     record = json.loads(path.read_text())
     missing = {*_SETTINGS, "estimates", "samples"} - set(record)
   except (TypeError, ValueError) as error:
-    raise ValueError(
+    raise UsageError(
       f"{path} is damaged ({error}); evaluate the policy again, or remove the "
       "file"
     ) from None
   if missing:
-    raise ValueError(
+    raise UsageError(
       f"{path} is no file of an evaluation: it lacks the keys "
       f"{', '.join(sorted(missing))}"
     )

@@ -26,6 +26,7 @@ from experiments.logging import json_files
 from experiments.training import multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
 from rl import types
+from rl.errors import UsageError
 from rl.training_state import State
 
 FILE = "trip_wires.jsonl"
@@ -36,22 +37,22 @@ def check(e: Experiment) -> None:
   """Checks that there are as many traps as asked for, with the run's tokens.
 
   Raises:
-    ValueError: a value of `config.trip_wires` is not allowed.
+    UsageError: a value of `config.trip_wires` is not allowed.
   """
   if e.traps is None:
     return
   settings = e.config.trip_wires
   for name in ("problems", "samples"):
     if settings[name] < 1:
-      raise ValueError(
+      raise UsageError(
         f"trip_wires.{name} = {settings[name]} must be at least 1"
       )
   try:
     e.traps.test(settings.problems)
   except ValueError as error:
-    raise ValueError(f"trip_wires: {error}") from None
+    raise UsageError(f"trip_wires: {error}") from None
   if e.traps.vocab_size != e.task.vocab_size:
-    raise ValueError(
+    raise UsageError(
       f"trip_wires.task = {settings.task!r} has a vocabulary of "
       f"{e.traps.vocab_size} tokens, and the task of the run one of "
       f"{e.task.vocab_size}; choose a task with the same tokens"

@@ -18,6 +18,7 @@ from experiments.evaluation import policy_loader
 from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import drawing
 from models import sharding
+from rl.errors import UsageError
 from rl.sampling import generation
 
 # Padded lengths below `task.prompt_length`, which is the largest.
@@ -33,11 +34,11 @@ def make_problem(task: Task, ids: Sequence[int], number: int = 0) -> Problems:
     number: id of the problem, from which its random numbers are derived.
 
   Raises:
-    ValueError: the prompt is empty, or has more than `task.prompt_length`
+    UsageError: the prompt is empty, or has more than `task.prompt_length`
       tokens.
   """
   if not 0 < len(ids) <= task.prompt_length:
-    raise ValueError(
+    raise UsageError(
       f"the prompt has {len(ids)} tokens, but prompts of {task.name} have 1 to "
       f"{task.prompt_length}"
     )
@@ -120,7 +121,7 @@ class Conversation:
       with its answer, the oldest first.
 
     Raises:
-      ValueError: the turn is too long by itself. It is not added.
+      UsageError: the turn is too long by itself. It is not added.
     """
     turns = [*self.turns, {"role": "user", "content": text}]
     ids = self.task.encode_turns(turns)

@@ -42,7 +42,7 @@ class Logger:
       no terminal.
 
   Raises:
-    ValueError: a name in `sinks` is unknown.
+    UsageError: a name in `sinks` is unknown.
     ImportError: the package that a sink needs is not installed.
   """
 

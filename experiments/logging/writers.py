@@ -26,6 +26,7 @@ from etils import epath
 from experiments.logging import json_files
 from models import storage_paths
 from rl import registry
+from rl.errors import UsageError
 
 METRICS_FILE = "metrics.jsonl"
 # Metrics that the terminal shows, with the short names that it shows.
@@ -373,11 +374,11 @@ def get(name: str) -> Callable[..., Sink]:
   """Returns the class of a writer in `SINKS`.
 
   Raises:
-    ValueError: `SINKS` has no such name.
+    UsageError: `SINKS` has no such name.
     ImportError: the package that the writer needs is not installed.
   """
   if name not in SINKS:
-    raise ValueError(registry.describe_unknown("sink", name, sorted(SINKS)))
+    raise UsageError(registry.describe_unknown("sink", name, sorted(SINKS)))
   if name == "wandb":
     try:
       importlib.import_module("wandb")

@@ -41,6 +41,7 @@ from rich.console import Console
 
 from experiments.cli import arguments, errors, spec
 from models import storage_paths
+from rl.errors import UsageError
 
 if TYPE_CHECKING:
   from experiments.evaluation import policy_loader
@@ -163,7 +164,7 @@ def _evaluate(
     arguments.check_counts(options, "samples", minimum=4)
     searching = None
     if options.search and options.data:
-      raise ValueError(
+      raise UsageError(
         "--search samples held-out problems, and --data reads lines; use one "
         "of them"
       )
@@ -234,7 +235,7 @@ def _policy_of(
     return options.policy, options.task, record.get(label.POLICY_STEP)
   record = label.read_record(workdir)
   if record is None:
-    raise ValueError(
+    raise UsageError(
       f"{workdir} has no labels; run python -m experiments.prm label, or name "
       "a file with --data and the policy to start from with --policy"
     )
@@ -250,11 +251,11 @@ def _data_of(options: argparse.Namespace, workdir: epath.Path) -> epath.Path:
 
   if options.data:
     file = epath.Path(options.data).expanduser()
-    json_lines.check_is_file(file)  # raises a ValueError if it is missing
+    json_lines.check_is_file(file)  # raises a UsageError if it is missing
     return file
   record = label.read_record(workdir)
   if record is None or not record["is_complete"]:
-    raise ValueError(
+    raise UsageError(
       f"the labels in {workdir} are not complete; run the command label again"
     )
   return workdir / label.LINES_FILE
@@ -278,7 +279,7 @@ def _load_policy(
       loaded = dataclasses.replace(loaded, task=_make_task(task, policy))
     return loaded
   if not task:
-    raise ValueError(
+    raise UsageError(
       f"{policy} is no workdir of a run; a folder of a model needs a --task"
     )
   # `problems` counts test problems, which are not read here.

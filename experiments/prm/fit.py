@@ -30,6 +30,7 @@ from rewards.process import losses, step_losses, step_model
 from rewards.process import metrics as step_metrics
 from rewards.process.step_data import StepData, take
 from rl import gradients, registry, types
+from rl.errors import UsageError
 
 Array = jax.Array
 DISPATCH = 50  # number of updates in one call of the compiled program
@@ -85,11 +86,11 @@ class Settings:
   def left_out(self, task: tasks.Task) -> tuple[int, ...]:
     """Returns the ids of the tokens that the model does not read."""
     if self.text not in TEXTS:
-      raise ValueError(registry.describe_unknown("--text", self.text, TEXTS))
+      raise UsageError(registry.describe_unknown("--text", self.text, TEXTS))
     if self.text == "all":
       return ()
     if not task.word_ids:
-      raise ValueError(
+      raise UsageError(
         f"--text {self.text} leaves words out, but the task {task.name} does "
         "not tell words from maths; use --text all, or the task narrated_chain"
       )
@@ -122,7 +123,7 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
     if earlier[name] != value
   ]
   if changed:
-    raise ValueError(
+    raise UsageError(
       f"{workdir} has a model that is fitted with {', '.join(changed[:3])}; "
       "use another --workdir"
     )
@@ -135,7 +136,7 @@ def _make_model(
   # The decoder has the parameters of the policy. The added layers are
   # initialized such that its output does not change, and the head at random.
   if loaded.model.lora_rank:
-    raise ValueError(
+    raise UsageError(
       f"{loaded.name} has LoRA adapters, but a process reward model starts "
       "from all parameters; use a policy with model.lora_rank = 0"
     )
@@ -203,7 +204,7 @@ def fit(
     "threshold", "examples" and "calibration_lines".
 
   Raises:
-    ValueError: the lines lack what the loss learns from, there are fewer
+    UsageError: the lines lack what the loss learns from, there are fewer
       examples than a batch has, or the settings cannot be used.
     RunError: there are checkpoints, but none can be read.
   """
@@ -213,7 +214,7 @@ def fit(
   train = model.loss.prepare(train)
   examples = model.loss.examples(train)
   if len(examples) < settings.batch:
-    raise ValueError(
+    raise UsageError(
       f"the lines have {len(examples)} examples for the loss {settings.loss}, "
       f"fewer than --batch {settings.batch}; label more problems, or use a "
       "smaller batch"

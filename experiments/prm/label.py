@@ -23,6 +23,7 @@ from experiments.prm import policy_forest, step_lines
 from experiments.training import prng_keys
 from rewards.process import label_sources
 from rewards.verifiers import llm_judge, step_judge
+from rl.errors import UsageError
 from rl.sampling import generation
 
 LINES_FILE = "labels.jsonl"
@@ -91,14 +92,14 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
   """Refuses settings that cannot be used, and a workdir with other ones."""
   asks = any(map(label_sources.reads_judge, settings.make_sources()))
   if asks != bool(settings.make_judge()):
-    raise ValueError(
+    raise UsageError(
       f"--source {settings.source} asks a judge; name the URL of an "
       "OpenAI-compatible API with --judge and its model with --judge_model"
       if asks
       else f"--source {settings.source} asks no judge; leave --judge out"
     )
   if asks and not settings.judge_model:
-    raise ValueError("--judge needs the name of its model, --judge_model")
+    raise UsageError("--judge needs the name of its model, --judge_model")
   record = read_record(workdir)
   if record is None:
     return
@@ -108,7 +109,7 @@ def check_settings(settings: Settings, workdir: epath.Path) -> None:
     if record["settings"].get(name, value) != value
   ]
   if changed:
-    raise ValueError(
+    raise UsageError(
       f"{workdir} has labels that were made with {', '.join(changed[:3])}; use "
       "another --workdir"
     )
@@ -137,7 +138,7 @@ def run(
     labels.
 
   Raises:
-    ValueError: the task does not divide completions into steps.
+    UsageError: the task does not divide completions into steps.
   """
   task = loaded.task
   key = prng_keys.from_seed(settings.seed)
@@ -162,7 +163,7 @@ def run(
   path = workdir / LINES_FILE
   content = path.read_bytes()[: record["bytes"]] if path.exists() else b""
   if len(content) < record["bytes"]:
-    raise ValueError(
+    raise UsageError(
       f"{path} has lost lines; remove {workdir / RECORD_FILE} to label anew"
     )
   count = len(problems.ids)

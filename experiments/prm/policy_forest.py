@@ -21,6 +21,7 @@ from rewards.process import continuations
 from rewards.process.forest import Forest, Samples, StepChanges
 from rewards.verifiers import step_judge
 from rl import types
+from rl.errors import UsageError
 from rl.sampling import generation
 
 Array = jax.Array
@@ -68,7 +69,7 @@ class PolicyForest(Forest):
         others only fill up the shape of the compiled program. None means all.
 
     Raises:
-      ValueError: the task does not divide completions into steps.
+      UsageError: the task does not divide completions into steps.
     """
     self._task, self._policy, self._params = task, policy, params
     self.problems, self._sampling, self._judge = problems, sampling, judge
@@ -79,7 +80,7 @@ class PolicyForest(Forest):
     batch = drawing.place(task, policy, problems)
     samples, judged = batch.draw(params, self._keys, sampling)
     if judged.step_ids is None or judged.step_mask is None:
-      raise ValueError(
+      raise UsageError(
         f"{task.name} does not divide completions into steps, so that there is "
         "nothing to label; use a task with steps, such as chain or "
         "numbered_lists(steps=True)"
@@ -116,7 +117,7 @@ class PolicyForest(Forest):
     ]
     first = np.array(self._judge(solutions), int)
     if len(first) and (first == step_judge.UNKNOWN).all():
-      raise ValueError(
+      raise UsageError(
         f"the judge has no verdict about any of {len(first)} samples; check "
         "its URL, the name of its model and its key, and what it replies"
       )
@@ -125,7 +126,7 @@ class PolicyForest(Forest):
 
   def step_changes(self, row: int, step: int) -> StepChanges:
     if self._task.step_changes is None:
-      raise ValueError(
+      raise UsageError(
         f"{self._task.name} has no changes of steps, which this label source "
         "needs; use a task that has them, such as programs, or a source that "
         "samples continuations, such as monte_carlo"

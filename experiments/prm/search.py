@@ -17,6 +17,7 @@ import numpy as np
 
 from rewards.process.forest import Forest
 from rl import registry
+from rl.errors import UsageError
 
 # Function of samples `[R]` and numbers of steps `[R]` that returns the score of
 # the last step of each state, `[R]`.
@@ -49,11 +50,11 @@ def step_beam(width: int = 4, candidates: int = 20) -> Search:
       state has ended, a multiple of `width`.
 
   Raises:
-    ValueError: `candidates` is not a multiple of `width`.
+    UsageError: `candidates` is not a multiple of `width`.
   """
   if width < 1 or candidates < width or candidates % width:
     nearest = max(width, 1) * max(round(candidates / max(width, 1)), 1)
-    raise ValueError(
+    raise UsageError(
       f"candidates = {candidates} must be a multiple of width = {width}, which "
       f"is at least 1; the nearest valid value is {nearest}"
     )
@@ -140,7 +141,7 @@ SEARCHES = {"step_beam": step_beam, "refine": refine}
 def get(name: str, **settings: int) -> Search:
   """Returns a search by name; refuses an unknown name or setting."""
   if name not in SEARCHES:
-    raise ValueError(registry.describe_unknown("search", name, SEARCHES))
+    raise UsageError(registry.describe_unknown("search", name, SEARCHES))
   make = SEARCHES[name]
   registry.check_settings("setting of search", name, make, settings)
   return make(**settings)

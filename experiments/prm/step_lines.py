@@ -32,6 +32,7 @@ from rewards.process import step_data
 from rewards.process.forest import Samples
 from rewards.process.label_sources.base import StepLabels
 from rl import types
+from rl.errors import UsageError
 
 PROMPT, STEPS = "prompt", "steps"
 LABELS, POTENTIALS = "labels", "potentials"
@@ -123,7 +124,7 @@ def read(file: epath.PathLike, task: Task, max_steps: int) -> Lines:
     max_steps: K.
 
   Raises:
-    ValueError: the file cannot be read, a line is not as above, a text has no
+    UsageError: the file cannot be read, a line is not as above, a text has no
       tokens in the task, or no line fits. The message names the line.
   """
   file = epath.Path(file).expanduser()
@@ -136,11 +137,11 @@ def read(file: epath.PathLike, task: Task, max_steps: int) -> Lines:
     except ValueError as error:
       text = str(error)
       prefix = "" if text.startswith(location) else f"{location}: "
-      raise ValueError(f"{prefix}{text}") from None
+      raise UsageError(f"{prefix}{text}") from None
     if row is not None:
       rows.append(row)
   if not rows:
-    raise ValueError(
+    raise UsageError(
       f"no line of {file.name} fits into the {task.prompt_length} tokens of a "
       f"prompt and the {task.completion_length} tokens of a completion of "
       f"{task.name}"
@@ -180,24 +181,24 @@ def _read_line(
   )
   texts, labels = line.get(STEPS), line.get(LABELS)
   if not isinstance(texts, list) or not all(isinstance(t, str) for t in texts):
-    raise ValueError(f"{STEPS!r} must be a list of texts, got {texts!r:.80}")
+    raise UsageError(f"{STEPS!r} must be a list of texts, got {texts!r:.80}")
   if not texts:
-    raise ValueError(f"{STEPS!r} is empty; a line has at least one step")
+    raise UsageError(f"{STEPS!r} is empty; a line has at least one step")
   potentials = line.get(POTENTIALS, [None] * len(texts))
   _check_labels(LABELS, labels, len(texts))
   _check_labels(POTENTIALS, potentials, len(texts))
   correct = line.get(CORRECT)
   if correct not in (None, 0, 1):
-    raise ValueError(f"{CORRECT!r} = {correct!r} must be 1, 0 or null")
+    raise UsageError(f"{CORRECT!r} = {correct!r} must be 1, 0 or null")
   finished = line.get(FINISHED, True)
   if not isinstance(finished, bool):
-    raise ValueError(f"{FINISHED!r} = {finished!r} must be true or false")
+    raise UsageError(f"{FINISHED!r} = {finished!r} must be true or false")
   steps = [_step_ids_of(task, text) for text in texts]
   if finished:
     steps[-1] = [*steps[-1], task.eos_id]
   for number, ids in enumerate(steps):
     if not ids:
-      raise ValueError(f"step {number} has no text; remove it")
+      raise UsageError(f"step {number} has no text; remove it")
   if len(steps) > max_steps:
     rest = itertools.chain.from_iterable(steps[max_steps - 1 :])
     steps = [*steps[: max_steps - 1], list(rest)]
@@ -220,23 +221,23 @@ def _merge_labels(
 
 
 def _check_labels(key: str, labels: Any, count: int) -> None:
-  """Raises a ValueError unless these are the labels of `count` steps."""
+  """Raises a UsageError unless these are the labels of `count` steps."""
   if not isinstance(labels, list) or len(labels) != count:
-    raise ValueError(
+    raise UsageError(
       f"{key!r} must be a list with one entry for each of the {count} steps, "
       f"got {labels!r:.80}"
     )
   for label in labels:
     is_number = isinstance(label, (int, float)) and not isinstance(label, bool)
     if label is not None and not (is_number and 0 <= label <= 1):
-      raise ValueError(
+      raise UsageError(
         f"{key!r} has {label!r}; a label is a number from 0 to 1, or null"
       )
 
 
 def _step_ids_of(task: Task, text: str) -> list[int]:
   """Returns the tokens of the text of a step, without an end token."""
-  # The task raises a ValueError if it has no tokens for the text.
+  # The task raises a UsageError if it has no tokens for the text.
   ids = task.completion_ids(text)
   return ids[:-1] if ids[-1:] == [task.eos_id] else ids
 

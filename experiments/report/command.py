@@ -10,6 +10,7 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.logging import json_files
 from experiments.report import data, page, runs, samples, tables
+from rl.errors import UsageError
 
 PAGE_FILE = "report.html"  # in the workdir
 _SUFFIXES = (".html", ".png")  # of --out
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   console = rich.console.Console()
   with errors.usage_errors():
     if options.out and not options.out.endswith(_SUFFIXES):
-      raise ValueError(
+      raise UsageError(
         f"--out {options.out} must end in {' or '.join(_SUFFIXES)}"
       )
     if options.out:

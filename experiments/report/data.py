@@ -27,7 +27,7 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
   """Returns the data of `page.page`, except the texts of the packed samples.
 
   Raises:
-    ValueError: the base and the trained policy of a run were evaluated on
+    UsageError: the base and the trained policy of a run were evaluated on
       different problems.
   """
   run_names = names(runs)

@@ -15,6 +15,7 @@ from etils import epath
 from experiments.evaluation import summary
 from experiments.logging import json_files
 from experiments.report.runs import Run, names
+from rl.errors import UsageError
 
 # Color of the base policy (gray), then of the trained policies: the palette of
 # Okabe and Ito, which color-blind readers can distinguish.
@@ -29,7 +30,7 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
   task; those without an evaluation of the trained policy are left out.
 
   Raises:
-    ValueError: there is no such evaluation.
+    UsageError: there is no such evaluation.
   """
   evaluations = {
     name: run.evaluations["trained"]
@@ -39,7 +40,7 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
   if "base" in runs[0].evaluations:
     evaluations = {"base": runs[0].evaluations["base"], **evaluations}
   if not evaluations:
-    raise ValueError("none of the runs has been evaluated")
+    raise UsageError("none of the runs has been evaluated")
   figure = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
   _draw_pass_at_k(figure.subplots(), evaluations)
   return figure

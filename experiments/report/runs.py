@@ -14,6 +14,7 @@ from experiments.evaluation import summary
 from experiments.logging import run_logger
 from experiments.training import workdirs
 from models import storage_paths
+from rl.errors import UsageError
 
 # Files of the evaluations before and after training, by the policy's name.
 EVALUATIONS = {
@@ -71,7 +72,7 @@ def read(workdir: epath.PathLike) -> Run:
   """Reads the files of a run.
 
   Raises:
-    ValueError: the folder has no config, metrics or evaluation, or a file is
+    UsageError: the folder has no config, metrics or evaluation, or a file is
       damaged.
   """
   workdir = storage_paths.parse(workdir)
@@ -96,7 +97,7 @@ def read(workdir: epath.PathLike) -> Run:
     expected = ", ".join(
       (workdirs.CONFIG_FILE, "metrics.jsonl", *EVALUATIONS.values())
     )
-    raise ValueError(
+    raise UsageError(
       f"{workdir} holds no run: it has none of the files {expected}"
     )
   return run
@@ -109,9 +110,9 @@ def _read_object(path: epath.Path) -> dict[str, Any]:
   try:
     values = json.loads(path.read_text())
   except ValueError as error:
-    raise ValueError(f"{path} is damaged: {error}") from None
+    raise UsageError(f"{path} is damaged: {error}") from None
   if not isinstance(values, dict):
-    raise ValueError(
+    raise UsageError(
       f"{path} is damaged: it must contain a JSON object, not a "
       f"{type(values).__name__}"
     )

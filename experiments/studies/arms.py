@@ -30,6 +30,7 @@ from experiments.logging import json_files, provenance
 from experiments.studies import multi_seed
 from experiments.training_run import validate
 from rl import metrics, types
+from rl.errors import UsageError
 
 # Prefixes of the names of arrays in the file of a seed: a leaf of the
 # parameters, and the series of a metric.
@@ -70,7 +71,7 @@ class Arm:
 
   def __post_init__(self):
     if self.config.get("kind") == "preferences":
-      raise ValueError(
+      raise UsageError(
         "config.kind = 'preferences' needs a workdir, which an arm has not; "
         "allowed: 'rl' and 'supervised'"
       )
@@ -79,7 +80,7 @@ class Arm:
       for part in key.split("."):
         value = (value or {}).get(part)
       if value:
-        raise ValueError(
+        raise UsageError(
           f"config.{key} = {value} is set, but an arm starts from the "
           "parameters of `start`, trains all of them, and samples on the "
           f"devices that train it; leave config.{key} empty or 0"

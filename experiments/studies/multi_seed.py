@@ -39,6 +39,7 @@ from rl import (
   training_state,
   types,
 )
+from rl.errors import UsageError
 
 Array = jax.Array
 # `config.steps` is divided into this many parts. `SideBySide` runs a part as
@@ -106,7 +107,7 @@ def make(
       the previous step, as with `config.sampling.ahead`.
 
   Raises:
-    ValueError: `ahead` is True, and the experiment runs code on the host.
+    UsageError: `ahead` is True, and the experiment runs code on the host.
   """
   # One compiled program must contain sampling, reward and update.
   fused = (
@@ -115,7 +116,7 @@ def make(
   if fused:
     return SideBySide(e, tokens, report, ahead)
   if ahead:
-    raise ValueError(
+    raise UsageError(
       f"ahead = True, but {e.task.name} or the method {e.config.method} runs "
       "code on the host in every step; such a study samples without being ahead"
     )
@@ -181,7 +182,7 @@ class _Trainer:
 
   def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
     if e.reward_models:
-      raise ValueError(
+      raise UsageError(
         f"models: {', '.join(e.reward_models)} cannot pay runs of several "
         "seeds at a time; use experiments.sweep"
       )

@@ -35,6 +35,7 @@ import numpy as np
 from experiments.cli import arguments, errors
 from experiments.evaluation import advantages_by_count
 from rl import methods
+from rl.errors import UsageError
 from rl.method import Method
 from rl.methods.sets.success_rates import power_series
 
@@ -221,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with errors.usage_errors():
     arguments.check_counts(options, "samples", "k", minimum=2)
     if options.k >= options.samples:
-      raise ValueError(
+      raise UsageError(
         f"--k {options.k} must be below --samples {options.samples}; the "
         f"nearest valid value is {options.samples - 1}"
       )

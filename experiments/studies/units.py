@@ -25,6 +25,7 @@ from experiments.cli import arguments, devices, errors
 from experiments.logging import json_files, provenance
 from experiments.training import preemption
 from rl import registry
+from rl.errors import UsageError
 
 ALL = "all"  # stands for all names
 COMMANDS = ("run", "unit")
@@ -146,11 +147,11 @@ class Study:
     """Checks names and seeds.
 
     Raises:
-      ValueError: a name is unknown, or a seed is out of range.
+      UsageError: a name is unknown, or a seed is out of range.
     """
     for name in names:
       if name not in self.names:
-        raise ValueError(
+        raise UsageError(
           registry.describe_unknown(self.kind, name, [ALL, *self.names])
         )
     for seed in seeds:

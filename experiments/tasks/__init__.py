@@ -17,6 +17,7 @@ from typing import Any
 from experiments.tasks import text
 from experiments.tasks.task import Judged, Problems, Task
 from rl import registry
+from rl.errors import UsageError
 
 __all__ = [
   "Judged",
@@ -50,7 +51,7 @@ def get(name: str, **kwargs: Any) -> Task:
     **kwargs: settings of the task's factory; see `settings`.
 
   Raises:
-    ValueError: if the name or a setting is unknown, or the value of a setting
+    UsageError: if the name or a setting is unknown, or the value of a setting
       is not allowed.
   """
   make = factory(name)
@@ -62,7 +63,7 @@ def settings(name: str) -> list[str]:
   """Returns the names of a task's settings.
 
   Raises:
-    ValueError: if the task is unknown.
+    UsageError: if the task is unknown.
   """
   return list(inspect.signature(factory(name)).parameters)
 
@@ -71,7 +72,7 @@ def factory(name: str) -> Callable[..., Task]:
   """Returns the function that builds a task.
 
   Raises:
-    ValueError: if the task is unknown.
+    UsageError: if the task is unknown.
     ImportError: if the task's file cannot be imported.
   """
   return getattr(module(name), name)
@@ -81,12 +82,12 @@ def module(name: str) -> types.ModuleType:
   """Imports the file of a task.
 
   Raises:
-    ValueError: if the task is unknown.
+    UsageError: if the task is unknown.
     ImportError: if the task's file cannot be imported.
   """
   module_names = _module_names()
   if name not in module_names:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("task", name, sorted(module_names))
     )
   return registry.import_module(module_names[name])

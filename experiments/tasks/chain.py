@@ -33,6 +33,7 @@ from experiments.tasks import numbered_problems
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import chain as rules
 from rl import registry, types
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -79,16 +80,16 @@ def chain(
     The task, with L = 2 N + 2, T = 8 N + 4, and K = T.
 
   Raises:
-    ValueError: if `operations` is out of range or `prm` is unknown.
+    UsageError: if `operations` is out of range or `prm` is unknown.
   """
   if operations not in OPERATIONS:
     nearest = min(OPERATIONS, key=lambda allowed: abs(allowed - operations))
-    raise ValueError(
+    raise UsageError(
       f"operations={operations} is not a length of chain; allowed: "
       f"{OPERATIONS[0]} to {OPERATIONS[-1]}, the nearest is {nearest}"
     )
   if prm not in rules.PRMS:
-    raise ValueError(registry.describe_unknown("prm", prm, rules.PRMS))
+    raise UsageError(registry.describe_unknown("prm", prm, rules.PRMS))
   num_problems = 10 * BASE**operations
   completion_length = 8 * operations + 4
 
@@ -96,7 +97,7 @@ def chain(
     ids = numbered_problems.train_ids(key, step, n, num_problems)
     if reworded:
       if n % 2:
-        raise ValueError(
+        raise UsageError(
           f"chain(reworded=True) has pairs of problems, so that {n} problems "
           f"are none; the nearest even number is {n + 1}"
         )

@@ -31,6 +31,7 @@ from experiments.tasks import chain as chains
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import chain as rules
 from rl import types
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -49,11 +50,11 @@ def choice(operations: int = 3, options: int = 4) -> Task:
     options: J, number of options, 2 to 9.
 
   Raises:
-    ValueError: a number is out of range.
+    UsageError: a number is out of range.
   """
   if options not in OPTIONS:
     nearest = min(max(options, OPTIONS[0]), OPTIONS[-1])
-    raise ValueError(
+    raise UsageError(
       f"options={options} must be from {OPTIONS[0]} to {OPTIONS[-1]}; the "
       f"nearest is {nearest}"
     )

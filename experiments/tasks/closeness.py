@@ -20,6 +20,7 @@ from experiments.tasks import countdown
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import closeness as reward
 from rewards.tasks import countdown as rules
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -36,10 +37,10 @@ def closeness(count: int = 4, scale: float = 3.0) -> Task:
       is harder.
 
   Raises:
-    ValueError: if `count` is out of range or `scale` is not positive.
+    UsageError: if `count` is out of range or `scale` is not positive.
   """
   if not scale > 0:
-    raise ValueError(f"scale={scale} must be above 0; the default is 3.0")
+    raise UsageError(f"scale={scale} must be above 0; the default is 3.0")
   base = countdown.countdown(count)
 
   def score(

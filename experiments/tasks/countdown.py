@@ -32,6 +32,7 @@ import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import countdown as rules
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -59,11 +60,11 @@ def countdown(count: int = 4) -> Task:
     The task, with L = count + 3 and T = 2 * count.
 
   Raises:
-    ValueError: if `count` is out of range.
+    UsageError: if `count` is out of range.
   """
   if count not in COUNTS:
     nearest = min(COUNTS, key=lambda allowed: abs(allowed - count))
-    raise ValueError(
+    raise UsageError(
       f"countdown has no problems with count={count} numbers; allowed: "
       f"{COUNTS[0]} to {COUNTS[-1]}, the nearest is {nearest}"
     )
@@ -75,7 +76,7 @@ def countdown(count: int = 4) -> Task:
     problems = _test_problems(count)
     size = len(problems.ids)
     if n > size:
-      raise ValueError(
+      raise UsageError(
         f"n={n} test problems, but countdown(count={count}) has {size}; "
         f"ask for 1 to {size}"
       )

@@ -57,7 +57,7 @@ def narrated_chain(operations: int = 3, prm: str = "clean") -> Task:
     The task, with L = 2 N + 2, T = 12 N + 5, and K = T.
 
   Raises:
-    ValueError: `operations` is out of range, or `prm` is unknown.
+    UsageError: `operations` is out of range, or `prm` is unknown.
   """
   base = chains.chain(operations, prm)
   # A demonstration has up to 2 N operations with two words each, and "so".

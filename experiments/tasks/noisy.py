@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from experiments import tasks
 from experiments.cli import spec
 from experiments.tasks.task import Judged, Problems, Task
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -43,18 +44,18 @@ def noisy(
     false_negative: probability that a right completion scores 0.
 
   Raises:
-    ValueError: if a rate is not a probability, or the task is not jittable.
+    UsageError: if a rate is not a probability, or the task is not jittable.
   """
   for name, rate in (
     ("false_positive", false_positive),
     ("false_negative", false_negative),
   ):
     if not 0 <= rate <= 1:
-      raise ValueError(f"{name}={rate} must be a probability, 0 to 1")
+      raise UsageError(f"{name}={rate} must be a probability, 0 to 1")
   name, settings = spec.parse(task)
   base = tasks.get(name, **settings)
   if not base.jittable:
-    raise ValueError(
+    raise UsageError(
       f"noisy(task={task!r}): {name} is scored on the host; use a task that is "
       "scored on the device, such as countdown or chain"
     )

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rl.errors import UsageError
+
 Array = jax.Array
 
 DIVISOR = 7  # ids divisible by it are test problems
@@ -54,13 +56,13 @@ def test_ids(n: int, num_problems: int, task: str) -> np.ndarray:
     task: name of the task, for the error.
 
   Raises:
-    ValueError: there are fewer test problems.
+    UsageError: there are fewer test problems.
   """
   draws = np.random.default_rng(0).integers(_num_test(num_problems), size=POOL)
   # Position of the first of equal draws.
   _, distinct = np.unique(draws, return_index=True)
   if n > distinct.size:
-    raise ValueError(
+    raise UsageError(
       f"n={n} test problems, but {task} has {distinct.size}; ask for 1 to "
       f"{distinct.size}"
     )

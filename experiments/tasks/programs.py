@@ -38,6 +38,7 @@ from experiments.tasks.task import Judged, Problems, Task, spec
 from rewards.process.forest import StepChanges
 from rewards.tasks import programs as rules
 from rewards.verifiers import answer_id, sandbox
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -66,12 +67,12 @@ def programs(operations: int = 4, allow_unprotected: bool = False) -> Task:
     The task, with L = 2 N + 1, T = 6 N + 9, and K = T.
 
   Raises:
-    ValueError: `operations` is out of range.
+    UsageError: `operations` is out of range.
     RuntimeError: protections are missing and `allow_unprotected` is False.
   """
   if operations not in OPERATIONS:
     nearest = min(max(operations, OPERATIONS[0]), OPERATIONS[-1])
-    raise ValueError(
+    raise UsageError(
       f"operations={operations} is not a length of a program; allowed: "
       f"{OPERATIONS[0]} to {OPERATIONS[-1]}, the nearest is {nearest}"
     )

@@ -23,6 +23,7 @@ import numpy as np
 from rewards.process.forest import StepChanges
 from rewards.verifiers import Item
 from rl import registry, types
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -189,12 +190,12 @@ class Task:
     """Returns the shapes and dtypes of the scores of `[P, S, T]` completions.
 
     Raises:
-      ValueError: the task is not jittable and does not declare them.
+      UsageError: the task is not jittable and does not declare them.
     """
     if self.judged_spec is not None:
       return self.judged_spec(P, S, T)
     if not self.jittable:
-      raise ValueError(
+      raise UsageError(
         f"{self.name} is scored on the host and does not declare the shapes of "
         "its scores; set Task.judged_spec"
       )
@@ -211,7 +212,7 @@ class Task:
     """Returns the tokens of the prompt with a text.
 
     Raises:
-      ValueError: the texts of the task are words, and one is no token.
+      UsageError: the texts of the task are words, and one is no token.
     """
     return self.encode(text) if self.encode else self._word_ids(text)
 
@@ -219,7 +220,7 @@ class Task:
     """Returns the tokens of a completion with a text, EOS included.
 
     Raises:
-      ValueError: the texts of the task are words, and one is no token.
+      UsageError: the texts of the task are words, and one is no token.
     """
     if self.encode_completion:
       return self.encode_completion(text)
@@ -258,7 +259,7 @@ class Task:
     """Returns one token per word: the token that `decode` turns into it."""
     for word in text.split():
       if word not in self._id_by_word:
-        raise ValueError(
+        raise UsageError(
           registry.describe_unknown("token", word, self._id_by_word)
         )
     return [self._id_by_word[word] for word in text.split()]

@@ -28,6 +28,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from models import policy
+from rl.errors import UsageError
 from rl.method import Method
 from rl.sampling import generation
 from rl.update_plan import Plan
@@ -56,7 +57,7 @@ def build(
     methods: the result of `method_from_config.make`, if it is made already.
 
   Raises:
-    ValueError: the config has an unknown name, or sizes that a mesh cannot
+    UsageError: the config has an unknown name, or sizes that a mesh cannot
       have.
   """
   if devices is None:
@@ -114,13 +115,13 @@ def check_plan(plan: Plan, prompts: int) -> None:
   plan.check(prompts)
   chunk = plan.chunk
   if chunk is not None and chunk < 1:
-    raise ValueError(
+    raise UsageError(
       f"plan.chunk = {chunk} must be at least 1 position; nearest: 1 (None: "
       "as many as fit into 256 MiB of logits)"
     )
   max_ratio = plan.max_mean_ratio
   if not max_ratio > 1:  # refuses NaN too
-    raise ValueError(
+    raise UsageError(
       f"plan.max_mean_ratio = {max_ratio} must be above 1, which is the ratio "
       "of on-policy samples; 10.0 is usual (with inf, no update is skipped "
       "because of its ratio)"
@@ -148,7 +149,7 @@ def make_sampling(
 def check_temperature(e: Experiment) -> None:
   """Checks that the samples of a prompt can differ."""
   if e.is_rl and e.sampling.temperature <= 0:
-    raise ValueError(
+    raise UsageError(
       f"rollout.temperature = {e.sampling.temperature} must be above 0, "
       "because training needs samples that differ; 1.0 is usual "
       "(evaluation.temperature may be 0)"
@@ -163,7 +164,7 @@ def check_rollout_size(e: Experiment) -> None:
   tokens = prompts * samples * e.sampling.max_tokens
   if tokens > _MAX_ROLLOUT_TOKENS:
     nearest = max(_MAX_ROLLOUT_TOKENS // (prompts * samples), 1)
-    raise ValueError(
+    raise UsageError(
       f"rollout.max_tokens = {e.sampling.max_tokens}: with {prompts} prompts "
       f"and {samples} samples a rollout would have {tokens} tokens; at most "
       f"{_MAX_ROLLOUT_TOKENS} are allowed; nearest: {nearest}"
@@ -181,19 +182,19 @@ def check_task(config: ml_collections.ConfigDict) -> None:
   accepted = tasks.settings(name)
   verifier, file = config.get("verifier", ""), config.data.get("file", "")
   if verifier and "verifier" not in accepted:
-    raise ValueError(
+    raise UsageError(
       f"verifier = {verifier!r}: the task {name} has its own verifier; leave "
       "verifier empty, or use task=jsonl (config.reward sets the reward that "
       "the policy is trained on)"
     )
   if file and "file" not in accepted:
-    raise ValueError(
+    raise UsageError(
       f"data.file = {file!r}: the task {name} reads no file of the user; leave "
       "data.file empty, or use task=jsonl"
     )
   for key, value in (("verifier", verifier), ("file", file)):
     if value and settings.get(key, value) != value:
-      raise ValueError(
+      raise UsageError(
         f"task = {config.task} sets {key}={settings[key]!r}, and the key of "
         f"the config is {value!r}; set only one of them"
       )
@@ -258,4 +259,4 @@ def make_task_from_text(text: str, **defaults: Any) -> tasks.Task:
   try:
     return tasks.get(name, **arguments)
   except TypeError as error:
-    raise ValueError(f"task {text}: {error}") from None
+    raise UsageError(f"task {text}: {error}") from None

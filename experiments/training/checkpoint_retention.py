@@ -30,6 +30,7 @@ from experiments.logging import run_logger
 from experiments.training import host_needs, iteration, placement
 from experiments.training.experiment import Experiment
 from rl import registry
+from rl.errors import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +74,13 @@ class BestByMetric:
 def check(config: ml_collections.ConfigDict) -> None:
   """Checks `keep_checkpoints` and `keep_every`."""
   if config.keep_checkpoints < 1:
-    raise ValueError(
+    raise UsageError(
       f"keep_checkpoints = {config.keep_checkpoints} must be at least 1"
     )
   every = config.checkpoint_every
   if config.keep_every < 0 or (every and config.keep_every % every):
     nearest = max(round(config.keep_every / every), 1) * every if every else 0
-    raise ValueError(
+    raise UsageError(
       f"keep_every = {config.keep_every} must be a multiple of "
       f"checkpoint_every = {every}; nearest: {nearest}"
     )
@@ -96,12 +97,12 @@ def check_best(e: Experiment, evaluation_metrics: Sequence[str]) -> None:
   _, name = parse_metric(config.keep_best)
   logged = [*_step_metrics(e), *evaluation_metrics]
   if name not in logged:
-    raise ValueError(registry.describe_unknown("keep_best", name, logged))
+    raise UsageError(registry.describe_unknown("keep_best", name, logged))
   is_evaluated = name in evaluation_metrics
   interval_key = "evaluate_every" if is_evaluated else "log_every"
   every, interval = config.checkpoint_every, config[interval_key]
   if not interval or every % interval:
-    raise ValueError(
+    raise UsageError(
       f"keep_best = {config.keep_best} must be logged at every checkpoint: "
       f"checkpoint_every = {every} must be a multiple of {interval_key} = "
       f"{interval}"

@@ -30,6 +30,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from experiments.training import multihost, prng_keys
 from models import checkpoint_reader, checksums, storage_paths
+from rl.errors import UsageError
 
 PyTree = Any
 
@@ -157,7 +158,7 @@ class Checkpoints:
 
     Raises:
       FileNotFoundError: there is no checkpoint, or none of that step.
-      ValueError: the saved tree, a shape, a dtype or the step differs, an array
+      UsageError: the saved tree, a shape, a dtype or the step differs, an array
         fails its checksum, or another process cannot read the checkpoint.
     """
     step = checkpoint_reader.select_step(
@@ -171,7 +172,7 @@ class Checkpoints:
     # The checksums below need all processes, so if one cannot read the
     # checkpoint, all raise an error.
     if not multihost.is_true_everywhere(problem is None):
-      raise problem or ValueError("another process cannot read it")
+      raise problem or UsageError("another process cannot read it")
     meta = data.get(_META)
     actual = checksums.compute(arrays) | _meta_checksum(meta)
     checkpoint_reader.check_step(data, step)
@@ -213,7 +214,7 @@ class Checkpoints:
       (state, meta), or None if there is no checkpoint.
 
     Raises:
-      ValueError: there are checkpoints and none can be read. None is moved.
+      UsageError: there are checkpoints and none can be read. None is moved.
     """
     reasons: dict[int, str] = {}  # by step of the damaged checkpoints
     for step in sorted(self._manager.all_steps(), reverse=True):
@@ -229,7 +230,7 @@ class Checkpoints:
         return restored
       reasons[step] = reason or "another process cannot read it"
     if reasons:
-      raise ValueError(
+      raise UsageError(
         f"no checkpoint of {self.directory} can be read: "
         + "; ".join(f"{step}: {reason}" for step, reason in reasons.items())
       )
@@ -306,7 +307,7 @@ def _check_version(saved_tree: PyTree, target: PyTree, step: int) -> None:
   # Until 2026-11 the policy was not among the learners.
   fields = target if isinstance(target, dict) else vars(target)
   if "learners" in fields and "params" in saved_tree:
-    raise ValueError(
+    raise UsageError(
       f"checkpoint {step} was written by an earlier version, whose training "
       "state has another layout; go on with that version, or start in a new "
       "workdir, with the parameters of this one by --config.init_from=WORKDIR"

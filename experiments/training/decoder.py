@@ -14,6 +14,7 @@ from models import lora, presets
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rl import learners, scoring
+from rl.errors import UsageError
 from rl.method import Method
 
 # Keys of `config.model` that replace those of a folder or a preset.
@@ -92,7 +93,7 @@ def make(
         settings["rope_scaling"] = RopeScaling(**settings["rope_scaling"])
       model = ModelConfig(**settings)
     except TypeError as error:
-      raise ValueError(f"model: {error}") from None
+      raise UsageError(f"model: {error}") from None
   return choose_fast_forms(
     model,
     platform,
@@ -109,14 +110,14 @@ def check_attention(config: ml_collections.ConfigDict, platform: str) -> None:
     return
   splits_sequences = (config.mesh.get("context") or 1) != 1
   if splits_sequences and attention != CONTEXT_ATTENTION:
-    raise ValueError(
+    raise UsageError(
       f"model.attention = {attention!r} keeps a sequence on one device; with "
       f"mesh.context = {config.mesh.context} use "
       f"{CONTEXT_ATTENTION!r}, or None"
     )
   kernel_platform = KERNEL_PLATFORMS.get(attention, platform)
   if kernel_platform != platform:
-    raise ValueError(
+    raise UsageError(
       f"model.attention = {attention!r} runs on {kernel_platform}, not on "
       f"{platform}; nearest: 'blocked', or None for the fastest form"
     )
@@ -142,13 +143,13 @@ def check(
     heads = dict(config.model.extra_heads)
     for name, size in dict(hf.load_config(folder).extra_heads).items():
       if heads.get(name, size) != size:
-        raise ValueError(
+        raise UsageError(
           f"model.extra_heads: {name!r} of {folder} has {size} outputs, not "
           f"{heads[name]}; use {size}, or another name"
         )
     hf.check_tokenizer(model, task.vocab_size, folder)
   if model.vocab_size < task.vocab_size:
-    raise ValueError(
+    raise UsageError(
       f"model.vocab_size = {model.vocab_size} is smaller than the "
       f"{task.vocab_size} tokens of {task.name}; use at least "
       f"{task.vocab_size}, or 0 for exactly as many"
@@ -165,7 +166,7 @@ def check_value_head(model: ModelConfig, methods: Mapping[str, Method]) -> None:
     if need.source not in scoring.EXTERNAL_SOURCES
   }
   if "value" in heads and not model.value_head:
-    raise ValueError(
+    raise UsageError(
       f"{methods[learners.POLICY].name} reads a value head, which the policy "
       "does not have: add --config.model.value_head=True"
     )

@@ -29,6 +29,7 @@ from jax.sharding import Mesh
 from experiments.training import multihost
 from models import presets, sharding
 from models.config import ModelConfig
+from rl.errors import UsageError
 from rl.update_plan import Plan
 
 _TRAINING_BYTES = 16  # per parameter
@@ -52,26 +53,26 @@ def check(
   sampler = config.get("sampling") or {}
   count, ahead = sampler.get("devices", 0), sampler.get("ahead", 0)
   if not 0 <= count < len(devices):
-    raise ValueError(
+    raise UsageError(
       f"sampling.devices = {count} must leave some of the {len(devices)} "
       f"devices to training: 0 to {len(devices) - 1}"
     )
   if count and len({device.process_index for device in devices}) > 1:
-    raise ValueError(
+    raise UsageError(
       f"sampling.devices = {count}: parameters cannot be sent to devices of "
       "their own across processes; use 0, and sampling.tensor and the like to "
       "sample on another mesh of the same devices"
     )
   if ahead not in (0, 1):
-    raise ValueError(f"sampling.ahead = {ahead} must be 0 or 1")
+    raise UsageError(f"sampling.ahead = {ahead} must be 0 or 1")
   if ahead and not count:
-    raise ValueError(
+    raise UsageError(
       "sampling.ahead = 1: on the same devices sampling and training take "
       "turns; give the sampler devices of its own with sampling.devices"
     )
   has_axes = any(sampler.get(name) is not None for name in sharding.AXES)
   if (count or has_axes) and config.steps_per_dispatch > 1:
-    raise ValueError(
+    raise UsageError(
       f"steps_per_dispatch = {config.steps_per_dispatch}: a fused program has "
       "one mesh, and the sampler has another; use 1"
     )
@@ -98,7 +99,7 @@ def make_meshes(
     `config.sampling` sets neither devices nor axes.
 
   Raises:
-    ValueError: the sizes do not fit the devices.
+    UsageError: the sizes do not fit the devices.
   """
   sampler = dict(config.get("sampling") or {})
   sampler_devices = sampler.get("devices", 0)
@@ -118,7 +119,7 @@ def make_meshes(
   try:
     return mesh, sharding.make_mesh(**sampler_axes, devices=devices)
   except ValueError as error:
-    raise ValueError(f"sampling: {error}") from None
+    raise UsageError(f"sampling: {error}") from None
 
 
 def choose_axes(

@@ -118,7 +118,7 @@ class Experiment:
     It is 1 on the mesh of training.
 
     Raises:
-      ValueError: the axis cannot split the heads.
+      UsageError: the axis cannot split the heads.
     """
     if self.sampling_mesh == self.mesh:
       return 1
@@ -162,7 +162,7 @@ class Experiment:
     """Shapes of the rollout of one step, computed without the decoder.
 
     Raises:
-      ValueError: there are reward models, but the task has no steps.
+      UsageError: there are reward models, but the task has no steps.
     """
     state = self.state_shapes
     if self.texts is not None:

@@ -15,6 +15,7 @@ from experiments.training import rollout_extras
 from experiments.training.experiment import Experiment
 from experiments.training.step_timer import StepTimer
 from rl import learners, scoring
+from rl.errors import UsageError
 from rl.method import Method
 from rl.step import Rollouts
 from rl.training_state import State
@@ -48,7 +49,7 @@ def check(e: Experiment) -> None:
     reason += "update"
   else:
     return
-  raise ValueError(
+  raise UsageError(
     f"steps_per_dispatch = {dispatch_steps} must be 1, because {reason}"
   )
 

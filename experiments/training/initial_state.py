@@ -30,6 +30,7 @@ from experiments.training.experiment import Experiment
 from models import checkpoint_reader, sharding, storage_paths, transformer
 from models.config import ModelConfig
 from rl import training_state, types
+from rl.errors import UsageError
 
 BASE_FOLDER = "base"  # in the workdir: the supervised run that it starts from
 # Key in the metadata of a checkpoint: the commit of the code that saved it.
@@ -65,7 +66,7 @@ def check_base(
     return
   config = base_config(e.config)
   if config.steps < 1:
-    raise ValueError(
+    raise UsageError(
       f"base.steps = {config.steps} must be at least 1, because the run starts "
       "from the base's last checkpoint; nearest: 1 (for a run without a base, "
       "set config.base to an empty ConfigDict)"
@@ -73,10 +74,10 @@ def check_base(
   try:
     base = check_and_build(config)
   except ValueError as error:
-    raise ValueError(f"base: {error}") from None
+    raise UsageError(f"base: {error}") from None
   model = model_without_lora(e)
   if base.model != model:
-    raise ValueError(
+    raise UsageError(
       f"base.model {base.model} is not {model}; both must be the same"
     )
 
@@ -94,7 +95,7 @@ def check_source(e: Experiment) -> None:
       e.config.init_from, e.fingerprints, names=("tokenizer",)
     )
   except (ValueError, FileNotFoundError) as error:
-    raise ValueError(f"init_from: {error}") from None
+    raise UsageError(f"init_from: {error}") from None
 
 
 def restore_or_initialise(

@@ -40,6 +40,7 @@ from rewards import judged as questions_to_judges
 from rewards.agreement import votes
 from rewards.judged import Question, base
 from rewards.verifiers import Item, judge_cache, llm_judge
+from rl.errors import UsageError
 
 # Key of `Problems.facts`: whether the samples of a problem are judged.
 _IS_JUDGED = "is_judged"
@@ -55,12 +56,12 @@ def check(settings: ml_collections.ConfigDict) -> None:
   """Checks `config.judge`, without a request.
 
   Raises:
-    ValueError: a value is not allowed.
+    UsageError: a value is not allowed.
   """
   if not settings:
     return
   if bool(settings.url) == bool(settings.policy):
-    raise ValueError(
+    raise UsageError(
       f"judge.url = {settings.url!r} and judge.policy = {settings.policy!r}; "
       "exactly one of them must name a judge: the URL of a server, or a policy "
       "(a model folder, a pretrained model, or the workdir of a run)"
@@ -75,16 +76,16 @@ def check(settings: ml_collections.ConfigDict) -> None:
   else:
     make_endpoint(settings)
   if settings.workers < 1:
-    raise ValueError(f"judge.workers = {settings.workers} must be at least 1")
+    raise UsageError(f"judge.workers = {settings.workers} must be at least 1")
   if not settings.questions:
-    raise ValueError(
+    raise UsageError(
       "judge.questions is empty; name at least one, such as "
       "{'quality': 'grade()'}"
     )
   questions = make_questions(settings)
   names = [name for name, question in questions.items() if question.embeds]
   if settings.policy and names:
-    raise ValueError(
+    raise UsageError(
       f"judge.questions: {' and '.join(names)} ask for embeddings, which a "
       "policy has not; name a server by judge.url"
     )
@@ -94,7 +95,7 @@ def check(settings: ml_collections.ConfigDict) -> None:
   ):
     names = [name for name, q in questions.items() if q.about == about]
     if len(names) > 1:
-      raise ValueError(
+      raise UsageError(
         f"judge.questions: {' and '.join(names)} are both about {about}; a run "
         f"has one {what}"
       )
@@ -110,7 +111,7 @@ def make_endpoint(settings: ml_collections.ConfigDict) -> llm_judge.Endpoint:
   """Returns the server of `config.judge`.
 
   Raises:
-    ValueError: a setting is not allowed, or the environment has no key.
+    UsageError: a setting is not allowed, or the environment has no key.
   """
   try:
     return llm_judge.Endpoint(
@@ -123,7 +124,7 @@ def make_endpoint(settings: ml_collections.ConfigDict) -> llm_judge.Endpoint:
       retries=settings.retries,
     )
   except ValueError as error:
-    raise ValueError(f"judge: {error}") from None
+    raise UsageError(f"judge: {error}") from None
 
 
 def make_questions(
@@ -132,12 +133,12 @@ def make_questions(
   """Returns the questions of `config.judge`, by name.
 
   Raises:
-    ValueError: a question or one of its settings is unknown.
+    UsageError: a question or one of its settings is unknown.
   """
   questions = {}
   for name, text in settings.questions.items():
     if not name.isidentifier():
-      raise ValueError(
+      raise UsageError(
         f"judge.questions: the name {name!r} must be letters, digits and _, "
         "such as quality"
       )
@@ -327,7 +328,7 @@ def _shape(
 ) -> tuple[int, ...]:
   """Returns the shape of the answers to a question."""
   if name in components:
-    raise ValueError(
+    raise UsageError(
       f"judge.questions: the task has a component {name!r}; choose another name"
     )
   P, S = judged.scores.shape
@@ -335,7 +336,7 @@ def _shape(
     return P, S, S
   if question.about == base.STEPS:
     if judged.step_mask is None:
-      raise ValueError(
+      raise UsageError(
         "judge.questions: one is about steps, and the task has none; a text "
         "task has them with steps=True, such as config.task = "
         "'jsonl(steps=True)'"

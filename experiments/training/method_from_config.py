@@ -18,6 +18,7 @@ from experiments.training.experiment import Experiment
 from rewards.process import prefix_values
 from rewards.shaping import reference_scores
 from rl import learners, methods, registry, transforms, types
+from rl.errors import UsageError
 from rl.losses import importance, terms
 from rl.method import Method
 from rl.sampling import samplers
@@ -35,7 +36,7 @@ def make(config: ml_collections.ConfigDict) -> dict[str, Method]:
   """Makes the methods that a config names, by the learner's name.
 
   Raises:
-    ValueError: the method is unknown, or has not these hyper-parameters.
+    UsageError: the method is unknown, or has not these hyper-parameters.
   """
   if config.kind == "supervised":
     return learners.by_learner(Method(loss=terms.nll(), name="supervised"))
@@ -46,7 +47,7 @@ def make(config: ml_collections.ConfigDict) -> dict[str, Method]:
     described = registry.describe_unknown(
       "method of kind = 'preferences'", name, PREFERENCE_METHODS
     )
-    raise ValueError(
+    raise UsageError(
       f"{described}; other methods learn from samples, with kind = 'rl'"
     )
   # `reference_policy` computes what the method reads of the policy "ref".
@@ -67,14 +68,14 @@ def make_method(text: str) -> Method | dict[str, Method]:
   try:
     return methods.get(name, **hyper)
   except TypeError as error:
-    raise ValueError(f"method {text}: {error}") from None
+    raise UsageError(f"method {text}: {error}") from None
 
 
 def make_sampler(text: str) -> samplers.Sampler:
   """Makes a sampler from its call, such as "greedy()"."""
   name, arguments = spec.parse(text, "rollout.sampler")
   if name not in SAMPLERS:
-    raise ValueError(registry.describe_unknown("sampler", name, SAMPLERS))
+    raise UsageError(registry.describe_unknown("sampler", name, SAMPLERS))
   registry.check_settings(
     "setting", f"sampler {name!r}", SAMPLERS[name], arguments
   )
@@ -92,14 +93,14 @@ def check(
   """
   method = methods[learners.POLICY]
   if config.rollout.sampler and not method.sampler.reads_behavior_alone:
-    raise ValueError(
+    raise UsageError(
       f"rollout.sampler = {config.rollout.sampler}: {method.name} has the "
       f"sampler {method.sampler} already; leave rollout.sampler empty"
     )
   block = config.get("reward") or {}
   sets_reward = block.get("terms") or block.get("step_reward")
   if sets_reward and method.reward is not None:
-    raise ValueError(
+    raise UsageError(
       f"reward: {method.name} brings a reward of its own, "
       f"{method.reward.name}; leave reward empty"
     )
@@ -126,7 +127,7 @@ def with_config_parts(
     try:
       method = importance.add_importance_weights(method, truncation)
     except (ValueError, transforms.LevelError) as error:
-      raise ValueError(f"sampling.truncation = {truncation}: {error}") from None
+      raise UsageError(f"sampling.truncation = {truncation}: {error}") from None
   reward = reward_from_config.make_reward(config.get("reward") or {})
   if reward is not None:
     method = dataclasses.replace(method, reward=reward)
@@ -152,9 +153,9 @@ def check_step(e: Experiment) -> None:
     if e.method.reward is not None:
       reward_from_config.check_is_read(e.method)
   except MemoryError as error:  # a task may score arrays of padding tokens
-    raise ValueError(
+    raise UsageError(
       f"rollout.max_tokens = {e.sampling.max_tokens}: a rollout does not fit "
       f"into the memory of the host ({error}); use a smaller value"
     ) from None
   except (KeyError, TypeError, ValueError) as error:
-    raise ValueError(error.args[0]) from None
+    raise UsageError(error.args[0]) from None

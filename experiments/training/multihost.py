@@ -23,6 +23,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from rl.errors import UsageError
+
 PyTree = Any
 # Seconds without a heartbeat after which a process counts as dead.
 _HEARTBEAT_TIMEOUT = 30
@@ -48,7 +50,7 @@ def connect_processes(
     process: index of this process, from 0.
 
   Raises:
-    ValueError: one of the last three arguments is missing or out of range, or
+    UsageError: one of the last three arguments is missing or out of range, or
       the cluster does not know the processes.
   """
   flags = {
@@ -62,7 +64,7 @@ def connect_processes(
       _initialize()
     return
   if missing:
-    raise ValueError(
+    raise UsageError(
       f"{', '.join(missing)} is missing: each of several processes needs all "
       "of " + ", ".join(f"--{name}" for name in flags)
     )
@@ -71,13 +73,13 @@ def connect_processes(
     nearest = f"{coordinator.strip(':') or 'localhost'}:8476"
     if port.isdecimal():
       nearest = f"localhost:{port}"
-    raise ValueError(
+    raise UsageError(
       f"--coordinator={coordinator} must be HOST:PORT; nearest: {nearest}"
     )
   if processes < 1:
-    raise ValueError(f"--processes={processes} must be at least 1")
+    raise UsageError(f"--processes={processes} must be at least 1")
   if not 0 <= process < processes:
-    raise ValueError(f"--process={process} must be one of 0 to {processes - 1}")
+    raise UsageError(f"--process={process} must be one of 0 to {processes - 1}")
   _initialize(coordinator, processes, process)
 
 
@@ -91,8 +93,8 @@ def _initialize(*addresses: Any) -> None:
     )
   except ValueError as error:
     if addresses:
-      raise ValueError(f"--coordinator={addresses[0]}: {error}") from None
-    raise ValueError(
+      raise UsageError(f"--coordinator={addresses[0]}: {error}") from None
+    raise UsageError(
       f"--distributed: {error} and JAX found no cluster; use --coordinator, "
       "--processes and --process"
     ) from None
@@ -120,13 +122,13 @@ def check_same(what: str, text: str) -> None:
     text: the text of this process.
 
   Raises:
-    ValueError: names the processes whose text differs from process 0's.
+    UsageError: names the processes whose text differs from process 0's.
   """
   checksum = np.uint32(zlib.crc32(text.encode()))
   checksums = np.ravel(multihost_utils.process_allgather(checksum))
   others = np.flatnonzero(checksums != checksums[0])
   if len(others):
-    raise ValueError(
+    raise UsageError(
       f"{what} of process {', '.join(map(str, others))} is not that of process "
       f"0; start all processes with the same {what}"
     )

@@ -42,6 +42,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from rl import learners, step, training_state, types
+from rl.errors import UsageError
 from rl.update_plan import Plan
 
 FOLDER = "stopped"  # in the workdir
@@ -64,7 +65,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   """Checks the number of skipped steps that ends a run."""
   limit = config.get("stop_after_skips", 0)  # new in 2026-11
   if limit < 0:
-    raise ValueError(
+    raise UsageError(
       f"stop_after_skips = {limit} must be at least 0; 0 means that skipped "
       "updates never end a run"
     )
@@ -252,7 +253,7 @@ def load_rollout(
 
   Raises:
     FileNotFoundError: the rollout of that step was not saved.
-    ValueError: a file is damaged, or belongs to another experiment.
+    UsageError: a file is damaged, or belongs to another experiment.
   """
   folder = rollout_folder(workdir, failed_step)
   if not (folder / "rollout.safetensors").exists():
@@ -269,7 +270,7 @@ def load_rollout(
       (folder / "rollout.safetensors").read_bytes()
     )
   except Exception as error:  # readers of damaged files raise anything
-    raise ValueError(f"{folder} cannot be read: {error}") from error
+    raise UsageError(f"{folder} cannot be read: {error}") from error
   rollout_by_learner = {
     name: _from_named_arrays(name, abstract_rollout, arrays)
     for name, abstract_rollout in learners.by_learner(
@@ -306,7 +307,7 @@ def _from_named_arrays(
   leaves = []
   for name, abstract_leaf in zip(names, abstract_leaves, strict=True):
     if f"{learner}.{name}" not in arrays:
-      raise ValueError(f"the saved rollout has no {learner}.{name}")
+      raise UsageError(f"the saved rollout has no {learner}.{name}")
     array = arrays[f"{learner}.{name}"]
     leaves.append(prng_keys.wrap_like(array, abstract_leaf))
   prefix = f"{learner}.{_EXTRAS}."

@@ -11,6 +11,7 @@ import ml_collections
 import optax
 
 from rl import learners, registry
+from rl.errors import UsageError
 from rl.update_plan import Plan
 
 SCHEDULES = ("constant", "cosine", "linear")
@@ -41,7 +42,7 @@ def check(config: ml_collections.ConfigDict, names: Sequence[str]) -> None:
   other_learners = [name for name in names if name != learners.POLICY]
   for name in changes:
     if name not in other_learners:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown(
           f"learner of method {config.method}", name, other_learners
         )
@@ -49,7 +50,7 @@ def check(config: ml_collections.ConfigDict, names: Sequence[str]) -> None:
     for key in changes[name]:
       if key not in config.optimizer:
         kind = f"setting of learners.{name}"
-        raise ValueError(registry.describe_unknown(kind, key, config.optimizer))
+        raise UsageError(registry.describe_unknown(kind, key, config.optimizer))
   for name in names:
     where = "optimizer" if name == learners.POLICY else f"learners.{name}"
     settings = config.optimizer.to_dict() | dict(changes.get(name, {}))
@@ -72,17 +73,17 @@ def _check_settings(
     # allowed, but not useful.
     if isinstance(value, numbers.Real) and value < upper_bound and key != "eps":
       suggestion = smallest
-    raise ValueError(
+    raise UsageError(
       f"{where}.{key} = {value!r} must be at least {smallest:g} and {limit}, "
       f"such as {suggestion:g}"
     )
   schedule = settings["schedule"]
   if schedule not in SCHEDULES:
-    raise ValueError(registry.describe_unknown("schedule", schedule, SCHEDULES))
+    raise UsageError(registry.describe_unknown("schedule", schedule, SCHEDULES))
   warmup, decay = settings["warmup_steps"], settings["decay_steps"]
   # A run that ends during its warm-up never reaches the decay.
   if schedule != "constant" and decay <= warmup < steps:
-    raise ValueError(
+    raise UsageError(
       f"{where}.decay_steps = {decay} must be more than warmup_steps = "
       f"{warmup}; otherwise the learning rate falls to final_scale = "
       f"{settings['final_scale']:g} of its peak right after the warm-up. A "

@@ -18,6 +18,7 @@ from experiments.training import prng_keys
 from experiments.training.experiment import KINDS, Experiment
 from models import decoding, lora, repeated_heads, sharding, transformer
 from rl import learners, training_state, types
+from rl.errors import UsageError
 
 
 def check(e: Experiment) -> None:
@@ -26,7 +27,7 @@ def check(e: Experiment) -> None:
   context = e.mesh.shape["context"]
   if e.is_rl and config.rollout.samples % context:
     nearest = max(round(config.rollout.samples / context), 1) * context
-    raise ValueError(
+    raise UsageError(
       f"rollout.samples = {config.rollout.samples} is not divisible by "
       f"mesh.context = {context}, which splits them; nearest: {nearest}"
     )
@@ -48,7 +49,7 @@ def check(e: Experiment) -> None:
     try:
       _ = e.head_repeats
     except ValueError as error:
-      raise ValueError(f"sampling.{error}") from None
+      raise UsageError(f"sampling.{error}") from None
 
 
 def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:
@@ -61,7 +62,7 @@ def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:
     if size % shards or size < 1
   ]
   if wrong_sizes:
-    raise ValueError(
+    raise UsageError(
       f"{', '.join(wrong_sizes)}: not divisible by the {owner} "
       f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
     )

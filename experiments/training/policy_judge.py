@@ -39,6 +39,7 @@ from experiments.training.experiment import Experiment
 from models import checkpoint_reader, hf, policy
 from rewards.verifiers import llm_judge
 from rl import types
+from rl.errors import UsageError
 from rl.sampling import generation
 
 # Padded lengths of prompts, besides the largest one that the policy reads; each
@@ -90,7 +91,7 @@ class PolicyJudge:
       build: `experiments.training.build.build`, for the workdir of a run.
 
     Raises:
-      ValueError: the folder has no model, or its tokenizer no chat template.
+      UsageError: the folder has no model, or its tokenizer no chat template.
     """
     self._folder = pathlib.Path(pretrained.resolve(folder))
     if build and workdirs.is_run(self._folder):
@@ -114,7 +115,7 @@ class PolicyJudge:
     model = decoder.choose_fast_forms(hf.load_config(self._folder, "float32"))
     self._task = free_prompts.make_task(str(self._folder), model)
     if self._task.encode_turns is None:
-      raise ValueError(
+      raise UsageError(
         f"judge: the tokenizer of {name} has no chat template; a judge is "
         "asked by a system message and a user's message"
       )
@@ -129,7 +130,7 @@ class PolicyJudge:
     checkpoints = self._folder / checkpoint_reader.FOLDER
     step = checkpoint_reader.latest_step(checkpoints)
     if step is None:
-      raise ValueError(
+      raise UsageError(
         f"judge: the run {self._folder} has no checkpoint; train it first"
       )
     changed = (checkpoints / str(step)).stat().st_mtime_ns

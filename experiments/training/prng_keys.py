@@ -14,7 +14,7 @@ def from_seed(seed: int) -> jax.Array:
   """Returns the PRNG key of a seed.
 
   Raises:
-    ValueError: the seed does not fit into 32 bits, to which JAX would cut it.
+    UsageError: the seed does not fit into 32 bits, to which JAX would cut it.
   """
   arguments.check_seed("seed", seed)
   return jax.random.key(seed)

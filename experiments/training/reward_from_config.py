@@ -14,6 +14,7 @@ import rewards
 from experiments.cli import spec
 from rewards import combine
 from rl import registry, scoring, transforms
+from rl.errors import UsageError
 from rl.method import Method
 from rl.reward import Reward
 
@@ -31,15 +32,15 @@ def check(block: Mapping[str, Any]) -> None:
   """Checks the rule, the order and the schedules of `config.reward`."""
   terms, rule = block.get("terms") or {}, block.get("rule", "sum")
   if rule not in combine.RULES:
-    raise ValueError(registry.describe_unknown("rule", rule, combine.RULES))
+    raise UsageError(registry.describe_unknown("rule", rule, combine.RULES))
   order = tuple(block.get("order", ()))
   if set(order) != set(terms):
-    raise ValueError(
+    raise UsageError(
       f"reward.order {order} must name the terms {tuple(terms)}, each once"
     )
   for name, term in terms.items():
     if term.schedule not in WEIGHT_SCHEDULES:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown(
           f"schedule of term {name}",
           term.schedule,
@@ -47,13 +48,13 @@ def check(block: Mapping[str, Any]) -> None:
         )
       )
     if term.schedule == "constant" and (term.schedule_steps or term.final):
-      raise ValueError(
+      raise UsageError(
         f"reward.terms.{name}: schedule_steps = {term.schedule_steps} and "
         f"final = {term.final} have no meaning with a constant schedule; use "
         "schedule = 'linear' or 'cosine', or leave both at 0"
       )
     if term.schedule != "constant" and term.schedule_steps < 1:
-      raise ValueError(
+      raise UsageError(
         f"reward.terms.{name}.schedule_steps = {term.schedule_steps} must be "
         "at least 1"
       )
@@ -91,7 +92,7 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
       reward_by_part, parts, config.get("rule", "sum"), step_reward
     )
   except transforms.LevelError as error:
-    raise ValueError(f"reward: {error}") from None
+    raise UsageError(f"reward: {error}") from None
 
 
 def _make_source(text: str, key: str) -> Any:
@@ -120,18 +121,18 @@ def check_is_read(policy_method: Method) -> None:
   bare_method = dataclasses.replace(policy_method, reward=None)
   levels = set().union(*map(_source_levels, bare_method.transforms.values()))
   if reward.parts and levels == {"step"}:
-    raise ValueError(
+    raise UsageError(
       f"reward.terms: {bare_method.name} learns from step scores, not from "
       "scores; use a method that learns from scores, such as grpo"
     )
   if reward.steps is not None and "step" not in levels:
-    raise ValueError(
+    raise UsageError(
       f"reward.step_reward: {bare_method.name} reads no step scores; "
       "use a method that reads step scores, such as sum_form or min_form"
     )
   greedy_scores = scoring.provided("sampler", "greedy_scores")
   if reward.parts and greedy_scores in bare_method.signal_needs:
-    raise ValueError(
+    raise UsageError(
       f"reward.terms: {bare_method.name} compares scores with the task's own "
       "score of the greedy sample, which config.reward does not replace; use "
       "another method"

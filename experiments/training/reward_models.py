@@ -42,6 +42,7 @@ from rl import (
   types,
   update_plan,
 )
+from rl.errors import UsageError
 from rl.method import Method
 
 Array = jax.Array
@@ -193,7 +194,7 @@ def restore_params(model: RewardModel, mesh: Mesh) -> types.PyTree:
   """Returns the parameters of a model, split over a mesh.
 
   Raises:
-    ValueError: the checkpoint is damaged, or has other parameters.
+    UsageError: the checkpoint is damaged, or has other parameters.
   """
   placed = sharding.with_shardings(
     model.shapes, sharding.shardings(model.shapes, mesh)
@@ -224,23 +225,23 @@ def check(
   for name, settings in models.items():
     where = f"models.{name}"
     if name in names_of_methods:
-      raise ValueError(
+      raise UsageError(
         f"{where}: {methods[learners.POLICY].name} has parameters that are "
         f"named {name!r}; give the model another name, such as {name}_model"
       )
     if not name.isidentifier():
-      raise ValueError(
+      raise UsageError(
         f"{where}: the name {name!r} must be letters, digits and _, such as prm"
       )
     allowed = ("", *LABELS)
     if settings.labels not in allowed:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown(f"{where}.labels", settings.labels, allowed)
       )
     if settings.every < 1:
-      raise ValueError(f"{where}.every = {settings.every} must be at least 1")
+      raise UsageError(f"{where}.every = {settings.every} must be at least 1")
     if not settings.learning_rate > 0:
-      raise ValueError(
+      raise UsageError(
         f"{where}.learning_rate = {settings.learning_rate} must be above 0; "
         "leave labels empty for a model that is not trained"
       )
@@ -265,14 +266,14 @@ def check_fit(
   for name, model in models.items():
     size = model.shapes["decoder"]["embed"]["table"].shape[0]
     if size != vocab_size:
-      raise ValueError(
+      raise UsageError(
         f"models.{name}.workdir = {model.workdir}: the model has {size} "
         f"tokens, and the policy {vocab_size}; fit it on samples of a policy "
         "with the same tokens"
       )
     rollout = learners.by_learner(rollouts)[learners.POLICY]
     if model.labels == "task" and rollout.step_scores is None:
-      raise ValueError(
+      raise UsageError(
         f"models.{name}.labels = 'task': {task.name} does not score steps; "
         "nearest: 'verdict'"
       )
@@ -287,7 +288,7 @@ def make(config: ml_collections.ConfigDict) -> dict[str, RewardModel]:
 
   Raises:
     FileNotFoundError: a workdir has no fitted model.
-    ValueError: a model cannot be trained with its loss.
+    UsageError: a model cannot be trained with its loss.
   """
   models = {}
   for name, settings in (config.get("models") or {}).items():
@@ -312,18 +313,18 @@ def _check_trainable(
 ) -> None:
   """Refuses a loss that cannot learn from the samples of a run."""
   if "potentials" in loss.targets:
-    raise ValueError(
+    raise UsageError(
       f"models.{name}.labels: the loss {loss.name} learns from potentials, "
       "which a run does not have; fit the model with another loss, such as "
       "bce, or leave labels empty"
     )
   if labels == "task" and "labels" not in loss.targets:
-    raise ValueError(
+    raise UsageError(
       f"models.{name}.labels = 'task': the loss {loss.name} reads no labels of "
       "steps; nearest: 'verdict'"
     )
   if loss.count is None:
-    raise ValueError(
+    raise UsageError(
       f"models.{name}.labels: the loss {loss.name} selects its examples on "
       "the host, and cannot train in a run; fit the model with another loss, "
       "such as bce, or leave labels empty"
@@ -419,13 +420,13 @@ def abstract_scores(
     rollouts: shapes of a rollout, or of those of the learners.
 
   Raises:
-    ValueError: there are models, but the task has no steps.
+    UsageError: there are models, but the task has no steps.
   """
   if not models:
     return rollouts
   rollout = learners.by_learner(rollouts)[learners.POLICY]
   if rollout.step_mask is None:
-    raise ValueError(
+    raise UsageError(
       f"models: {', '.join(models)} cannot score the samples, because the task "
       "does not divide completions into steps; use such a task, for example "
       "chain(), or leave models empty"

@@ -25,6 +25,7 @@ from etils import epath
 
 from experiments.data import epochs, json_lines
 from experiments.tasks.task import Problems, Task
+from rl.errors import UsageError
 
 Array = np.ndarray
 
@@ -77,7 +78,7 @@ class TrainingTexts:
 def check(config: ml_collections.ConfigDict) -> None:
   """Checks that a run that learns from preferences names their file."""
   if config.kind == "preferences" and not config.preferences:
-    raise ValueError(
+    raise UsageError(
       "preferences is empty; name a file of lines with 'prompt', 'chosen' and "
       "'rejected', such as --config.preferences=pairs.jsonl (`python -m "
       "experiments.preferences` writes one)"
@@ -95,7 +96,7 @@ def read_for(
   try:
     return read(epath.Path(file).expanduser(), task, fields)
   except ValueError as error:
-    raise ValueError(f"{key}: {error}") from None
+    raise UsageError(f"{key}: {error}") from None
 
 
 def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
@@ -110,7 +111,7 @@ def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
     fields: keys of a line that have completions.
 
   Raises:
-    ValueError: the file cannot be read; a line lacks a text, has two equal
+    UsageError: the file cannot be read; a line lacks a text, has two equal
       completions or a text that the task has no tokens for; or all lines are
       too long. The message names the line.
   """
@@ -122,7 +123,7 @@ def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
       json_lines.required_text(location, line, key) for key in (PROMPT, *fields)
     ]
     if len(set(texts[1:])) < len(fields):
-      raise ValueError(
+      raise UsageError(
         f"{location}: {' and '.join(map(repr, fields))} are the same text "
         f"{texts[1][:40]!r}; remove the line, or give two different texts"
       )
@@ -130,10 +131,10 @@ def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
       prompt = task.prompt_ids(texts[0].strip())
       completions = [task.completion_ids(text) for text in texts[1:]]
     except ValueError as error:
-      raise ValueError(f"{location}: {error}") from None
+      raise UsageError(f"{location}: {error}") from None
     largest = max(map(max, (prompt, *completions)))
     if largest >= task.vocab_size:
-      raise ValueError(
+      raise UsageError(
         f"{location}: the token {task.decode([largest])!r} has the id "
         f"{largest}, but {task.name} has {task.vocab_size} tokens; remove it "
         "from the line"
@@ -144,7 +145,7 @@ def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
       all_prompts.append(prompt)
       all_completions.append(completions)
   if not all_prompts:
-    raise ValueError(
+    raise UsageError(
       f"no line of {file.name} fits into the {task.prompt_length} tokens of a "
       f"prompt and the {task.completion_length} tokens of a completion of "
       f"{task.name}; set prompt_length and completion_length of the task"

@@ -24,9 +24,9 @@ from collections.abc import Iterator
 import jax
 from etils import epath
 
-from experiments.cli import errors
 from experiments.training import multihost
 from models import storage_paths
+from rl.errors import UsageError
 
 LOCK_FILE = "run.lock"
 
@@ -49,7 +49,7 @@ def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
       lock = _lock_file(pathlib.Path(workdir) / LOCK_FILE)
       holder = exit_stack.enter_context(lock)
     if multihost.broadcast_from_process_0(holder is not None):
-      raise errors.UsageError(
+      raise UsageError(
         f"{workdir} is in use by {holder or 'another run'}; wait for that run, "
         "end it, or use another workdir"
       )

@@ -21,6 +21,7 @@ from etils import epath
 from experiments.logging import json_files
 from models import checkpoint_reader, storage_paths
 from models.config import ModelConfig
+from rl.errors import UsageError
 
 CONFIG_FILE = "config.json"
 FINGERPRINTS_FILE = "fingerprints.json"
@@ -131,7 +132,7 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
 
   Raises:
     FileNotFoundError: the folder has no `config.json`.
-    ValueError: the `config.json` is not the config of a run, or the path of the
+    UsageError: the `config.json` is not the config of a run, or the path of the
       workdir has an unknown scheme (such as "ftp://").
   """
   path = storage_paths.parse(workdir) / CONFIG_FILE
@@ -140,7 +141,7 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
   values = _read_json(path)
   missing = [key for key in _REQUIRED_KEYS if key not in values]
   if missing:
-    raise ValueError(
+    raise UsageError(
       f"{path} is not the config of a run: it has no {', '.join(missing)}; "
       "name the workdir of a run"
     )
@@ -152,9 +153,9 @@ def _read_json(path: epath.Path) -> dict[str, Any]:
   try:
     values = json.loads(path.read_text())
   except ValueError as error:
-    raise ValueError(f"{path} is no config: {error}") from None
+    raise UsageError(f"{path} is no config: {error}") from None
   if not isinstance(values, dict):
-    raise ValueError(f"{path} is no config: it holds a {type(values).__name__}")
+    raise UsageError(f"{path} is no config: it holds a {type(values).__name__}")
   return values
 
 
@@ -179,7 +180,7 @@ def check_config(
       may not differ, because it decides which rollouts are not sampled ahead.
 
   Raises:
-    ValueError: other keys differ (the message names the first three, with both
+    UsageError: other keys differ (the message names the first three, with both
       values); the workdir is a file or is below one; it has checkpoints but no
       config; its config is not valid; or its path has an unknown scheme.
   """
@@ -189,7 +190,7 @@ def check_config(
   path = folder / CONFIG_FILE
   if not path.exists():
     if (folder / checkpoint_reader.FOLDER).exists():
-      raise ValueError(
+      raise UsageError(
         f"{workdir} holds a model that no run made, as models.hf imports it; "
         f"start from it with --config.init_from={workdir} in another workdir"
       )
@@ -208,7 +209,7 @@ def check_config(
   ]
   if differences:
     more = f"; {len(differences) - 3} more" if len(differences) > 3 else ""
-    raise ValueError(
+    raise UsageError(
       f"{workdir} was made with another config: {'; '.join(differences[:3])}"
       f"{more}. Use another workdir; only {', '.join(may_differ)} may change"
     )
@@ -225,7 +226,7 @@ def check_can_create(workdir: epath.PathLike) -> None:
     with tempfile.TemporaryDirectory(dir=parent):
       pass
   except OSError as error:
-    raise ValueError(
+    raise UsageError(
       f"workdir {workdir} cannot be created: {error.strerror} in {parent}; "
       "name a folder that can be created"
     ) from None
@@ -267,7 +268,7 @@ def check_fingerprints(
     names: which of them are compared.
 
   Raises:
-    ValueError: one differs.
+    UsageError: one differs.
   """
   path = storage_paths.parse(workdir) / FINGERPRINTS_FILE
   if not path.exists():
@@ -275,7 +276,7 @@ def check_fingerprints(
   earlier = _read_json(path)
   for name in names:
     if name in earlier and earlier[name] != fingerprints.get(name):
-      raise ValueError(
+      raise UsageError(
         f"{workdir} was made with other data: {_CONTENTS[name]}, changed since "
         "then. Bring the former file back, or use another workdir"
       )
@@ -287,7 +288,7 @@ def _check_folder(folder: epath.Path) -> None:
     if path.is_dir():
       return
     if path.exists():
-      raise ValueError(
+      raise UsageError(
         f"workdir {folder}: {path} is a file; name a folder, or a path that "
         "does not exist yet"
       )

@@ -20,6 +20,7 @@ from experiments import configs
 from experiments.cli import arguments, config_names, errors
 from experiments.training_run import config_keys
 from rl import registry
+from rl.errors import UsageError
 
 # Defines the flags of a command other than `--config` in the given FlagValues.
 DefineFlags = Callable[[flags.FlagValues], None]
@@ -51,7 +52,7 @@ def parse(
   _check_overrides(argv, without_overrides.config)
   values, arguments_left = _read(argv, define, required, overrides=True)
   if arguments_left:
-    raise errors.UsageError(
+    raise UsageError(
       f"unexpected argument {arguments_left[0]!r}; flags start with --"
     )
   return values
@@ -78,20 +79,20 @@ def _read(
   try:
     arguments_left = values(list(argv), known_only=not overrides)
   except (flags.Error, TypeError, ValueError) as error:
-    raise errors.UsageError(_one_line(error)) from None
+    raise UsageError(_one_line(error)) from None
   except (Exception, SystemExit) as error:
     # Code in the config file may raise any exception.
     message = errors.describe_with_place(error)
     if isinstance(error, AttributeError) and error.name == "get_config":
       message = "the file defines no function get_config()"
-    raise errors.UsageError(f"--config: {message}") from None
+    raise UsageError(f"--config: {message}") from None
   if values["config"].present and values["config"].value is None:
-    raise errors.UsageError(
+    raise UsageError(
       "--config: get_config() returned None; it must return the config"
     )
   for name in required:
     if values[name].value is None:
-      raise errors.UsageError(f"--{name} is missing; see --help")
+      raise UsageError(f"--{name} is missing; see --help")
     if name == "workdir":
       with errors.usage_errors():
         arguments.check_folder("--workdir", values[name].value)
@@ -104,9 +105,9 @@ def _one_line(error: Exception) -> str:
   if "Traceback" not in str(error):
     return lines[0]
   # For an error inside a config file, absl's message is a traceback whose last
-  # line has the message of that error. "ValueError: " is dropped, because the
-  # ValueErrors of `config_names` are complete sentences.
-  line = lines[-1].removeprefix("ValueError: ")
+  # line has the message of that error. "UsageError: " is dropped, because the
+  # UsageErrors of `config_names` are complete sentences.
+  line = lines[-1].removeprefix("UsageError: ")
   if "get_config() missing" in line:
     return (
       "--config: the file defines several configs; choose one by its name, as "
@@ -131,7 +132,7 @@ def _check_config_file(argv: Sequence[str]) -> None:
     if not pathlib.Path(file).is_file():
       nearest = _nearest_file(file, colon + name)
       guess = f"did you mean {nearest!r}? " if nearest else ""
-      raise errors.UsageError(
+      raise UsageError(
         f"config file {file!r} does not exist; {guess}"
         f"`{config_names.LIST_COMMAND}` lists the configs"
       )
@@ -163,7 +164,7 @@ def _check_overrides(
       # A value that is not a ConfigDict has no keys.
       keys = block if isinstance(block, ml_collections.ConfigDict) else ()
       if key not in keys:
-        raise errors.UsageError(
+        raise UsageError(
           registry.describe_unknown(f"key of {where}", key, keys)
         )
       where, block = f"{where}.{key}", block[key]

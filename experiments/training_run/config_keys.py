@@ -16,6 +16,7 @@ import ml_collections
 
 from experiments.configs import defaults
 from rl import registry
+from rl.errors import UsageError
 
 
 def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
@@ -27,7 +28,7 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
     where: path of the config, for the message.
 
   Raises:
-    ValueError: a key is unknown. The message suggests the nearest known key.
+    UsageError: a key is unknown. The message suggests the nearest known key.
   """
   makers = {
     "supervised": defaults.supervised,
@@ -50,7 +51,7 @@ def _check(
   """Checks a dict of the config, and the dicts in it, for unknown keys."""
   for key, value in config.items():
     if key not in known_keys:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown(f"key of {where}", key, known_keys)
       )
     # If the default is an empty dict, its keys are names that the user chooses

@@ -6,7 +6,7 @@ This file is the list of the checks, in the order in which they are made: values
 of the config (`check_config`), parts of the experiment that cannot be combined
 (`check_experiment`), and the workdir with the policy to start from
 (`check_workdir`). Each check stands in the module that reads the values. It
-raises a ValueError that names the key, its value and the allowed values, where
+raises a UsageError that names the key, its value and the allowed values, where
 possible with the nearest one. Other mistakes, such as an unknown name of a
 method, are reported by the code that reads the value.
 """
@@ -43,6 +43,7 @@ from experiments.training import (
 from experiments.training.experiment import KINDS, Experiment
 from experiments.training_run import config_keys
 from rl import registry, step
+from rl.errors import UsageError
 from rl.method import Method
 from rl.update_plan import Plan
 
@@ -64,7 +65,7 @@ def check_and_build(
     memory: bytes of one device; None asks the device.
 
   Raises:
-    ValueError: a value of the config is not allowed, parts of the experiment
+    UsageError: a value of the config is not allowed, parts of the experiment
       cannot be combined, or the workdir belongs to another config.
     FileNotFoundError: a file that the config names does not exist.
     ImportError: a package that the config needs is not installed.
@@ -90,7 +91,7 @@ def check_config(
   """
   config_keys.check(config)
   if config.kind not in KINDS:
-    raise ValueError(registry.describe_unknown("kind", config.kind, KINDS))
+    raise UsageError(registry.describe_unknown("kind", config.kind, KINDS))
   for name in config.sinks:
     writers.get(name)
   arguments.check_seed("seed", config.seed)

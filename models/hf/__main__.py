@@ -18,6 +18,7 @@ from models import checkpoint_reader, hf, storage_paths, transformer
 from models.config import DTYPES, from_fields
 from models.hf import gguf_import, load_folder, save_folder, tensor_layout
 from rl import types
+from rl.errors import UsageError
 
 Params = transformer.Params
 MODEL_FILE = "model.json"  # the file of a workdir that describes its model
@@ -102,12 +103,12 @@ def import_folder(folder: str, out: str, dtype: str) -> Params:
     The parameters.
 
   Raises:
-    ValueError: the workdir has checkpoints, or `hf.load` refuses the folder.
+    UsageError: the workdir has checkpoints, or `hf.load` refuses the folder.
   """
   workdir = storage_paths.absolute(out)
   checkpoints = workdir / checkpoint_reader.FOLDER
   if checkpoints.exists():
-    raise ValueError(f"{checkpoints} exists already; choose a new workdir")
+    raise UsageError(f"{checkpoints} exists already; choose a new workdir")
   config, params = hf.load(folder, dtype=dtype)
   print(f"read {folder}: {config.family}, {config.layers} layers")
   workdir.mkdir(parents=True, exist_ok=True)
@@ -144,18 +145,18 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
     All parameters of the policy. Adapters are not merged, unlike in the folder.
 
   Raises:
-    ValueError: the workdir has no valid `model.json`, the base of its adapters
+    UsageError: the workdir has no valid `model.json`, the base of its adapters
       was not saved, or `hf.save` refuses to write the folder.
     FileNotFoundError: there is no checkpoint, or none of this step.
   """
   folder, out = storage_paths.absolute(workdir), load_folder.require_local(out)
   if not (folder / MODEL_FILE).exists():
-    raise ValueError(f"{folder} has no {MODEL_FILE}; name the workdir of a run")
+    raise UsageError(f"{folder} has no {MODEL_FILE}; name the workdir of a run")
   try:
     model = json.loads((folder / MODEL_FILE).read_text())
     config = from_fields(model["model"])
   except (KeyError, TypeError, ValueError) as error:
-    raise ValueError(
+    raise UsageError(
       f"{folder / MODEL_FILE} describes no decoder ({type(error).__name__}: "
       f"{error}); name the workdir of a run"
     ) from None
@@ -172,7 +173,7 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
     params = types.join(params, base_params)
     print(f"read the frozen base {base}")
   elif config.lora_rank:
-    raise ValueError(
+    raise UsageError(
       f"{folder} trained adapters on a randomly initialized base, which was "
       "not saved; only adapters on a folder or on another run can be exported"
     )

@@ -15,6 +15,7 @@ from models.config import ModelConfig
 from models.hf.config_reader import ConfigReader
 from models.hf.families import FAMILIES, shortest_pattern
 from rl import registry
+from rl.errors import UsageError
 
 # Keys of a Hugging Face config, or fields of `ModelConfig`, with their values.
 Fields = dict[str, Any]
@@ -51,7 +52,7 @@ def from_hf(data: Fields, dtype: str = "float32") -> ModelConfig:
     dtype: dtype of parameters and activations.
 
   Raises:
-    ValueError: the architecture or the value of a key is not supported. The
+    UsageError: the architecture or the value of a key is not supported. The
       message names the architecture or the key.
   """
   name = data.get("model_type")
@@ -59,7 +60,7 @@ def from_hf(data: Fields, dtype: str = "float32") -> ModelConfig:
     data = {"model_type": "gemma3_text", **(data.get("text_config") or {})}
     name = data["model_type"]
   if name not in FAMILIES:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown(
         "architecture: model_type", name, sorted(FAMILIES)
       )
@@ -79,11 +80,11 @@ def to_hf(config: ModelConfig, **tokens: Any) -> transformers.PretrainedConfig:
       is written as null.
 
   Raises:
-    ValueError: the family cannot express the config. The message names the
+    UsageError: the family cannot express the config. The message names the
       first such field, and the families that can express it.
   """
   if config.family not in FAMILIES:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("family", config.family, sorted(FAMILIES))
     )
   lost = _lost_field(config, config.family)
@@ -91,7 +92,7 @@ def to_hf(config: ModelConfig, **tokens: Any) -> transformers.PretrainedConfig:
     capable = [
       name for name in sorted(FAMILIES) if not _lost_field(config, name)
     ]
-    raise ValueError(
+    raise UsageError(
       f"family {config.family!r} cannot express {lost}; families that can: "
       f"{', '.join(capable) or 'none'}"
     )
@@ -142,7 +143,7 @@ def _to_model_config(
   for key, allowed in _UNSUPPORTED.items():
     hf.require(key, allowed)
   if quantization := hf.get("quantization_config"):
-    raise ValueError(
+    raise UsageError(
       f"dtype mismatch: quantization_config = {quantization!r} in config.json; "
       "only float32, bfloat16 and float16 weights are read"
     )
@@ -152,7 +153,7 @@ def _to_model_config(
 
 
 def _to_hf_object(name: str, data: Fields) -> transformers.PretrainedConfig:
-  """Makes a config object of transformers, or raises a one-line ValueError."""
+  """Makes a config object of transformers, or raises a one-line UsageError."""
   # `name` is the architecture, a `model_type`; `data` has the keys of a config.
   data = {key: value for key, value in data.items() if key != "model_type"}
   scaling = data.get("rope_scaling")
@@ -163,7 +164,7 @@ def _to_hf_object(name: str, data: Fields) -> transformers.PretrainedConfig:
     return transformers.CONFIG_MAPPING[name](**data)
   except Exception as error:  # its validation raises exceptions of many types
     text = " ".join(str(error).split())
-    raise ValueError(f"config.json of {name}: {text}") from None
+    raise UsageError(f"config.json of {name}: {text}") from None
 
 
 def _to_family(

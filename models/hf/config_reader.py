@@ -7,6 +7,7 @@ from typing import Any
 import transformers
 
 from rl import registry
+from rl.errors import UsageError
 
 
 class ConfigReader:
@@ -33,11 +34,11 @@ class ConfigReader:
         allowed values.
 
     Raises:
-      ValueError: the value is not in `names`.
+      UsageError: the value is not in `names`.
     """
     value = self.get(key)
     if value not in names:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown(f"{key} in config.json", value, names)
       )
     return names[value]
@@ -46,11 +47,11 @@ class ConfigReader:
     """Checks that a key is absent, null or has the one supported value.
 
     Raises:
-      ValueError: the key has another value.
+      UsageError: the key has another value.
     """
     value = self.get(key, allowed)
     if value != allowed:
-      raise ValueError(
+      raise UsageError(
         f"{key} = {value!r} in config.json is not supported; it must be "
         f"{allowed!r}"
       )

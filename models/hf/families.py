@@ -24,6 +24,7 @@ from models.config import ModelConfig
 from models.hf import rope_parameters
 from models.hf.config_reader import ConfigReader
 from rl import registry
+from rl.errors import UsageError
 
 # Fields of `ModelConfig`, or keys of a Hugging Face config, with their values.
 Fields = dict[str, Any]
@@ -129,7 +130,7 @@ def _rotary_fields(hf: ConfigReader) -> Fields:
   parameters = hf.get("rope_parameters", {})
   fraction = parameters.get("partial_rotary_factor") or 1.0
   if fraction != 1.0:
-    raise ValueError(
+    raise UsageError(
       f"partial_rotary_factor = {fraction} in config.json is not supported "
       "for this architecture; it must be 1.0"
     )
@@ -158,7 +159,7 @@ def _window_by_layer_fields(hf: ConfigReader) -> Fields:
   types = hf.get("layer_types", [])
   for name in types:
     if name not in _LAYER_KINDS:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown(
           "layer type in config.json", name, _LAYER_KINDS
         )
@@ -170,7 +171,7 @@ def _window_by_layer_fields(hf: ConfigReader) -> Fields:
   if "local" not in kinds:
     return {"layer_kinds": kinds}
   if not window:
-    raise ValueError(
+    raise UsageError(
       f"sliding_window = {window} in config.json must be at least 1, because "
       "layer_types has sliding_attention"
     )
@@ -252,7 +253,7 @@ def _smollm3_fields(hf: ConfigReader) -> Fields:
   rotary_flags = hf.get("no_rope_layers")[: hf.get("num_hidden_layers")]
   for layer, has_rotary in enumerate(rotary_flags):
     if not has_rotary and kinds[layer] == "local":
-      raise ValueError(
+      raise UsageError(
         f"layer {layer} has no rotary embedding (no_rope_layers in "
         "config.json), but its layer type is sliding_attention; it must be "
         "full_attention"
@@ -329,7 +330,7 @@ def _gemma3_fields(hf: ConfigReader) -> Fields:
   if (local_theta, local_scaling) == (theta, scaling):
     local_theta = 0.0  # local layers have the frequencies of global ones
   elif local_scaling:
-    raise ValueError(
+    raise UsageError(
       f"rope_type = {local_scaling.kind!r} of sliding_attention in config.json "
       "is not supported; it must be 'default'"
     )
@@ -430,7 +431,7 @@ def _num_experts(hf: ConfigReader, key: str) -> int:
   """Returns the number of experts under a key, which must not be 0."""
   if count := hf.get(key):
     return count
-  raise ValueError(f"{key} = 0 in config.json must be at least 1")
+  raise UsageError(f"{key} = 0 in config.json must be at least 1")
 
 
 def _mixtral_fields(hf: ConfigReader) -> Fields:

@@ -28,6 +28,7 @@ from models.hf import (
   tensor_layout,
 )
 from rl import registry
+from rl.errors import UsageError
 
 Fields = dict[str, Any]
 # Names of tensors in a file -> names in a folder. In a layer, the names follow
@@ -91,16 +92,16 @@ class _File:
     """Returns the value of a key of the architecture.
 
     Raises:
-      ValueError: there is no such key and no default, or the layers differ.
+      UsageError: there is no such key and no default, or the layers differ.
     """
     name = f"{self.architecture}.{key}"
     value = self.metadata.get(name, default)
     if value is None:
-      raise ValueError(f"{self.path} lacks the key {name}")
+      raise UsageError(f"{self.path} lacks the key {name}")
     if isinstance(value, list) and len(set(value)) == 1:
       value = value[0]
     if isinstance(value, list):
-      raise ValueError(
+      raise UsageError(
         f"{name} of {self.path} differs between layers ({value}), which is not "
         "supported"
       )
@@ -110,12 +111,12 @@ class _File:
     """Returns the value of a key of the architecture that counts something.
 
     Raises:
-      ValueError: there is no such key and no default, or the value is no
+      UsageError: there is no such key and no default, or the value is no
         integer of at least 1.
     """
     value = self.get(key, default)
     if not isinstance(value, int) or value < 1:
-      raise ValueError(
+      raise UsageError(
         f"{self.architecture}.{key} of {self.path} is {value!r}; it must be an "
         "integer of at least 1"
       )
@@ -125,12 +126,12 @@ class _File:
     """Returns the value of a key of the architecture that is a positive number.
 
     Raises:
-      ValueError: there is no such key and no default, or the value is not
+      UsageError: there is no such key and no default, or the value is not
         finite and above 0.
     """
     value = self.get(key, default)
     if not isinstance(value, int | float) or not 0 < value < math.inf:
-      raise ValueError(
+      raise UsageError(
         f"{self.architecture}.{key} of {self.path} is {value!r}; it must be a "
         "finite number above 0"
       )
@@ -140,18 +141,18 @@ class _File:
     """Reads a tensor in float32.
 
     Raises:
-      ValueError: its type is not supported, or a number is not finite.
+      UsageError: its type is not supported, or a number is not finite.
     """
     tensor = self.tensors[name]
     try:
       values = import_package().dequantize(tensor.data, tensor.tensor_type)
     except NotImplementedError:
-      raise ValueError(
+      raise UsageError(
         f"tensor {name} of {self.path} has the type {tensor.tensor_type.name}, "
         "which the package gguf cannot read"
       ) from None
     if not np.isfinite(values).all():
-      raise ValueError(
+      raise UsageError(
         f"tensor {name} of {self.path} has numbers that are not finite"
       )
     return values
@@ -181,14 +182,14 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
 
   Raises:
     ImportError: the package `gguf` is not installed.
-    ValueError: the file is not a GGUF file; its architecture, a tensor or its
+    UsageError: the file is not a GGUF file; its architecture, a tensor or its
       tokenizer is not supported; a tensor is missing, has another shape or
       numbers that are not finite; or the folder is not empty. The message is
       one line, and nothing is written.
   """
   file = _open(pathlib.Path(path))
   if file.architecture not in ARCHITECTURES:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown(
         f"architecture of {file.path}", file.architecture, ARCHITECTURES
       )
@@ -228,11 +229,11 @@ def _check_tensors(
   for part in tensor_layout.layout(config_conversion.from_hf(config)):
     for name in part.tensor_names():
       if name not in shapes:
-        raise ValueError(
+        raise UsageError(
           f"{file.path} lacks the tensor that is called {name} in a folder"
         )
       if shapes[name] != part.stored_shape:
-        raise ValueError(
+        raise UsageError(
           f"{name} of {file.path} has the shape {shapes[name]}; its keys ask "
           f"for {part.stored_shape}"
         )
@@ -257,11 +258,11 @@ def _open(path: pathlib.Path) -> _File:
   """Opens a file; reads its metadata and no tensor."""
   package = import_package()
   if not path.is_file():
-    raise ValueError(f"{path} is not a file")
+    raise UsageError(f"{path} is not a file")
   try:
     reader = package.GGUFReader(path)
   except (ValueError, IndexError) as error:
-    raise ValueError(f"{path} is not a GGUF file: {error}") from None
+    raise UsageError(f"{path} is not a GGUF file: {error}") from None
   return _File(
     path,
     {name: field.contents() for name, field in reader.fields.items()},
@@ -285,7 +286,7 @@ def _folder_name(file: _File, architecture: Architecture, name: str) -> str:
   part, _, kind = name.partition(".")
   if part in _OUTSIDE_LAYERS and kind == "weight":
     return f"{_OUTSIDE_LAYERS[part]}.{kind}"
-  raise ValueError(
+  raise UsageError(
     f"tensor {name} of {file.path} is unknown for the architecture "
     f"{file.architecture}"
   )
@@ -335,7 +336,7 @@ def _num_layers(file: _File) -> int:
     int(name.split(".")[1]) for name in file.tensors if name.startswith("blk.")
   }
   if numbers != set(range(min(layers, len(numbers) + 1))):
-    raise ValueError(
+    raise UsageError(
       f"{file.architecture}.block_count of {file.path} is {layers}, but its "
       f"tensors are those of {len(numbers)} layers"
     )
@@ -345,7 +346,7 @@ def _num_layers(file: _File) -> int:
 def _shared_config(file: _File) -> Fields:
   """Returns the keys that all supported architectures share."""
   if _EMBEDDING not in file.tensors:
-    raise ValueError(f"{file.path} lacks the tensor {_EMBEDDING}")
+    raise UsageError(f"{file.path} lacks the tensor {_EMBEDDING}")
   width = file.count("embedding_length")
   heads = file.count("attention.head_count")
   head_dim = file.count("rope.dimension_count", max(1, width // heads))
@@ -367,13 +368,13 @@ def _shared_config(file: _File) -> Fields:
 
 
 def _rope_parameters(file: _File) -> Fields:
-  """Returns the rotary embedding's fields; ValueError for unknown scaling."""
+  """Returns the rotary embedding's fields; UsageError for unknown scaling."""
   theta = file.positive("rope.freq_base", 10_000.0)
   kind = file.get("rope.scaling.type", "none")
   if _ROPE_FACTORS in file.tensors:
     factors = file.read(_ROPE_FACTORS).tolist()
     if min(factors, default=0) <= 0:
-      raise ValueError(
+      raise UsageError(
         f"tensor {_ROPE_FACTORS} of {file.path} has divisors that are not "
         "above 0"
       )
@@ -389,7 +390,7 @@ def _rope_parameters(file: _File) -> Fields:
   if kind == "none":
     return {"rope_theta": theta, "rope_type": "default"}
   if kind not in ("linear", "yarn"):
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown(
         f"rope.scaling.type of {file.path}", kind, ("none", "linear", "yarn")
       )
@@ -476,7 +477,7 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
   }
   tokens = groups["tokenizer"].get("tokens")
   if not tokens:
-    raise ValueError(f"{file.path} has no tokenizer")
+    raise UsageError(f"{file.path} has no tokenizer")
   options = groups["tokenizer_config"]
   kind = groups["tokenizer"].get("tokenizer_type")
   is_llama3 = groups["tokenizer"].get("pre_tokenizer_type") == "llama-bpe"
@@ -488,7 +489,7 @@ def _tokenizer(file: _File) -> tuple[Any, Fields]:
     number = file.metadata.get(f"tokenizer.ggml.{key}")
     if number is not None:
       if not isinstance(number, int) or not 0 <= number < len(tokens):
-        raise ValueError(
+        raise UsageError(
           f"tokenizer.ggml.{key} of {file.path} is {number!r}; it must be an "
           f"id from 0 to {len(tokens) - 1}"
         )
@@ -564,7 +565,7 @@ def _set_splitting(file: _File, backend: Any) -> None:
   name = file.metadata.get(f"tokenizer.{_PRE_TOKENIZER}", "")
   if name not in _SPLITTINGS:
     # With another splitting, the ids of most texts would be wrong.
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown(
         f"tokenizer.{_PRE_TOKENIZER} of {file.path}", name, _SPLITTINGS
       )

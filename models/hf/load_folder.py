@@ -26,6 +26,7 @@ from models.config import DTYPES, ModelConfig
 from models.hf import config_conversion, tensor_layout
 from models.hf.tensor_layout import LeafLayout
 from rl import registry
+from rl.errors import UsageError
 
 Params = transformer.Params
 Folder = str | os.PathLike
@@ -63,7 +64,7 @@ def load(
     (config, params). Heads that `save` wrote are included.
 
   Raises:
-    ValueError: the folder does not exist, its architecture or a value in its
+    UsageError: the folder does not exist, its architecture or a value in its
       config is not supported, a file is missing or corrupt, or a tensor is
       missing, unknown, quantized or of another shape. The message is one line.
   """
@@ -104,10 +105,10 @@ def load_config(folder: Folder, dtype: str = "float32") -> ModelConfig:
     dtype: dtype of the parameters and activations.
 
   Raises:
-    ValueError: `config.json` is missing, or is not supported.
+    UsageError: `config.json` is missing, or is not supported.
   """
   if dtype not in DTYPES:
-    raise ValueError(registry.describe_unknown("dtype", dtype, DTYPES))
+    raise UsageError(registry.describe_unknown("dtype", dtype, DTYPES))
   config = config_conversion.from_hf(read_json(folder, CONFIG), dtype)
   path = require_local(folder) / HEADS
   if not path.exists():
@@ -121,7 +122,7 @@ def require_local(folder: Folder) -> pathlib.Path:
   """Returns the path of a model folder, which must be on this machine.
 
   Raises:
-    ValueError: the folder is in a bucket, where files cannot be mapped into
+    UsageError: the folder is in a bucket, where files cannot be mapped into
       memory.
   """
   return storage_paths.require_local(folder, "model folder")
@@ -131,7 +132,7 @@ def check_folder(folder: Folder) -> None:
   """Checks that `load` can load a folder; reads file headers only.
 
   Raises:
-    ValueError: the folder cannot be loaded, for the reasons of `load`. One
+    UsageError: the folder cannot be loaded, for the reasons of `load`. One
       reason is not checked, because it needs weights: a stored unembedding that
       differs from the embedding to which it is tied.
   """
@@ -151,10 +152,10 @@ def check_tokenizer(config: ModelConfig, length: int, folder: Folder) -> None:
     folder: folder of the tokenizer, for the error message.
 
   Raises:
-    ValueError: the tokenizer has more ids than the embedding has rows.
+    UsageError: the tokenizer has more ids than the embedding has rows.
   """
   if length > config.vocab_size:
-    raise ValueError(
+    raise UsageError(
       f"the tokenizer of {folder} has {length} tokens, but the embedding has "
       f"{config.vocab_size} rows; use a tokenizer with at most as many tokens"
     )
@@ -164,20 +165,20 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
   """Reads a JSON file of a model folder.
 
   Raises:
-    ValueError: the folder or the file does not exist, or the file is not a JSON
+    UsageError: the folder or the file does not exist, or the file is not a JSON
       object.
   """
   folder = require_local(folder)
   if not folder.is_dir():
-    raise ValueError(f"{str(folder)!r} is not a folder")
+    raise UsageError(f"{str(folder)!r} is not a folder")
   if not (folder / name).exists():
-    raise ValueError(f"{folder} has no {name}; name a Hugging Face folder")
+    raise UsageError(f"{folder} has no {name}; name a Hugging Face folder")
   try:
     data = json.loads((folder / name).read_text(encoding="utf-8"))
   except ValueError as error:
-    raise ValueError(f"{folder / name} is not JSON: {error}") from None
+    raise UsageError(f"{folder / name} is not JSON: {error}") from None
   if not isinstance(data, dict):
-    raise ValueError(f"{folder / name} is not a JSON object")
+    raise UsageError(f"{folder / name} is not a JSON object")
   return data
 
 
@@ -204,14 +205,14 @@ def _open_tensors(folder: Folder) -> dict[str, _StoredTensor]:
     files = sorted(set(file_by_tensor.values()))
     for name in files:
       if not (folder / name).exists():
-        raise ValueError(f"shard {name}, which {INDEX} names, is missing")
+        raise UsageError(f"shard {name}, which {INDEX} names, is missing")
   elif pickles := sorted(folder.glob("*.bin")):
-    raise ValueError(
+    raise UsageError(
       f"{folder} has pickles ({pickles[0].name}) and no {WEIGHTS}; convert "
       "them with save_pretrained of transformers"
     )
   else:
-    raise ValueError(f"{folder} has neither {WEIGHTS} nor {INDEX}")
+    raise UsageError(f"{folder} has neither {WEIGHTS} nor {INDEX}")
   stored = {}
   for file_name in files:
     file = _open_file(folder / file_name)
@@ -226,7 +227,7 @@ def _open_file(path: pathlib.Path) -> Any:
   try:
     return safetensors.safe_open(path, framework="numpy")
   except safetensors.SafetensorError as error:
-    raise ValueError(f"corrupt shard {path}: {error}") from None
+    raise UsageError(f"corrupt shard {path}: {error}") from None
 
 
 def _match_names(
@@ -244,7 +245,7 @@ def _match_names(
     if prefix + embedding.removeprefix(expected_prefix) in stored:
       break
   else:
-    raise ValueError(f"{folder} has no tensor {embedding}")
+    raise UsageError(f"{folder} has no tensor {embedding}")
   names = {}
   for name in stored:
     # The unembedding is not part of the base model and has another prefix.
@@ -280,7 +281,7 @@ def _check_tensors(
   )
   if missing or unknown:
     lists = (("missing", missing), ("unknown", unknown))
-    raise ValueError(
+    raise UsageError(
       f"{folder}: "
       + "; ".join(
         _format_names(kind, listed) for kind, listed in lists if listed
@@ -289,12 +290,12 @@ def _check_tensors(
   for name, layout in expected.items():
     tensor = stored[names[name]]
     if tensor.dtype not in _STORED_DTYPES:
-      raise ValueError(
+      raise UsageError(
         f"dtype mismatch: {tensor.name} is stored as {tensor.dtype}; only "
         f"{', '.join(_STORED_DTYPES)} are read"
       )
     if tensor.shape != layout.stored_shape:
-      raise ValueError(
+      raise UsageError(
         f"{tensor.name} has shape {tensor.shape}, but {CONFIG} needs shape "
         f"{layout.stored_shape}"
       )
@@ -317,7 +318,7 @@ def _check_tied(embedding: _StoredTensor, unembedding: _StoredTensor) -> None:
       embedding_rows[rows], unembedding_rows[rows]
     )
   if not equal:
-    raise ValueError(
+    raise UsageError(
       f"{unembedding.name} differs from {embedding.name}, but {CONFIG} has "
       f"tie_word_embeddings = true; set it to false, or remove the tensor "
       f"{unembedding.name}"

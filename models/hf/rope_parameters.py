@@ -12,6 +12,7 @@ from models import rope
 from models.hf.config_reader import ConfigReader
 from models.rope import RopeScaling
 from rl import registry
+from rl.errors import UsageError
 
 Fields = dict[str, Any]
 
@@ -57,16 +58,16 @@ def from_hf(
     The fields `rope_theta` and `rope_scaling` of `ModelConfig`.
 
   Raises:
-    ValueError: the rope_type, or a key, is not supported.
+    UsageError: the rope_type, or a key, is not supported.
   """
   kind = parameters.get("rope_type", "default")
   if kind not in _TYPE_KEYS:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("rope_type in config.json", kind, _TYPE_KEYS)
     )
   for key, value in parameters.items():
     if value is not None and key not in _SHARED_KEYS | _TYPE_KEYS[kind]:
-      raise ValueError(
+      raise UsageError(
         f"{key} = {value!r} of {kind} rope_parameters in config.json is not "
         "supported; the supported keys are "
         f"{', '.join(sorted(_SHARED_KEYS | _TYPE_KEYS[kind]))}"

@@ -21,6 +21,7 @@ from models import tokenizer as tokenizer_lib
 from models.config import ModelConfig
 from models.hf import config_conversion, load_folder, tensor_layout
 from models.hf.tensor_layout import LeafLayout
+from rl.errors import UsageError
 
 Params = transformer.Params
 
@@ -65,7 +66,7 @@ def save(
       turn, which the tokenizer folder of a base model may not list.
 
   Raises:
-    ValueError: the family cannot express the config, a parameter is missing or
+    UsageError: the family cannot express the config, a parameter is missing or
       has another shape, the tokenizer has more ids than the embedding has rows,
       or the folder is not empty. The message is one line.
   """
@@ -98,11 +99,11 @@ def new_folder(folder: load_folder.Folder) -> Iterator[pathlib.Path]:
     folder: the folder; it must be empty or not exist.
 
   Raises:
-    ValueError: the folder is not empty, or in a bucket.
+    UsageError: the folder is not empty, or in a bucket.
   """
   folder = load_folder.require_local(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-    raise ValueError(f"{folder} exists already; choose a new folder")
+    raise UsageError(f"{folder} exists already; choose a new folder")
   folder.parent.mkdir(parents=True, exist_ok=True)
   draft = folder.with_name(f".{folder.name}.{os.getpid()}.writing")
   draft.mkdir()
@@ -187,7 +188,7 @@ def _check_complete(config: ModelConfig, leaves: dict[str, jax.Array]) -> None:
   for name, expected in tensor_layout.leaf_shapes(config).items():
     shape = leaves[name].shape if name in leaves else "absent"
     if shape != expected.shape:
-      raise ValueError(
+      raise UsageError(
         f"parameter {name} is {shape}, but the config needs {expected.shape}"
       )
 

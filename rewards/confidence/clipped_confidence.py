@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import masked, types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -47,10 +48,10 @@ def clipped_confidence_scores(
     `[...]` float32, at least -wrong_weight * high and at most high.
 
   Raises:
-    ValueError: `low` and `high` violate 0 < low <= high <= 1.
+    UsageError: `low` and `high` violate 0 < low <= high <= 1.
   """
   if not 0 < low <= high <= 1:
-    raise ValueError(
+    raise UsageError(
       f"low = {low:g} and high = {high:g} must satisfy 0 < low <= high <= 1, "
       "such as low=0.1, high=0.9"
     )

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.errors import UsageError
 from rl.sampling import random_keys
 from rl.transforms import transform
 
@@ -34,7 +35,7 @@ def draw_coins(keys: Array, samples: int, probability: float = 0.5) -> Array:
     `[P, S]` float32.
 
   Raises:
-    ValueError: `probability` is outside [0, 1].
+    UsageError: `probability` is outside [0, 1].
   """
   check_probability(probability)
 
@@ -48,9 +49,9 @@ def draw_coins(keys: Array, samples: int, probability: float = 0.5) -> Array:
 
 
 def check_probability(probability: float) -> None:
-  """Raises ValueError if `probability` is outside [0, 1]."""
+  """Raises UsageError if `probability` is outside [0, 1]."""
   if not 0 <= probability <= 1:
-    raise ValueError(
+    raise UsageError(
       f"probability = {probability:g} must be between 0 and 1; the nearest "
       f"valid value is {min(max(probability, 0.0), 1.0):g}"
     )

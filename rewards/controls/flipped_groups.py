@@ -34,7 +34,7 @@ def flip_groups(correct: Array, keys: Array, probability: float) -> Array:
     `[P, S]` float32 in {0, 1}; 0 for unknown verdicts, flipped or not.
 
   Raises:
-    ValueError: `probability` is outside [0, 1].
+    UsageError: `probability` is outside [0, 1].
   """
   check_probability(probability)
   keys = random_keys.keys(keys, "flipped_groups")

@@ -51,6 +51,7 @@ from rewards.shaping.running_moments import (
   standardized_scores,
 )
 from rl import credit, masked, scoring, types
+from rl.errors import UsageError
 from rl.sampling import random_keys
 from rl.scoring import Need
 from rl.transforms import transform
@@ -252,12 +253,12 @@ def novelty_bonus(
     rate: same as in `next_bonus`.
 
   Raises:
-    ValueError: `size` is not the width of the policy.
+    UsageError: `size` is not the width of the policy.
   """
   del seed  # used by init
   states, mask = rollout.extras[HIDDEN], rollout.valid("token")
   if states.shape[-1] != size:
-    raise ValueError(
+    raise UsageError(
       f"size = {size} must be the width of the policy's hidden states, "
       f"{states.shape[-1]}"
     )

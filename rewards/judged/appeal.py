@@ -9,6 +9,7 @@ import numpy as np
 from rewards.judged import agrees as verdicts
 from rewards.judged import base
 from rewards.verifiers import Item
+from rl.errors import UsageError
 
 NOT_ASKED = -1.0  # answer about a sample that was not appealed
 
@@ -27,10 +28,10 @@ def appeal(share: float = 0.25) -> base.Question:
     share: share of the rejected samples, approximately, above 0 and at most 1.
 
   Raises:
-    ValueError: the share is out of range.
+    UsageError: the share is out of range.
   """
   if not 0 < share <= 1:
-    raise ValueError(f"share = {share} must be above 0 and at most 1")
+    raise UsageError(f"share = {share} must be above 0 and at most 1")
   question = verdicts.agrees()
 
   def is_appealed(item: Item) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rewards.judged import base
 from rewards.verifiers import Item, Outcome, llm_judge, unscored
 from rl import registry
+from rl.errors import UsageError
 
 # Aspects by name, with what the judge is told about them.
 ASPECTS = {
@@ -62,12 +63,12 @@ def aspect(
       else 0.
 
   Raises:
-    ValueError: the aspect is unknown, or `low` is not below `high`.
+    UsageError: the aspect is unknown, or `low` is not below `high`.
   """
   if of not in ASPECTS:
-    raise ValueError(registry.describe_unknown("aspect", of, ASPECTS))
+    raise UsageError(registry.describe_unknown("aspect", of, ASPECTS))
   if not low < high:
-    raise ValueError(f"low = {low} must be below high = {high}")
+    raise UsageError(f"low = {low} must be below high = {high}")
   system = GRADING.format(property=ASPECTS[of], low=low, high=high)
 
   def outcome(grade: float) -> Outcome:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rewards.verifiers import Item, Outcome, llm_judge
 from rewards.verifiers.llm_judge import Complete
+from rl.errors import UsageError
 
 # P groups of S completions. All items of a group have the same prompt,
 # reference and fields.
@@ -111,14 +112,14 @@ def read_step_numbers(value: object, count: int) -> list[int]:
     count: number of steps.
 
   Raises:
-    ValueError: the value is anything else.
+    UsageError: the value is anything else.
   """
   if not isinstance(value, list):
-    raise ValueError(f"the judge names no list of steps: {value!r:.80}")
+    raise UsageError(f"the judge names no list of steps: {value!r:.80}")
   numbers = []
   for number in value:
     is_integer = isinstance(number, int) and not isinstance(number, bool)
     if not is_integer or not 1 <= number <= count:
-      raise ValueError(f"the judge names the step {number!r:.80} of {count}")
+      raise UsageError(f"the judge names the step {number!r:.80} of {count}")
     numbers.append(number - 1)
   return numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rewards.judged import base
 from rewards.verifiers import llm_judge
+from rl.errors import UsageError
 
 
 def grade(
@@ -25,10 +26,10 @@ def grade(
       `{low}` and `{high}`. The judge must reply with {"score": x}.
 
   Raises:
-    ValueError: `low` is not below `high`.
+    UsageError: `low` is not below `high`.
   """
   if not low < high:
-    raise ValueError(f"low = {low} must be below high = {high}")
+    raise UsageError(f"low = {low} must be below high = {high}")
 
   def verify(items, complete, workers):
     return llm_judge.graded(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rewards.judged import base
 from rewards.verifiers import Item, Outcome, llm_judge
 from rl import registry
+from rl.errors import UsageError
 
 # System message of `p_yes`, for a question with a reference answer.
 DECIDING = (
@@ -75,10 +76,10 @@ def p_yes(
     instruction: system message, with the fields `{yes}` and `{no}`.
 
   Raises:
-    ValueError: the form is unknown.
+    UsageError: the form is unknown.
   """
   if form not in FORMS:
-    raise ValueError(registry.describe_unknown("form", form, FORMS))
+    raise UsageError(registry.describe_unknown("form", form, FORMS))
   system = instruction.format(yes=yes, no=no)
 
   def score(item: Item, complete: llm_judge.Complete) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from rewards.judged import base
 from rewards.verifiers import Item, llm_judge
+from rl.errors import UsageError
 
 # System message that asks for the tree.
 GROWING = (
@@ -59,14 +60,14 @@ def pareto(
     high: highest score.
 
   Raises:
-    ValueError: `leaves` or `solutions` is below 1, or `low` is not below
+    UsageError: `leaves` or `solutions` is below 1, or `low` is not below
       `high`.
   """
   for name, value in (("leaves", leaves), ("solutions", solutions)):
     if value < 1:
-      raise ValueError(f"{name} = {value} must be at least 1")
+      raise UsageError(f"{name} = {value} must be at least 1")
   if not low < high:
-    raise ValueError(f"low = {low} must be below high = {high}")
+    raise UsageError(f"low = {low} must be below high = {high}")
   system = SCORING.format(low=low, high=high)
 
   def vector(
@@ -196,10 +197,10 @@ def _scores(values: np.ndarray) -> np.ndarray:
 
 
 def _read_score(reply: Mapping, name: str, low: float, high: float) -> float:
-  """Returns one score of a reply, or raises a ValueError if it is invalid."""
+  """Returns one score of a reply, or raises a UsageError if it is invalid."""
   value = reply.get(name)
   # JSON's `true` is a bool, which Python counts as an int.
   is_number = isinstance(value, int | float) and not isinstance(value, bool)
   if not is_number or not low <= value <= high:
-    raise ValueError(f"the judge gives the score {value!r:.80}")
+    raise UsageError(f"the judge gives the score {value!r:.80}")
   return float(value)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rewards.judged import base
 from rewards.verifiers import Item, llm_judge
+from rl.errors import UsageError
 
 # System message of `principles`.
 SCORING = (
@@ -42,10 +43,10 @@ def principles(
       reply with an object of scores.
 
   Raises:
-    ValueError: `highest` is not positive.
+    UsageError: `highest` is not positive.
   """
   if not highest > 0:
-    raise ValueError(f"highest = {highest} must be above 0")
+    raise UsageError(f"highest = {highest} must be above 0")
   system = instruction.format(highest=f"{highest:g}")
 
   def score(item: Item, complete: llm_judge.Complete) -> Sequence[float]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from rewards.judged import base, checklist, rubric
 from rewards.verifiers import llm_judge, rubric_scoring
+from rl.errors import UsageError
 
 
 def refined_rubric(
@@ -27,10 +28,10 @@ def refined_rubric(
     criteria: criteria of equal weights for prompts whose line has no rubric.
 
   Raises:
-    ValueError: there is no round.
+    UsageError: there is no round.
   """
   if rounds < 1:
-    raise ValueError(f"rounds = {rounds} must be at least 1")
+    raise UsageError(f"rounds = {rounds} must be at least 1")
 
   def ask(groups, complete, workers):
     firsts = [rubric.with_rubric(group[0], criteria) for group in groups]

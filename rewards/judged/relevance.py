@@ -10,6 +10,7 @@ import numpy as np
 from rewards.judged import base
 from rewards.verifiers import Item, Outcome, llm_judge
 from rl import registry
+from rl.errors import UsageError
 
 TARGETS = ("question", "reference")
 
@@ -27,10 +28,10 @@ def relevance(to: str = "question") -> base.Question:
     to: "question" or "reference".
 
   Raises:
-    ValueError: the target is unknown.
+    UsageError: the target is unknown.
   """
   if to not in TARGETS:
-    raise ValueError(registry.describe_unknown("target", to, TARGETS))
+    raise UsageError(registry.describe_unknown("target", to, TARGETS))
 
   def verify(items, complete, workers):
     def score(item: Item) -> Outcome:

@@ -7,6 +7,7 @@ import dataclasses
 from rewards.judged import base
 from rewards.verifiers import Item, rubric_scoring
 from rl import registry
+from rl.errors import UsageError
 
 _FORMS = {
   "explicit": rubric_scoring.explicit,
@@ -33,10 +34,10 @@ def rubric(
     criteria: criteria of equal weights for prompts whose line has no rubric.
 
   Raises:
-    ValueError: the form is unknown.
+    UsageError: the form is unknown.
   """
   if form not in _FORMS:
-    raise ValueError(registry.describe_unknown("form", form, _FORMS))
+    raise UsageError(registry.describe_unknown("form", form, _FORMS))
   return base.of_samples(
     lambda items, complete, workers: _FORMS[form](
       [with_rubric(item, criteria) for item in items], complete, workers=workers

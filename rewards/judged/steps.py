@@ -13,6 +13,7 @@ import numpy as np
 from rewards.judged import base
 from rewards.verifiers import Item, llm_judge
 from rl import registry
+from rl.errors import UsageError
 
 # System message of `steps`.
 CRITICISING = (
@@ -60,12 +61,12 @@ def steps(
     instruction: system message. The judge must reply with {"wrong": [...]}.
 
   Raises:
-    ValueError: the rule is unknown, or there is no critique.
+    UsageError: the rule is unknown, or there is no critique.
   """
   if rule not in RULES:
-    raise ValueError(registry.describe_unknown("rule", rule, RULES))
+    raise UsageError(registry.describe_unknown("rule", rule, RULES))
   if votes < 1:
-    raise ValueError(f"votes = {votes} must be at least 1")
+    raise UsageError(f"votes = {votes} must be at least 1")
 
   def score(item: Item, complete: llm_judge.Complete) -> Sequence[float]:
     count = len(item.meta["steps"])

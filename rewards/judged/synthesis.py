@@ -5,6 +5,7 @@ from __future__ import annotations
 from rewards.judged import base, checklist
 from rewards.verifiers import llm_judge
 from rl import registry
+from rl.errors import UsageError
 
 # System message that asks for a reference.
 SYNTHESISING = (
@@ -45,10 +46,10 @@ def synthesis(form: str = "answer") -> base.Question:
       "rubric".
 
   Raises:
-    ValueError: the form is unknown.
+    UsageError: the form is unknown.
   """
   if form not in _FORMS:
-    raise ValueError(registry.describe_unknown("form", form, _FORMS))
+    raise UsageError(registry.describe_unknown("form", form, _FORMS))
 
   def write(groups, complete, workers) -> list[str]:
     def reference(group) -> str:

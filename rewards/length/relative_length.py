@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import masked, types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -77,10 +78,10 @@ def easiest(
     `[..., P]` bool.
 
   Raises:
-    ValueError: `fraction` is outside [0, 1].
+    UsageError: `fraction` is outside [0, 1].
   """
   if not 0 <= fraction <= 1:
-    raise ValueError(
+    raise UsageError(
       f"fraction = {fraction:g} of the prompts must be between 0 and 1; the "
       f"nearest valid value is {min(max(fraction, 0.0), 1.0):g}"
     )

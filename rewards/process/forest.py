@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rl.errors import UsageError
+
 
 class StepChanges(NamedTuple):
   """Other texts of a step, each as token ids.
@@ -150,10 +152,10 @@ class Forest(abc.ABC):
       no verdict.
 
     Raises:
-      ValueError: the forest has no judge.
+      UsageError: the forest has no judge.
     """
     del rows
-    raise ValueError(
+    raise UsageError(
       "these labels need a judge, and there is none; use a label source that "
       "does without, such as monte_carlo"
     )
@@ -162,10 +164,10 @@ class Forest(abc.ABC):
     """Returns changes of a step after which the sample still fits into T.
 
     Raises:
-      ValueError: the forest cannot change steps.
+      UsageError: the forest cannot change steps.
     """
     del row, step
-    raise ValueError(
+    raise UsageError(
       "these labels need changes of steps, and there are none; use a label "
       "source that does without, such as monte_carlo"
     )
@@ -181,10 +183,10 @@ class Forest(abc.ABC):
       texts: R sequences of token ids, the new steps without an end token.
 
     Raises:
-      ValueError: the forest cannot change steps.
+      UsageError: the forest cannot change steps.
     """
     del rows, steps, texts
-    raise ValueError("this forest cannot write samples")
+    raise UsageError("this forest cannot write samples")
 
   def replace_steps(
     self, rows: np.ndarray, steps: np.ndarray, texts: Sequence[Sequence[int]]

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -180,10 +181,10 @@ def first_error_interval(
     The lower and the upper ends of the intervals, as two `FirstError`.
 
   Raises:
-    ValueError: `level` is outside (0, 1).
+    UsageError: `level` is outside (0, 1).
   """
   if not 0.0 < level < 1.0:
-    raise ValueError(f"level = {level} must be above 0 and below 1")
+    raise UsageError(f"level = {level} must be above 0 and below 1")
   counts = _counts(predicted, truth, masked.mask_or_ones(truth, valid))
   problems = counts.shape[0]
   indices = jax.random.randint(key, (resamples, problems), 0, problems)
@@ -241,11 +242,11 @@ def best_of_n_value(
     `[...]` float32; NaN if there are fewer than n samples.
 
   Raises:
-    ValueError: `n` is not between 1 and S.
+    UsageError: `n` is not between 1 and S.
   """
   size = scores.shape[-1]
   if not 1 <= n <= size:
-    raise ValueError(
+    raise UsageError(
       f"n = {n} must be between 1 and {size}, the number of samples; the "
       f"nearest valid value is {min(max(n, 1), size)}"
     )

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import masked, registry, types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -54,10 +55,10 @@ def model_outcome(
     rule: a key of `RULES`.
 
   Raises:
-    ValueError: the rule is unknown.
+    UsageError: the rule is unknown.
   """
   if rule not in RULES:
-    raise ValueError(registry.describe_unknown("rule", rule, RULES))
+    raise UsageError(registry.describe_unknown("rule", rule, RULES))
   exists = rollout.valid("step")
   scores = base.zero_outside(rollout.extras[base.model_scores(model)], exists)
   values = RULES[rule]((scores + 1) / 2, exists)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from rewards import base
 from rewards.steps import information_gain
 from rl import types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -38,10 +39,10 @@ def model_steps(
     look_ahead: weight of the next step's score, from 0 to 1.
 
   Raises:
-    ValueError: `look_ahead` is not in [0, 1].
+    UsageError: `look_ahead` is not in [0, 1].
   """
   if not 0 <= look_ahead <= 1:
-    raise ValueError(f"look_ahead = {look_ahead} must be from 0 to 1")
+    raise UsageError(f"look_ahead = {look_ahead} must be from 0 to 1")
   exists = rollout.valid("step")
   scores = base.zero_outside(rollout.extras[base.model_scores(model)], exists)
   following = information_gain.next_entry(scores)

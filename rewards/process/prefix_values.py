@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import registry, types
+from rl.errors import UsageError
 from rl.sampling import samplers
 from rl.sampling.samplers import PromptBatch, Sampler
 
@@ -57,22 +58,22 @@ def prefix_values(
       that leaves no space for the cue in T tokens is shortened.
 
   Raises:
-    ValueError: a number is below 1; or, when the sampler runs, `prover` is
+    UsageError: a number is below 1; or, when the sampler runs, `prover` is
       unknown, the task has no steps, or `forced` and it has no answer cue.
   """
   for setting, number in (("continuations", continuations), ("steps", steps)):
     if number < 1:
-      raise ValueError(f"{setting} = {number} must be at least 1")
+      raise UsageError(f"{setting} = {number} must be at least 1")
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
     rollout = samplers.once().run(batch, memory)
     if rollout.step_ids is None:
-      raise ValueError(f"{name}: the task has no steps to continue from")
+      raise UsageError(f"{name}: the task has no steps to continue from")
     if forced and not batch.answer_cue:
-      raise ValueError(f"{name}: the task has no answer cue; use forced=False")
+      raise UsageError(f"{name}: the task has no answer cue; use forced=False")
     if prover not in ("policy", *batch.parameter_sets):
       allowed = ["policy", *batch.parameter_sets]
-      raise ValueError(
+      raise UsageError(
         f"{name}: {registry.describe_unknown('prover', prover, allowed)}"
       )
     params = (

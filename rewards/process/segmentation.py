@@ -11,6 +11,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rl.errors import UsageError
+
 Array = jax.Array
 
 
@@ -43,10 +45,10 @@ def segment_steps(
     `[..., T]` int32, -1 for padding.
 
   Raises:
-    ValueError: `steps` is below 1.
+    UsageError: `steps` is below 1.
   """
   if steps is not None and steps < 1:
-    raise ValueError(f"steps = {steps} must be at least 1")
+    raise UsageError(f"steps = {steps} must be at least 1")
   real = jnp.arange(completions.shape[-1]) < lengths[..., None]
   ends = real & jnp.isin(completions, jnp.array(separators, jnp.int32))
   ids = jnp.cumsum(ends, -1) - ends  # separators strictly before each token

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from rewards.process import step_data, step_features, text_filter
 from rewards.process.step_losses.base import Outputs, StepLoss
 from rl import types
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -120,10 +121,10 @@ def of_rollout(rollout: types.Rollout) -> step_data.StepData:
   """Returns the samples of a rollout as examples without labels.
 
   Raises:
-    ValueError: the task does not split completions into steps.
+    UsageError: the task does not split completions into steps.
   """
   if rollout.step_ids is None or rollout.step_mask is None:
-    raise ValueError(
+    raise UsageError(
       "the rollout has no step_ids and step_mask, because its task does not "
       "split completions into steps; a process reward model needs steps"
     )

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import masked, registry, types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -124,10 +125,10 @@ def ensemble(
     center: whether to subtract each member's mean over the group first.
 
   Raises:
-    ValueError: `rule` is not a key of `ENSEMBLES`.
+    UsageError: `rule` is not a key of `ENSEMBLES`.
   """
   if rule not in ENSEMBLES:
-    raise ValueError(registry.describe_unknown("rule", rule, ENSEMBLES))
+    raise UsageError(registry.describe_unknown("rule", rule, ENSEMBLES))
   scores = jnp.stack([base.read_component(rollout, name) for name in members])
   if center:
     scores = center_members(scores, rollout.sample_mask)

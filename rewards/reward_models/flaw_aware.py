@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -41,10 +42,10 @@ def flaw_aware_scores(
     `[...]` float32 in [-1, 1].
 
   Raises:
-    ValueError: `weight` is outside [0, 2].
+    UsageError: `weight` is outside [0, 2].
   """
   if not 0 <= weight <= 2:
-    raise ValueError(
+    raise UsageError(
       f"weight = {weight:g} of a flaw must be between 0 and 2; the nearest "
       f"valid value is {min(max(weight, 0.0), 2.0):g}"
     )

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from rl import registry, types
+from rl.errors import UsageError
 from rl.sampling import samplers
 from rl.sampling.samplers import PromptBatch, Sampler
 
@@ -26,11 +27,11 @@ def reference_scores(count: int = 8, params: str = "ref") -> Sampler:
     params: name of the parameter set of the method that they are sampled from.
 
   Raises:
-    ValueError: `count` is below 1; or, when the sampler runs, the method has no
+    UsageError: `count` is below 1; or, when the sampler runs, the method has no
       such parameter set.
   """
   if count < 1:
-    raise ValueError(f"count = {count} must be at least 1")
+    raise UsageError(f"count = {count} must be at least 1")
   name = f"reference_scores(count={count}, params={params})"
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
@@ -39,7 +40,7 @@ def reference_scores(count: int = 8, params: str = "ref") -> Sampler:
       problem = registry.describe_unknown(
         "parameter set", params, batch.parameter_sets
       )
-      raise ValueError(f"{name}: {problem}")
+      raise UsageError(f"{name}: {problem}")
     # Numbered after the samples of the rollout, so that they are independent.
     references = batch.sample(
       batch.parameter_sets[params], count, first=batch.samples

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import masked, types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -96,10 +97,10 @@ def stretched_with_progress(
     least: same as in `stretched`.
 
   Raises:
-    ValueError: `steps` is below 1.
+    UsageError: `steps` is below 1.
   """
   if steps < 1:
-    raise ValueError(f"steps = {steps} training steps must be at least 1")
+    raise UsageError(f"steps = {steps} training steps must be at least 1")
   return progressively_stretched_scores(
     base.score(rollout, component),
     rollout.step / steps,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rl import masked, types
+from rl.errors import UsageError
 from rl.transforms import transform
 
 Array = jax.Array
@@ -32,10 +33,10 @@ def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
     `[...]` float32 in (0, 1].
 
   Raises:
-    ValueError: `n` is below 1.
+    UsageError: `n` is below 1.
   """
   if n < 1:
-    raise ValueError(f"n = {n} must be at least 1")
+    raise UsageError(f"n = {n} must be at least 1")
   windows = tokens.shape[-1] - n + 1
   if windows < 2:
     return jnp.ones(tokens.shape[:-1])

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rl.errors import UsageError
+
 Array = jax.Array
 
 
@@ -28,19 +30,19 @@ def spelled(phrases: Sequence[Sequence[Sequence[int]]]) -> np.ndarray:
     `[M, R, L]` int32, padded with -1.
 
   Raises:
-    ValueError: there is no phrase, a phrase without a spelling, a spelling
+    UsageError: there is no phrase, a phrase without a spelling, a spelling
       without tokens, or an id below 0.
   """
   spellings = [spelling for phrase in phrases for spelling in phrase]
   sizes = [len(spelling) for spelling in spellings]
   if not phrases or not all(map(len, phrases)) or min(sizes) == 0:
-    raise ValueError(
+    raise UsageError(
       f"phrases {phrases!r} must have at least one phrase; each phrase needs a "
       "spelling, and each spelling a token"
     )
   lowest = min(min(spelling) for spelling in spellings)
   if lowest < 0:
-    raise ValueError(
+    raise UsageError(
       f"token id {lowest} in phrases {phrases!r} must be at least 0"
     )
   num_spellings = max(len(phrase) for phrase in phrases)

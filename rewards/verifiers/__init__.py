@@ -34,6 +34,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from rl.errors import UsageError
+
 _BY_NAME = (  # kinds of parameters that can be passed by name
   inspect.Parameter.POSITIONAL_OR_KEYWORD,
   inspect.Parameter.KEYWORD_ONLY,
@@ -187,7 +189,7 @@ class Each:
     self.required = tuple(p.name for p in named if p.default is p.empty)
     for p in parameters:
       if p.kind not in (*_BY_NAME, p.VAR_KEYWORD):
-        raise ValueError(
+        raise UsageError(
           f"each({getattr(function, '__name__', function)}): the parameter "
           f"{p.name!r} cannot be passed by name; use a signature such as "
           "f(completion, answer)."
@@ -255,6 +257,6 @@ def each(function: Callable[..., float]) -> Each:
     The verifier.
 
   Raises:
-    ValueError: a parameter cannot be passed by name.
+    UsageError: a parameter cannot be passed by name.
   """
   return Each(function)

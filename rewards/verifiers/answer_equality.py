@@ -18,6 +18,7 @@ import sympy
 
 from rewards.verifiers import symbolic, units
 from rewards.verifiers.typography import UNION
+from rl.errors import UsageError
 
 _MAX_MEMBERS = 50  # of a set, since each pair of members is compared
 
@@ -283,7 +284,7 @@ def _equal_groups(gold: Group, answer: Group) -> bool:
 def _distinct_members(members: tuple[Form, ...]) -> list[Form]:
   """Returns the members without those that equal an earlier member."""
   if len(members) > _MAX_MEMBERS:
-    raise ValueError(
+    raise UsageError(
       f"the set has {len(members)} members; at most {_MAX_MEMBERS} are compared"
     )
   distinct: list[Form] = []

@@ -54,6 +54,7 @@ from concurrent import futures
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, sandbox, unscored
+from rl.errors import UsageError
 
 # Matches a line that opens or closes a block, also one with a list's bullet.
 _FENCE = re.compile(
@@ -247,22 +248,22 @@ def _tested_names(meta: Any) -> set[str]:
 
 
 def _job(item: Item, code: str) -> dict[str, Any]:
-  """Builds the job for `sandbox.run`; TypeError or ValueError for bad tests."""
+  """Builds the job for `sandbox.run`; TypeError or UsageError for bad tests."""
   meta: Mapping[str, Any] = item.meta
   forms = [name for name in _FORMS if name in meta]
   if len(forms) != 1:
-    raise ValueError(f"meta has {forms or 'none'} of {', '.join(_FORMS)}")
+    raise UsageError(f"meta has {forms or 'none'} of {', '.join(_FORMS)}")
   (form,) = forms
   if form == "cases":
     cases = [(str(stdin), str(expected)) for stdin, expected in meta["cases"]]
     if not cases:
-      raise ValueError("no cases")
+      raise UsageError("no cases")
     return {"program": code, "cases": cases}
   entry_point = str(meta.get("entry_point", ""))
   if form == "tests":
     tests = [str(test) for test in meta["tests"]]
     if not tests or isinstance(meta["tests"], str):
-      raise ValueError("no list of tests")
+      raise UsageError("no list of tests")
     return {
       "program": code,
       "tests": tests,
@@ -270,7 +271,7 @@ def _job(item: Item, code: str) -> dict[str, Any]:
       "entry_point": entry_point,
     }
   if not entry_point:
-    raise ValueError("no entry point")
+    raise UsageError("no entry point")
   prompt = str(meta.get("prompt", item.prompt))
   name = re.escape(entry_point)
   definition = re.compile(

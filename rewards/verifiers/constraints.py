@@ -45,6 +45,7 @@ from rewards.verifiers import (
   unscored,
 )
 from rl import registry
+from rl.errors import UsageError
 
 CHECKERS = ifeval.CHECKERS | ifbench.CHECKERS
 Constraint = Mapping[str, Any]
@@ -79,7 +80,7 @@ def validate(constraints: Sequence[Constraint]) -> None:
     constraints: constraints of a prompt; see the top of the file.
 
   Raises:
-    ValueError: a name or an argument is unknown, an argument is missing, or its
+    UsageError: a name or an argument is unknown, an argument is missing, or its
       value has another type than the checker's parameter.
   """
   for constraint in constraints:
@@ -88,12 +89,12 @@ def validate(constraints: Sequence[Constraint]) -> None:
     for name in arguments:
       if name not in parameters:
         kind = f"argument of {constraint['name']}"
-        raise ValueError(
+        raise UsageError(
           registry.describe_unknown(kind, name, list(parameters)[1:])
         )
     for name, parameter in list(parameters.items())[1:]:
       if parameter.default is parameter.empty and name not in arguments:
-        raise ValueError(f"{constraint['name']} needs the argument {name!r}")
+        raise UsageError(f"{constraint['name']} needs the argument {name!r}")
 
 
 def obeys(text: str, constraint: Constraint) -> bool:
@@ -104,7 +105,7 @@ def obeys(text: str, constraint: Constraint) -> bool:
     constraint: `{"name": ..., argument: value, ...}`.
 
   Raises:
-    ValueError: the constraint has an unknown name, or a value has another type
+    UsageError: the constraint has an unknown name, or a value has another type
       than the checker's parameter.
     TypeError: the checker lacks one of the arguments, or needs another.
   """
@@ -125,7 +126,7 @@ def obeys_loosely(text: str, constraint: Constraint) -> bool:
     constraint: `{"name": ..., argument: value, ...}`.
 
   Raises:
-    ValueError, TypeError: same as in `obeys`.
+    UsageError, TypeError: same as in `obeys`.
   """
   lines = text.split("\n")
   line_ranges = (lines, lines[1:], lines[:-1], lines[1:-1])
@@ -184,7 +185,7 @@ def _parse(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
   """Returns the checker of a constraint and the arguments that are not None."""
   name = constraint.get("name")
   if name not in CHECKERS:
-    raise ValueError(registry.describe_unknown("constraint", name, CHECKERS))
+    raise UsageError(registry.describe_unknown("constraint", name, CHECKERS))
   checker = CHECKERS[name]
   types = checker.__annotations__  # texts, as all annotations of the two files
   arguments = {
@@ -201,17 +202,17 @@ def _value(
   value: Any,
   annotation: str,  # "" if the checker has no such parameter
 ) -> Any:
-  """Returns the value of an argument, or raises a ValueError for its type."""
+  """Returns the value of an argument, or raises a UsageError for its type."""
   # An integral float counts as an integer.
   if annotation == "int" and isinstance(value, float) and value.is_integer():
     value = int(value)
   if annotation and not _TYPES[annotation](value):
-    raise ValueError(
+    raise UsageError(
       f"{name}: the argument {key!r} must be of the type {annotation}, not "
       f"{value!r:.80}"
     )
   if key in _RELATION_KEYS and value not in text_units.RELATIONS:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("relation", value, text_units.RELATIONS)
     )
   return value

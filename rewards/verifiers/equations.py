@@ -23,6 +23,8 @@ import itertools
 import re
 from fractions import Fraction
 
+from rl.errors import UsageError
+
 # Replacements that bring a text to plain arithmetic, applied in this order.
 _REPLACEMENTS = (
   # Line ends of LaTeX, and GSM8K's calculator marks `<<48/2=24>>`.
@@ -225,4 +227,4 @@ def _apply(sign: str, values: list[Fraction]) -> None:
   elif sign == "/":
     values.append(left / right)
   else:  # an opening bracket without a closing one
-    raise ValueError(sign)
+    raise UsageError(sign)

@@ -56,6 +56,7 @@ from rewards.verifiers import (
   unscored,
 )
 from rl import registry
+from rl.errors import UsageError
 
 # Datasets that training may use; the top of the file has the conditions.
 ALLOWED = tuple(
@@ -154,18 +155,18 @@ def make(
       defaults of the library.
 
   Raises:
-    ValueError: the library is missing, the dataset is not in `ALLOWED`, or it
+    UsageError: the library is missing, the dataset is not in `ALLOWED`, or it
       rejects the options.
   """
   try:
     import reasoning_gym  # an extra, and slow to import
   except ImportError as error:
-    raise ValueError(
+    raise UsageError(
       f"reasoning-gym cannot be imported ({error}); install it with "
       "`pip install 'extremum[gym]'`"
     ) from None
   if dataset not in ALLOWED:
-    raise ValueError(registry.describe_unknown("dataset", dataset, ALLOWED))
+    raise UsageError(registry.describe_unknown("dataset", dataset, ALLOWED))
   options = dict(options or {})
   try:
     return reasoning_gym.create_dataset(
@@ -173,7 +174,7 @@ def make(
     )
   except (AssertionError, TypeError, ValueError) as error:
     message = " ".join(str(error).split())
-    raise ValueError(
+    raise UsageError(
       f"{dataset} refuses options={options}: {message}"
     ) from None
 

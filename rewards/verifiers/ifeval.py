@@ -11,7 +11,7 @@ benchmark, whose files thus need no conversion. The checkers were written from
 the benchmark's descriptions and differ from its code in some decisions:
 keywords are whole words (`cat` is not in `category`), words and sentences are
 those of `rewards.verifiers.text_units`, and a language is recognized by its
-script alone. A language that shares its script with others raises a ValueError.
+script alone. A language that shares its script with others raises a UsageError.
 Each checker takes time linear in the text, so that no text is slow to judge.
 
 Usage:
@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 
 from rewards.verifiers import text_units
 from rl import registry
+from rl.errors import UsageError
 
 Checker = Callable[..., bool]
 
@@ -99,11 +100,11 @@ def response_language(text: str, language: str) -> bool:
     language: a key of `SCRIPTS`, such as "el" for Greek.
 
   Raises:
-    ValueError: `SCRIPTS` does not contain the language, because several
+    UsageError: `SCRIPTS` does not contain the language, because several
       languages use its script.
   """
   if language not in SCRIPTS:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("script of language", language, SCRIPTS)
     )
   letters = [c for c in text if c.isalpha()]

@@ -22,6 +22,7 @@ from concurrent import futures
 from typing import NoReturn
 
 from rewards.verifiers.llm_judge import Complete, JudgeError, Message
+from rl.errors import UsageError
 
 
 class CachedJudge:
@@ -199,4 +200,4 @@ def _has_finite_numbers(text: str) -> bool:
 
 
 def _refuse(name: str) -> NoReturn:
-  raise ValueError(name)
+  raise UsageError(name)

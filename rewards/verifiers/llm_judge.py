@@ -55,6 +55,7 @@ from rewards.verifiers import (
   answer_id,
   unscored,
 )
+from rl.errors import UsageError
 
 T, R = TypeVar("T"), TypeVar("R")
 Message = dict[str, str]
@@ -167,21 +168,21 @@ class Endpoint:
   def __post_init__(self):
     scheme = urllib.parse.urlsplit(self.url).scheme
     if scheme not in ("http", "https"):
-      raise ValueError(
+      raise UsageError(
         f"url is {self.url!r}; it must start with http:// or https://"
       )
     for name, minimum in (("retries", 0), ("max_tokens", 1), ("pause", 0)):
       if getattr(self, name) < minimum:
-        raise ValueError(
+        raise UsageError(
           f"{name} is {getattr(self, name)}; it must be {minimum} or more"
         )
     if not 0 < self.timeout < math.inf:  # also False for NaN
-      raise ValueError(
+      raise UsageError(
         f"timeout is {self.timeout}; it must be a finite number of seconds "
         "above 0"
       )
     if self.key_variable and not os.environ.get(self.key_variable):
-      raise ValueError(
+      raise UsageError(
         f"key_variable is {self.key_variable!r}, but this environment variable "
         "is not set; set it to the API key of the server"
       )
@@ -189,7 +190,7 @@ class Endpoint:
     if self.key_variable and not re.fullmatch(
       r"[!-~]+", os.environ[self.key_variable].strip()
     ):
-      raise ValueError(
+      raise UsageError(
         f"the environment variable {self.key_variable} has characters that no "
         "API key has: blanks, line breaks, or others than those of ASCII"
       )
@@ -418,10 +419,10 @@ def graded(
     reply has no score. The answer is the whole completion.
 
   Raises:
-    ValueError: `low` and `high` are not finite, or `low` is not below `high`.
+    UsageError: `low` and `high` are not finite, or `low` is not below `high`.
   """
   if not (math.isfinite(low) and math.isfinite(high) and low < high):
-    raise ValueError(
+    raise UsageError(
       f"low is {low} and high is {high}; they must be finite with low < high"
     )
   system = instruction.format(low=low, high=high)

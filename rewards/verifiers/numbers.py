@@ -133,7 +133,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
   try:
     value = _decimal(match["numerator"]) / _decimal(match["denominator"] or "1")
   except (ValueError, ZeroDivisionError):
-    # Python refuses to parse more than 4300 digits with a ValueError.
+    # Python refuses to parse more than 4300 digits with a UsageError.
     return None
   return -value if "-" in match["sign"] + match["inner_sign"] else value
 

@@ -48,6 +48,7 @@ from multiprocessing import connection
 
 from rewards.verifiers import Item, Outcome, unscored
 from rewards.verifiers.worker import READY, Worker
+from rl.errors import UsageError
 
 _MAX_FAILED_STARTS = 4  # failed starts in a row after which a pool gives up
 _TOO_SLOW = Outcome(0.0, 0, "", -1, parts={"timeout": 1.0})
@@ -90,16 +91,16 @@ class Pool:
       start_timeout: seconds for a worker to load the verifier.
 
     Raises:
-      ValueError: a limit is not positive and finite, or the verifier cannot be
+      UsageError: a limit is not positive and finite, or the verifier cannot be
         pickled.
     """
     positive = {"workers": workers, "timeout": timeout, "memory": memory}
     positive |= {"batch": batch, "start_timeout": start_timeout}
     for name, value in positive.items():
       if not 0 < value < math.inf:  # NaN is refused too
-        raise ValueError(f"{name} is {value!r}; it must be positive and finite")
+        raise UsageError(f"{name} is {value!r}; it must be positive and finite")
     if getattr(verify, "__module__", "") == "__main__":
-      raise ValueError(
+      raise UsageError(
         f"verify is {verify!r} of the running script, which a worker cannot "
         "import; allowed: a function at the top level of a module"
       )
@@ -109,7 +110,7 @@ class Pool:
     try:
       parcel = pickle.dumps(verify)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-      raise ValueError(
+      raise UsageError(
         f"verify is {verify!r}, which cannot be sent to a worker ({error}); "
         "allowed: a function at the top level of a module"
       ) from error

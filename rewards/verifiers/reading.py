@@ -45,6 +45,7 @@ from rewards.verifiers.typography import (
   UNION,
   WITHOUT,
 )
+from rl.errors import UsageError
 
 _MAX_CHARACTERS = 1000  # longer answers are compared as texts
 _OPENING, _CLOSING = "([{⦃⟨", ")]}⦄⟩"
@@ -159,7 +160,7 @@ def _parse(text: str) -> Form:
   """Parses a text; raises what `read` catches if it has no form."""
   text = text.strip()
   if not text:
-    raise ValueError("the text is empty")
+    raise UsageError("the text is empty")
   number = _parse_number(text)
   if number is not None:
     return Quantity(number)
@@ -283,7 +284,7 @@ def _parse_list(pieces: list[str], join: Callable | None = None) -> Form:
   if join and all(isinstance(form, Region) for form in forms):
     return _join_regions(forms, join)
   if any(isinstance(form, Region) for form in forms):
-    raise ValueError("the list contains inequalities or intervals")
+    raise UsageError("the list contains inequalities or intervals")
   # x_1 = 1, x_2 = 2 are two values of x, so they form a set.
   stems = [name.partition("_")[0] for name in names]
   all_have_names = len(names) == len(pieces) and all(
@@ -311,7 +312,7 @@ def _parse_brackets(text: str) -> Form | None:
     start, end = map(_parse_endpoint, pieces)
     return Region((_make_interval(start, end, pair[0] != "[", pair[1] != "]"),))
   if pair not in ("()", "[]", "⟨⟩"):
-    raise ValueError(f"the brackets {pair} do not belong together")
+    raise UsageError(f"the brackets {pair} do not belong together")
   # `(1, 2)` is a tuple.
   return Group(pair, tuple(map(_parse, pieces)))
 
@@ -322,11 +323,11 @@ def _parse_matrix(text: str) -> Form:
     r"\\begin\{([bpBv]?matrix)\}(.*?)\\end\{\1\}", text, re.DOTALL
   )
   if not match or match[1] == "vmatrix":
-    raise ValueError("the text is not a matrix")  # a vmatrix is a determinant
+    raise UsageError("the text is not a matrix")  # a vmatrix is a determinant
   lines = [line for line in match[2].split("\\\\") if line.strip()]
   rows = [tuple(map(_parse, line.split("&"))) for line in lines]
   if len({len(row) for row in rows}) != 1:
-    raise ValueError("the rows of the matrix have different lengths")
+    raise UsageError("the rows of the matrix have different lengths")
   if len(rows[0]) == 1:
     return Group("⟨⟩", tuple(row[0] for row in rows))
   return Group("matrix", tuple(Group("⟨⟩", row) for row in rows))
@@ -343,7 +344,7 @@ def _parse_equation(parts: list[str]) -> Form:
     if all(equal(value, form) for form in forms[:-1]):
       return value  # `1/2 = 0.5` is 0.5
     if len(parts) > 2:
-      raise ValueError("the sides of the equation have different values")
+      raise UsageError("the sides of the equation have different values")
     # `y - 2x = 1` is a relation.
     return Relation(
       "=", _parse_expression(parts[0]) - _parse_expression(parts[1])
@@ -365,14 +366,14 @@ def _parse_inequality(
   """Returns a region if one variable enters linearly, else a relation."""
   parts = [part.strip() for part in parts]
   if any("=" in part for part in parts):
-    raise ValueError("a side of the inequality has an equals sign")
+    raise UsageError("a side of the inequality has an equals sign")
   if len(parts) == 3:  # a chain such as 1 < x <= 3
     if _VARIABLE.fullmatch(parts[1]) is None:
-      raise ValueError("the middle of the chain is not a variable")
+      raise UsageError("the middle of the chain is not a variable")
     if set(signs) <= set(">≥"):
       parts, signs = parts[::-1], signs[::-1]
     elif not set(signs) <= set("<≤"):
-      raise ValueError("the signs of the chain have different directions")
+      raise UsageError("the signs of the chain have different directions")
     start, end = _parse_endpoint(parts[0]), _parse_endpoint(parts[2])
     return Region(
       (_make_interval(start, end, signs[0] in "<>", signs[1] in "<>"),)
@@ -399,11 +400,11 @@ def _parse_inequality(
 def _make_interval(
   start: sympy.Expr, end: sympy.Expr, left_open: bool, right_open: bool
 ) -> sympy.Interval:
-  """Returns an interval; raises ValueError if it is empty or one point."""
+  """Returns an interval; raises UsageError if it is empty or one point."""
   interval = sympy.Interval(start, end, left_open, right_open)
   # sympy returns another kind of set for (2, 1) and [1, 1].
   if not isinstance(interval, sympy.Interval):
-    raise ValueError("the start of the interval is not below its end")
+    raise UsageError("the start of the interval is not below its end")
   return interval
 
 
@@ -411,7 +412,7 @@ def _join_regions(forms: list[Form], join: Callable) -> Region:
   """Combines forms that are sets of numbers by a class of sympy."""
   regions = [region(form) for form in forms]
   if None in regions:
-    raise ValueError("a piece is not a set of real numbers")
+    raise UsageError("a piece is not a set of real numbers")
   # `join` is `sympy.Union`, `sympy.Intersection` or `sympy.Complement`.
   joined_set = join(*(sympy.Union(*region.parts) for region in regions))
   parts = (
@@ -420,7 +421,7 @@ def _join_regions(forms: list[Form], join: Callable) -> Region:
   if not all(
     isinstance(part, sympy.Interval | sympy.FiniteSet) for part in parts
   ):
-    raise ValueError("the set does not consist of intervals and points")
+    raise UsageError("the set does not consist of intervals and points")
   points = [part for part in parts if isinstance(part, sympy.FiniteSet)]
   intervals = [part for part in parts if isinstance(part, sympy.Interval)]
   intervals.sort(key=lambda part: part.start)
@@ -439,7 +440,7 @@ def _parse_expression(text: str) -> sympy.Expr:
   """Parses a number or formula; drops its unit."""
   form = _parse(text)
   if not isinstance(form, Quantity):
-    raise ValueError(f"{text!r} is not a number or formula")
+    raise UsageError(f"{text!r} is not a number or formula")
   return sympy.sympify(form.value)
 
 
@@ -479,7 +480,7 @@ def _parse_single(text: str) -> Form:
     sign, currency, amount, amount_before, currency_after = money.groups()
     form = _parse_single((sign or "") + (amount or amount_before))
     if not isinstance(form, Quantity):
-      raise ValueError(f"{text!r} is not an amount of money")
+      raise UsageError(f"{text!r} is not an amount of money")
     unit = f"{currency or currency_after} {form.unit}"  # `$ per hour`
     return Quantity(form.value, unit.strip())
   quantity = _QUANTITY.fullmatch(text)
@@ -487,7 +488,7 @@ def _parse_single(text: str) -> Form:
     word = quantity["word"] or ""  # a unit outside of ⟦⟧: `5 cm`
     factor_and_unit = units.parse(quantity["text"] or word)
     if factor_and_unit is None or units.variables(word):
-      raise ValueError(f"{text!r} ends with a word that is not a unit")
+      raise UsageError(f"{text!r} ends with a word that is not a unit")
     factor, unit = factor_and_unit  # `4 million km` has factor 10^6
     value = _parse_value(quantity["value"]) * factor
     for sign, names in _SIGNS.items():

@@ -46,6 +46,7 @@ from rewards.verifiers import (
   unscored,
 )
 from rl import registry
+from rl.errors import UsageError
 
 WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": 0.9}
 LOW, HIGH = 1.0, 10.0  # the scale of an implicit grade
@@ -190,10 +191,10 @@ def refine(
     The new rubric.
 
   Raises:
-    ValueError: there are fewer than two completions, or the reply is no rubric.
+    UsageError: there are fewer than two completions, or the reply is no rubric.
   """
   if len(completions) < 2:
-    raise ValueError(
+    raise UsageError(
       f"refine needs 2 or more completions, got {len(completions)}."
     )
   best_first = sorted(range(len(scores)), key=lambda i: -scores[i])
@@ -233,26 +234,26 @@ def _judge_items(
 
 
 def _criteria(rubric: Any) -> list[tuple[str, float]]:
-  """Returns text and weight of each criterion; ValueError for a bad rubric."""
+  """Returns text and weight of each criterion; UsageError for a bad rubric."""
   if not isinstance(rubric, list | tuple) or not rubric:
-    raise ValueError(
+    raise UsageError(
       f"The rubric must be a list of criteria, not {rubric!r}."[:200]
     )
   criteria = []
   for criterion in rubric:
     if not isinstance(criterion, Mapping) or not criterion.get("text"):
-      raise ValueError(f"A criterion of the rubric has no text: {criterion!r}.")
+      raise UsageError(f"A criterion of the rubric has no text: {criterion!r}.")
     weight = criterion.get("weight")
     if weight is None:
       # Without a weight, the category decides.
       category = str(criterion.get("category", "")).lower()
       if category not in WEIGHTS:
-        raise ValueError(
+        raise UsageError(
           registry.describe_unknown("category", category, WEIGHTS)
         )
       weight = WEIGHTS[category]
     if not isinstance(weight, int | float) or not math.isfinite(weight):
-      raise ValueError(
+      raise UsageError(
         f"The weight of a criterion must be a number, not {json.dumps(weight)}."
       )
     criteria.append((str(criterion["text"]), float(weight)))

@@ -69,6 +69,7 @@ from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rl import registry
+from rl.errors import UsageError
 
 WEIGHTS = {
   "execution": 7.0,
@@ -127,7 +128,7 @@ class Limits:
     for name in ("processor", "clock"):
       value = getattr(self, name)
       if not 0 < value < math.inf:  # NaN is refused too
-        raise ValueError(f"{name} is {value!r}; it must be positive and finite")
+        raise UsageError(f"{name} is {value!r}; it must be positive and finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +182,7 @@ def run(
     The rows, or the reason why there are none.
 
   Raises:
-    ValueError: `meta` has neither key, or the database cannot be opened or
+    UsageError: `meta` has neither key, or the database cannot be opened or
       built.
   """
   limits = limits or Limits()
@@ -272,18 +273,18 @@ def parts(
     `{name: value}`.
 
   Raises:
-    ValueError: the verdict is unknown: there is no database, the reference does
+    UsageError: the verdict is unknown: there is no database, the reference does
       not run, the wall-clock limit ended the completion's query, or the judge
       gives no score.
   """
   reference = str(item.reference)
   truth = run(reference, item.meta, limits)
   if truth.rows is None or not _tokens(reference):
-    raise ValueError(f"the reference does not run: {truth.error or 'empty'}")
+    raise UsageError(f"the reference does not run: {truth.error or 'empty'}")
   query, formed = extract(str(item.completion))
   result = run(query, item.meta, limits)
   if result.hung:
-    raise ValueError("the query was ended by the clock")
+    raise UsageError("the query was ended by the clock")
   runs = result.rows is not None and bool(_tokens(query))
   same = runs and _same(result, truth, _orders(reference))
   named = {
@@ -296,7 +297,7 @@ def parts(
   if judge is not None:
     judged = 1.0 if same else judge(item)
     if judged is None:
-      raise ValueError("judge: no readable score")
+      raise UsageError("judge: no readable score")
     named["judge"] = min(max(float(judged), 0.0), 1.0)
   return named
 
@@ -320,21 +321,21 @@ def verify(
     The verdict is -1 if `parts` raises.
 
   Raises:
-    ValueError: a part is unknown, a weight is negative, or execution does not
+    UsageError: a part is unknown, a weight is negative, or execution does not
       weigh more than all others together.
   """
   for name, weight in weights.items():
     if name not in WEIGHTS:
-      raise ValueError(registry.describe_unknown("part", name, WEIGHTS))
+      raise UsageError(registry.describe_unknown("part", name, WEIGHTS))
     if weight < 0:
-      raise ValueError(
+      raise UsageError(
         f"The weight of {name} is {weight}; it must be 0 or more."
       )
   used = {n: w for n, w in weights.items() if judge or n != "judge"}
   execution = used.get("execution", 0.0)
   others = sum(used.values()) - execution
   if execution <= others:
-    raise ValueError(
+    raise UsageError(
       f"The weight of execution is {execution}; it must be more than {others}, "
       "the sum of the other weights, or a wrong query could beat a right one."
     )
@@ -375,7 +376,7 @@ def _connect(
     elif "schema" in meta:
       where = "file::memory:"
     else:
-      raise ValueError('neither "database" nor "schema" in the item\'s meta')
+      raise UsageError('neither "database" nor "schema" in the item\'s meta')
     with contextlib.ExitStack() as opened:
       connection = sqlite3.connect(where, uri=True, cached_statements=0)
       opened.callback(connection.close)
@@ -389,7 +390,7 @@ def _connect(
       ).fetchall()
       opened.pop_all()  # the caller closes the connection
   except (sqlite3.Error, OSError) as error:
-    raise ValueError(f"no database: {error}") from error
+    raise UsageError(f"no database: {error}") from error
   connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)
   connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
   connection.setlimit(sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50)
@@ -400,7 +401,7 @@ def _connect(
 
 
 def _check_widths(values: Sequence[Any], limit: int) -> None:
-  """Raises ValueError if a format may print more than `limit` characters."""
+  """Raises UsageError if a format may print more than `limit` characters."""
   # sqlite writes the number of characters that the precision of `%c` gives
   # before it checks the limit of a value's length.
   text = str(values[0]) if values else ""
@@ -410,7 +411,7 @@ def _check_widths(values: Sequence[Any], limit: int) -> None:
       with contextlib.suppress(TypeError, ValueError, OverflowError):
         widths.append(abs(int(float(value))))
   if max(widths, default=0) > limit:
-    raise ValueError(f"a width above {limit}")
+    raise UsageError(f"a width above {limit}")
 
 
 def _copies(query: str, views: Sequence[str]) -> int:

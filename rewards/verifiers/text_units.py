@@ -17,6 +17,7 @@ import operator
 import re
 
 from rl import registry
+from rl.errors import UsageError
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"(?<=[.!?\u2026\u3002])[\"'\u201d\u2019)\]*]*(?=\s)|\n\s*\n")
@@ -80,8 +81,8 @@ def compare(count: int, relation: str, number: int) -> bool:
     number: the right side.
 
   Raises:
-    ValueError: the relation is unknown.
+    UsageError: the relation is unknown.
   """
   if relation not in RELATIONS:
-    raise ValueError(registry.describe_unknown("relation", relation, RELATIONS))
+    raise UsageError(registry.describe_unknown("relation", relation, RELATIONS))
   return RELATIONS[relation](count, int(number))

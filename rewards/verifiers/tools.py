@@ -54,6 +54,7 @@ from rewards.verifiers import (
   answer_id,
   unscored,
 )
+from rl.errors import UsageError
 
 BOUND = 3.0  # correctness lies in [-BOUND, BOUND]
 MAX_CALLS = 256  # per text, which bounds the assignment; more are malformed
@@ -154,11 +155,11 @@ def toolrl_reward(completion: str, reference: str) -> dict[str, float]:
   """Returns the two parts of the reward by name; their sum is in [-3, 4].
 
   Raises:
-    ValueError: the reference's calls cannot be parsed.
+    UsageError: the reference's calls cannot be parsed.
   """
   truth = parse(reference)
   if truth is None:
-    raise ValueError(f"reference without readable tool calls: {reference!r}")
+    raise UsageError(f"reference without readable tool calls: {reference!r}")
   return {
     "format": format_score(completion, reference),
     "correctness": correctness(parse(completion), truth),
@@ -276,7 +277,7 @@ def _calls(text: str) -> list[Call] | None:
 
 
 def _call(value: Any) -> Call:
-  """Builds a call; raises ValueError, KeyError or TypeError if it is none."""
+  """Builds a call; raises UsageError, KeyError or TypeError if it is none."""
   value = value.get("function", value) if isinstance(value, dict) else value
   if not isinstance(value["name"], str):
     raise TypeError(value["name"])
@@ -302,12 +303,12 @@ def _canonical(value: Any) -> Any:
 
 
 def _refuse(constant: str) -> None:
-  raise ValueError(constant)
+  raise UsageError(constant)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   if len(dict(pairs)) < len(pairs):
-    raise ValueError("A JSON object has the same key twice.")
+    raise UsageError("A JSON object has the same key twice.")
   return dict(pairs)
 
 

@@ -23,6 +23,7 @@ import time
 from multiprocessing import connection
 
 from rewards.verifiers import Outcome, unscored
+from rl.errors import UsageError
 
 READY = "ready"  # message of a worker that has loaded the verifier
 
@@ -101,16 +102,16 @@ class Worker:
 
 
 def _check(outcome: Outcome) -> None:
-  """Raises ValueError if the arrays of a rollout could not hold the outcome."""
+  """Raises UsageError if the arrays of a rollout could not hold the outcome."""
   if not 0 <= outcome.score <= 1:  # NaN is refused too
-    raise ValueError(f"a score of {outcome.score}, not in [0, 1]")
+    raise UsageError(f"a score of {outcome.score}, not in [0, 1]")
   if outcome.verdict not in (-1, 0, 1):
-    raise ValueError(f"a verdict of {outcome.verdict}, not -1, 0 or 1")
+    raise UsageError(f"a verdict of {outcome.verdict}, not -1, 0 or 1")
   if not -1 <= outcome.answer_id < 2**31:
-    raise ValueError(f"an answer_id of {outcome.answer_id}, not -1 or an int32")
+    raise UsageError(f"an answer_id of {outcome.answer_id}, not -1 or an int32")
   for name, value in outcome.parts.items():
     if not math.isfinite(value):
-      raise ValueError(f"a part {name!r} of {value}, which is not finite")
+      raise UsageError(f"a part {name!r} of {value}, which is not finite")
 
 
 def work(channel: int, lifeline: int) -> None:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, scoring, types
+from rl.errors import UsageError
 from rl.losses.terms import Loss, Term
 from rl.method import Method
 from rl.transforms import Transform, broadcast, chain, transform
@@ -95,20 +96,20 @@ def add_importance_weights(method: Method, cap: float) -> Method:
     cap: largest weight of a token.
 
   Raises:
-    ValueError: if the method has no advantage, the denominator of a term's
+    UsageError: if the method has no advantage, the denominator of a term's
       ratio is the behavior policy already, or the cap is not positive.
     LevelError: if a term takes advantages of samples; raised by `Method`.
   """
   if cap <= 0:
-    raise ValueError(f"cap = {cap} must be above 0; a usual value is 2.0.")
+    raise UsageError(f"cap = {cap} must be above 0; a usual value is 2.0.")
   if method.advantage is None:
-    raise ValueError(
+    raise UsageError(
       f"{method.name} has no advantage that importance weights could multiply; "
       "use it without importance weights"
     )
   for term in method.loss.terms:
     if term.denominator == "behavior":
-      raise ValueError(
+      raise UsageError(
         f"{method.name}: the denominator of the ratio of {term} is the "
         "behavior policy already; use the method without importance weights"
       )

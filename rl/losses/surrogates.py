@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import factories, scoring, types
+from rl.errors import UsageError
 
 Array = jax.Array
 # exp(20) = 5e8 stays far below the largest float32, 3e38, so that its product
@@ -146,13 +147,13 @@ def ppo_clip(
       the recipe of DAPO 10.
 
   Raises:
-    ValueError: if `low` or `high` is a negative number.
+    UsageError: if `low` or `high` is a negative number.
   """
   del policy, rollout
   for name, width in (("low", low), ("high", high)):
     # A clip range may be a traced array (`flex_clip`), which has no value yet.
     if isinstance(width, numbers.Real) and not width >= 0:
-      raise ValueError(
+      raise UsageError(
         f"ppo_clip: {name} = {width} must be at least 0; a usual value is 0.2"
       )
   rho, metrics = ratio(log_ratio), {}

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import factories, registry, scoring, types
+from rl.errors import UsageError
 from rl.losses import aggregates, ratios, surrogates
 from rl.transforms import LevelError, Transform
 
@@ -208,9 +209,9 @@ _DENOMINATORS = {"old": frozenset({_OLD_LOG_PROBS}), "behavior": frozenset()}
 
 
 def _denominator_needs(denominator: str) -> frozenset[scoring.Need]:
-  """Returns the needs of a denominator, or raises a ValueError."""
+  """Returns the needs of a denominator, or raises a UsageError."""
   if denominator not in _DENOMINATORS:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("denominator", denominator, _DENOMINATORS)
     )
   return _DENOMINATORS[denominator]
@@ -246,7 +247,7 @@ def policy_gradient(
       log-probs the sampler reported.
 
   Raises:
-    ValueError: if `denominator` has another value.
+    UsageError: if `denominator` has another value.
   """
   denominator_needs = _denominator_needs(denominator)
   needs = {_POLICY_LOG_PROBS} | surrogate.needs
@@ -328,10 +329,10 @@ def kl(
     denominator: policy in the denominator of the ratio; see `policy_gradient`.
 
   Raises:
-    ValueError: if the estimator or the denominator is unknown.
+    UsageError: if the estimator or the denominator is unknown.
   """
   if estimator not in KL_ESTIMATORS:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("KL estimator", estimator, KL_ESTIMATORS)
     )
   denominator_needs = _denominator_needs(denominator)

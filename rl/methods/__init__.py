@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rl import factories, learners, registry
+from rl.errors import UsageError
 from rl.method import Method
 
 
@@ -48,10 +49,10 @@ def factory(name: str) -> Callable[..., Method | dict[str, Method]]:
   """Returns the function that makes the method of a name.
 
   Raises:
-    ValueError: if the method is unknown; the message names the nearest one.
+    UsageError: if the method is unknown; the message names the nearest one.
   """
   if name not in _factories():
-    raise ValueError(registry.describe_unknown("method", name, names()))
+    raise UsageError(registry.describe_unknown("method", name, names()))
   return _factories()[name]
 
 
@@ -72,7 +73,7 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
     **hyper: hyper-parameters; the others have the defaults of the method.
 
   Raises:
-    ValueError: if the method or a hyper-parameter is unknown, a value has
+    UsageError: if the method or a hyper-parameter is unknown, a value has
       another type than the default, or the method refuses it.
     ImportError: if a file in this folder cannot be imported.
   """

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -189,11 +190,11 @@ def join(first: types.Rollout, second: types.Rollout) -> types.Rollout:
   are those of the first rollout.
 
   Raises:
-    ValueError: if the task compares pairs of samples. Pairs of which one sample
+    UsageError: if the task compares pairs of samples. Pairs of which one sample
       is in each rollout have not been compared.
   """
   if "task/preferences" in first.extras:
-    raise ValueError(
+    raise UsageError(
       "task/preferences compare the samples of one pass; choose a sampler with "
       "one pass, or a task that does not compare pairs of samples"
     )

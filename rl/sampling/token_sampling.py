@@ -11,6 +11,8 @@ import math
 import jax
 import jax.numpy as jnp
 
+from rl.errors import UsageError
+
 Array = jax.Array
 # Number of vocabulary entries in a block of `sample_token`.
 _BLOCK = 128
@@ -45,7 +47,7 @@ class TokenSampling:
     check_number("min_p", self.min_p, 0.0, 1.0)
     check_number("top_p", self.top_p, 0.0, 1.0)
     if self.top_p == 0:
-      raise ValueError(
+      raise UsageError(
         f"top_p = {self.top_p} keeps no token; it must be above 0 and at most "
         "1. For the most likely token alone, set temperature=0"
       )
@@ -172,7 +174,7 @@ def _threshold(weights: Array, measure: Array, amount: Array | float) -> Array:
 def check_number(
   name: str, value: float, low: float, high: float, integer: bool = False
 ) -> None:
-  """Raises a ValueError unless a value is a number in [low, high]."""
+  """Raises a UsageError unless a value is a number in [low, high]."""
   is_number = isinstance(value, int if integer else (int, float))
   is_number = is_number and not isinstance(value, bool) and math.isfinite(value)
   if is_number and low <= value <= high:
@@ -181,4 +183,4 @@ def check_number(
   bounds = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
   nearest = min(max(value, low), high) if is_number else None
   hint = f"; the nearest valid value is {nearest}" if is_number else ""
-  raise ValueError(f"{name} = {value!r} must be {kind} {bounds}{hint}")
+  raise UsageError(f"{name} = {value!r} must be {kind} {bounds}{hint}")

@@ -37,6 +37,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.errors import UsageError
 from rl.factories import factory, label, resolve_needs
 
 Array = jax.Array
@@ -150,18 +151,18 @@ def transform(
     needs: needs that the function reads, a set or `(**hyper) -> set`.
 
   Raises:
-    ValueError: if a level does not exist, or a source does not declare the
+    UsageError: if a level does not exist, or a source does not declare the
       level that it gives.
   """
   agnostic = isinstance(takes, tuple)
   for level in (*(takes if agnostic else (takes,)), gives or "none"):
     if level not in types.LEVELS:
-      raise ValueError(
+      raise UsageError(
         f"unknown level {level!r}; it must be one of {types.LEVELS}"
       )
 
   if takes == "none" and gives is None:
-    raise ValueError("a source must declare the level of its result: gives=")
+    raise UsageError("a source must declare the level of its result: gives=")
 
   def decorate(fn: Callable) -> Callable[..., Transform]:
     def build(hyper: dict[str, Any]) -> Transform:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import advantages, best_of_k, credit, masked, scoring, types
+from rl.errors import UsageError
 from rl.sampling import random_keys
 from rl.transforms.base import Transform, lift, transform
 
@@ -50,10 +51,10 @@ def step_scores(_, rollout: types.Rollout) -> Array:
   """Returns the process reward of each reasoning step, `[P, S, K]`.
 
   Raises:
-    ValueError: if the rollout has no step scores.
+    UsageError: if the rollout has no step scores.
   """
   if rollout.step_scores is None:
-    raise ValueError(
+    raise UsageError(
       "step_scores(): the rollout has no step scores; choose a task that "
       "scores steps, such as chain, or add a process reward model"
     )

@@ -34,6 +34,7 @@ from experiments.logging import json_files
 from experiments.studies.arms import Arm, Store
 from experiments.studies.bakeoff import setting
 from experiments.studies.bakeoff.table import Row
+from rl.errors import UsageError
 
 
 class _Bakeoff:
@@ -69,14 +70,14 @@ class _Bakeoff:
     The reason of each other unfinished entry is written to `not_run`.
 
     Raises:
-      ValueError: the reference cannot run.
+      UsageError: the reference cannot run.
     """
     unfinished = [name for name in names if name not in self._rows]
     for name in unfinished:
       if reason := self._setting.obstacle(name, self.budget):
         self.not_run[name] = reason
     if reason := self.not_run.get(self.reference):
-      raise ValueError(f"the reference {self.reference} cannot run: {reason}")
+      raise UsageError(f"the reference {self.reference} cannot run: {reason}")
     runnable = [name for name in unfinished if name not in self.not_run]
     return sorted(runnable, key=lambda name: name != self.reference)
 
@@ -114,17 +115,17 @@ def main(argv: Sequence[str] | None = None) -> int:
   console = rich.console.Console()
   with errors.usage_errors():
     if options.seeds < 2:
-      raise ValueError(
+      raise UsageError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
     subject = setting.METHODS if options.rewards is None else setting.REWARDS
     if options.rewards is not None and options.methods:
-      raise ValueError(
+      raise UsageError(
         "--methods and --rewards do not go together; use one of them"
       )
     task = options.task or subject.task
     if not task:
-      raise ValueError(
+      raise UsageError(
         f"--task must be one of {', '.join(method_configs.BASES)}"
       )
     names_text = options.rewards or options.methods

@@ -35,6 +35,7 @@ from experiments.studies.bakeoff import method_table, reward_table
 from experiments.studies.bakeoff.table import Estimate, Row, Table, make_row
 from experiments.training_run import validate
 from rl import methods
+from rl.errors import UsageError
 
 # Samples per held-out problem: twice 64, so that the estimate of pass@64 is an
 # average over many subsets of 64 samples.
@@ -73,7 +74,7 @@ class Subject:
     """Checks the name of an entry and returns it.
 
     Raises:
-      ValueError: the entry is unknown.
+      UsageError: the entry is unknown.
     """
     config_names.check(self.name, name, self.configs.names())
     return name
@@ -215,10 +216,10 @@ def make(subject: Subject, task: str, steps: int) -> Setting:
     steps: number of training steps in the budget.
 
   Raises:
-    ValueError: the task has no base policy, or `steps` is below 1.
+    UsageError: the task has no base policy, or `steps` is below 1.
   """
   if steps < 1:
-    raise ValueError(f"steps = {steps} must be at least 1")
+    raise UsageError(f"steps = {steps} must be at least 1")
   subject.configs.base(task)  # raises if the task has no base policy
   name, settings = spec.parse(task)
   if not settings:

@@ -27,6 +27,7 @@ from experiments.logging import json_files
 from experiments.studies.benchmark.outcome import WIDTH, Outcome
 from experiments.studies.benchmark.peers import PEERS
 from rl import registry
+from rl.errors import UsageError
 
 # Name -> module and function. A module is imported when its benchmark is run,
 # because some need packages that a machine with an accelerator may not have.
@@ -116,13 +117,13 @@ def _parse_benchmark(
   for text in options.python:
     peer, _, path = text.partition("=")
     if not path:
-      raise ValueError(
+      raise UsageError(
         f"--python {text} must have the form PEER=PATH, such as tunix=PATH"
       )
     settings.setdefault("pythons", {})[peer] = path
   # Both errors name the nearest valid name.
   if name not in BENCHMARKS:
-    raise ValueError(registry.describe_unknown("benchmark", name, BENCHMARKS))
+    raise UsageError(registry.describe_unknown("benchmark", name, BENCHMARKS))
   without_console = functools.partial(load(name), None)
   registry.check_settings("setting", name, without_console, settings)
   return name, settings

@@ -28,11 +28,11 @@ from typing import Any
 
 import rich.console
 
-from experiments.cli import errors
 from experiments.logging import json_files
 from experiments.studies.benchmark import outcome, sides
 from experiments.studies.benchmark.on_accelerator import pieces
 from rl import registry
+from rl.errors import UsageError
 
 PIECE_SECONDS = 180.0
 # A piece that could run for less than this is left to the next command.
@@ -76,11 +76,9 @@ def accelerator(
   traced = profile.split(",") if profile else []
   for name in traced:
     if name not in pieces.PIECES:
-      raise errors.UsageError(
-        registry.describe_unknown("piece", name, pieces.PIECES)
-      )
+      raise UsageError(registry.describe_unknown("piece", name, pieces.PIECES))
   if profile and not out:
-    raise errors.UsageError("--profile needs --out, the folder for the trace")
+    raise UsageError("--profile needs --out, the folder for the trace")
   folder = pathlib.Path(state) if state else STATE
   folder.mkdir(parents=True, exist_ok=True)
   deadline = time.monotonic() + 60 * minutes

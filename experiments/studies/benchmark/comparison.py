@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 
 import rich.console
 
-from experiments.cli import errors
 from experiments.studies.benchmark import machine, outcome, sides, sizes
 from experiments.studies.benchmark.outcome import Outcome, Row
 from experiments.studies.benchmark.peers import PEERS
 from models import flop_counts
 from rl import registry
+from rl.errors import UsageError
 
 NONE = "none"  # value of `peer` with which only this project is measured
 # Number of prompts, and of greedy tokens per prompt, that both sides generate
@@ -109,7 +109,7 @@ def compare(
       fails, or the sides do different work.
   """
   if shape and shape not in shapes:
-    raise errors.UsageError(registry.describe_unknown("shape", shape, shapes))
+    raise UsageError(registry.describe_unknown("shape", shape, shapes))
   # Raises if a peer is missing, before a measurement.
   launches = [find_peer(peer, allowed, pythons or {}) for peer in peers]
 
@@ -153,7 +153,7 @@ def find_peer(
   """
   for name in (peer, *pythons):
     if name not in allowed:
-      raise errors.UsageError(registry.describe_unknown("peer", name, allowed))
+      raise UsageError(registry.describe_unknown("peer", name, allowed))
   if peer == NONE:
     return None
   spec, python = PEERS[peer], pythons.get(peer, sys.executable)
@@ -184,13 +184,13 @@ def check_same_greedy_tokens(
       zip(our_tokens, peer_tokens, strict=True)
     ):
       if our_token != peer_token:
-        raise errors.UsageError(
+        raise UsageError(
           f"{peer.launch} computes something else: greedy token {position} "
           f"of prompt {number} is {peer_token}, ours is {our_token}"
         )
   distinct = {token for tokens in our_completions for token in tokens}
   if len(distinct) < PROOF_TOKENS // 2:
-    raise errors.UsageError(
+    raise UsageError(
       f"{len(distinct)} different greedy tokens in {PROOF_PROMPTS} completions "
       "prove nothing; use weights with larger layers"
     )

@@ -23,6 +23,7 @@ import numpy as np
 from models import policy, transformer
 from models.config import ModelConfig
 from rl import types
+from rl.errors import UsageError
 from rl.sampling import generation
 
 Array = jax.Array
@@ -40,10 +41,10 @@ def suppress_tokens(
   in the attention.
 
   Raises:
-    ValueError: embeddings are not tied, or a projection has a bias.
+    UsageError: embeddings are not tied, or a projection has a bias.
   """
   if not config.tied_embeddings or config.output_bias or config.mlp_bias:
-    raise ValueError("mixed lengths need tied embeddings and no biases")
+    raise UsageError("mixed lengths need tied embeddings and no biases")
   table = params["embed"]["table"].at[:, 0].set(config.width**-0.5)
   layers = dict(params["layers"])
   for block, name in (("attention", "output"), ("mlp", "down")):
@@ -78,10 +79,10 @@ def fit_mean_length(
   `suppress_tokens`.
 
   Raises:
-    ValueError: `mean_length` does not lie between 1 and `max_tokens`.
+    UsageError: `mean_length` does not lie between 1 and `max_tokens`.
   """
   if not 1 < mean_length < max_tokens:
-    raise ValueError(
+    raise UsageError(
       f"mean length {mean_length} must lie between 1 and {max_tokens}"
     )
   prompts = jnp.asarray(prompts)

@@ -50,6 +50,7 @@ from experiments.training import build, iteration, placement, rollouts
 from experiments.training.experiment import Experiment
 from models import sharding
 from rl import fused_loop, step, training_state
+from rl.errors import UsageError
 
 MAX_TIME_VS_STAGED = 1.05
 MAX_HOST_SHARE = 0.02
@@ -86,11 +87,11 @@ def fused(
   with errors.usage_errors():
     devices.configure(machine.cores())
     if count % len(jax.devices()):
-      raise ValueError(
+      raise UsageError(
         f"count = {count} must be a multiple of {len(jax.devices())} devices"
       )
     if steps < 2:
-      raise ValueError(f"steps = {steps} fuses nothing; it must be at least 2.")
+      raise UsageError(f"steps = {steps} fuses nothing; it must be at least 2.")
     unplaced = build_experiment(steps, prompts)
   shape = f"countdown, {prompts} x {unplaced.sampling.samples}, {steps} steps"
   rows, fused_runs = [], {}
@@ -324,7 +325,7 @@ def check_same_end(
     for pair in (params[:2], params[1:])
   )
   if not change > 0 or not difference <= TOLERANCE * change:
-    raise errors.UsageError(
+    raise UsageError(
       f"{label}: parameters that changed by {change:.1e} (norm) differ by "
       f"{difference:.1e}; at most {TOLERANCE:g} of the change is allowed"
     )

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 import rich.console
 
-from experiments.cli import errors
 from experiments.studies.benchmark import comparison, machine, sides, sizes
 from experiments.studies.benchmark.comparison import Case, Options, Rival
 from experiments.studies.benchmark.outcome import Outcome
 from models import flop_counts
+from rl.errors import UsageError
 
 # Least ratios, by peer and shape: time per token of the peer over ours.
 LIMITS = {
@@ -164,7 +164,7 @@ def check_learning(side: sides.Side) -> sides.Call:
   change = side.ask("changed")["largest"] / LEARNING_RATE
   smallest, largest = MOVE_RANGE
   if not smallest <= change <= largest:
-    raise errors.UsageError(
+    raise UsageError(
       f"{side.launch}: an update moves weights by {change:.3g} learning rates; "
       f"an AdamW update lies in [{smallest}, {largest}]"
     )
@@ -178,7 +178,7 @@ def check_same_lengths(our_call: sides.Call, peer_call: sides.Call) -> None:
   standard_errors = [x.std() / len(x) ** 0.5 for x in (ours, peers)]
   allowed = MAX_STANDARD_ERRORS * float(np.hypot(*standard_errors))
   if len(ours) != len(peers) or abs(ours.mean() - peers.mean()) > allowed:
-    raise errors.UsageError(
+    raise UsageError(
       f"{len(ours)} completions of {ours.mean():.1f} tokens beside "
       f"{len(peers)} of {peers.mean():.1f}: the two sides do not do the same "
       "work"

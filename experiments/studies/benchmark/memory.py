@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import optax
 import rich.console
 
-from experiments.cli import errors
 from experiments.studies.benchmark import outcome, sizes
 from models import policy, transformer
 from models.config import ModelConfig
 from rl import method_loss, methods, step, training_state, types
+from rl.errors import UsageError
 from rl.update_plan import Plan
 
 Array = jax.Array
@@ -58,7 +58,7 @@ def memory(
   completions = PROMPTS * SAMPLES
   if tokens % completions or tokens < completions:
     nearest = max(completions, round(tokens / completions) * completions)
-    raise errors.UsageError(
+    raise UsageError(
       f"tokens = {tokens} must be a multiple of {completions}; the nearest "
       f"valid value is {nearest}."
     )

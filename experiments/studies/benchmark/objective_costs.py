@@ -23,10 +23,10 @@ import rich.box
 import rich.console
 import rich.table
 
-from experiments.cli import errors
 from experiments.studies.benchmark import timing
 from experiments.studies.benchmark.outcome import Outcome
 from rl import advantages, best_of_k, credit
+from rl.errors import UsageError
 
 Array = jax.Array
 SIZES = (64, 256, 1024, 4096, 16384)  # values of n
@@ -63,7 +63,7 @@ def measure_objectives(
     UsageError: `largest` is below the smallest size.
   """
   if largest < SIZES[0]:
-    raise errors.UsageError(
+    raise UsageError(
       f"largest = {largest} must be at least {SIZES[0]}, the smallest size."
     )
   timings: dict[str, dict[int, timing.Timing]] = {}

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.cli import errors
+from rl.errors import UsageError
 
 OURS = "experiments.studies.benchmark.ours"  # program of our side
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -42,7 +42,7 @@ _ENVIRONMENT = {
 Report = Callable[[str], None]  # prints a line of progress
 
 
-class SideError(errors.UsageError):
+class SideError(UsageError):
   """A side ended, does not answer, or cannot be started."""
 
 
@@ -205,12 +205,12 @@ def check_installed(
   try:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
   except (OSError, subprocess.CalledProcessError) as error:
-    raise errors.UsageError(
+    raise UsageError(
       f"the Python interpreter of {peer} does not run: {error}"
     ) from None
   missing = done.stdout.split()
   if missing:
-    raise errors.UsageError(
+    raise UsageError(
       f"peer {peer} needs {', '.join(missing)}: {install}; or name another "
       f"interpreter with --python {peer}=PATH, or measure this project alone "
       "with --peer none"

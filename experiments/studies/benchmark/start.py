@@ -18,9 +18,9 @@ import tempfile
 
 import rich.console
 
-from experiments.cli import errors
 from experiments.logging import json_files
 from experiments.studies.benchmark import outcome
+from rl.errors import UsageError
 
 LEAST_RATIO = 3.0  # time of the first start over that of the second
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -86,7 +86,7 @@ def _seconds_to_first_step(
     command, cwd=ROOT, env=environment, capture_output=True, text=True
   )
   if completed.returncode:
-    raise errors.UsageError(completed.stderr.strip().removeprefix("error: "))
+    raise UsageError(completed.stderr.strip().removeprefix("error: "))
   # A supervised base has a log of its own, and the first step.
   return min(
     line["time/start_s"]

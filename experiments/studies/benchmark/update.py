@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 import rich.console
 
-from experiments.cli import errors
 from experiments.studies.benchmark import comparison, machine, sides, sizes
 from experiments.studies.benchmark.comparison import Case, Options, Rival
 from experiments.studies.benchmark.outcome import Outcome
 from models import flop_counts
+from rl.errors import UsageError
 
 # Least ratios by shape: time per token of torch over ours.
 LIMITS = {"small": 1.1, "large": 1.35}
@@ -140,13 +140,13 @@ def check_same_update(
     our_value, peer_value = our_numbers[name], peer_numbers[name]
     error = abs(our_value - peer_value) / abs(our_value)
     if not error <= tolerance:
-      raise errors.UsageError(
+      raise UsageError(
         f"{peer.launch} makes another update: {name} is {peer_value:.7g}, ours "
         f"is {our_value:.7g}, a relative difference of {error:.1e}"
       )
   change = abs(our_numbers["log_prob_after"] - our_numbers["log_prob"])
   if change < 10 * TOLERANCES["log_prob_after"] * abs(our_numbers["log_prob"]):
-    raise errors.UsageError(
+    raise UsageError(
       f"an update that changes log_prob by {change:.1e} is too small to prove "
       "that both sides agree"
     )

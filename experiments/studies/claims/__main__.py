@@ -32,6 +32,7 @@ from experiments.studies.arms import Store
 from experiments.studies.claims import definitions, plots, results
 from experiments.studies.claims.claim import Claim
 from experiments.training_run import validate
+from rl.errors import UsageError
 
 
 def run(claim: Claim, store: Store, seeds: Sequence[int]) -> results.Result:
@@ -86,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   console = rich.console.Console()
   with errors.usage_errors():
     if options.seeds < 2:
-      raise ValueError(
+      raise UsageError(
         f"--seeds {options.seeds} is too small for a confidence interval; use "
         "at least 2"
       )

@@ -35,6 +35,7 @@ from scipy import special
 from experiments.evaluation.intervals import CONFIDENCE, student_interval
 from experiments.studies.arms import Arm, Outcome
 from rl import registry
+from rl.errors import UsageError
 
 Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
@@ -61,11 +62,11 @@ class Comparison:
 
   def __post_init__(self):
     if self.region not in REGIONS:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown("region", self.region, REGIONS)
       )
     if len(self.effects) < 2:
-      raise ValueError(
+      raise UsageError(
         f"{self.label}: the number of seeds is {len(self.effects)}, too small "
         "for a confidence interval; use at least 2"
       )
@@ -125,11 +126,11 @@ def verdict(comparisons: Sequence[Comparison]) -> Verdict:
   """Combines the comparisons to a verdict.
 
   Raises:
-    ValueError: all comparisons are only reported.
+    UsageError: all comparisons are only reported.
   """
   decisions = [c.holds for c in comparisons if c.region != "reported"]
   if not decisions:
-    raise ValueError(
+    raise UsageError(
       'a claim needs at least one comparison with the region "above" or "below"'
     )
   if all(decisions):

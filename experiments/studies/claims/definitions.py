@@ -30,6 +30,7 @@ from experiments.studies.claims.settings import (
 )
 from experiments.studies.plots import against_rate
 from rl import registry
+from rl.errors import UsageError
 
 EPOCHS = 4  # updates on each batch of an arm with several updates
 # As many updates as with one update per batch, on 1 / EPOCHS of the batches.
@@ -544,8 +545,8 @@ def get(name: str) -> Claim:
   """Returns the claim with a name from `NAMES`.
 
   Raises:
-    ValueError: no claim has this name.
+    UsageError: no claim has this name.
   """
   if name not in NAMES:
-    raise ValueError(registry.describe_unknown("claim", name, NAMES))
+    raise UsageError(registry.describe_unknown("claim", name, NAMES))
   return _FUNCTIONS[NAMES.index(name)]()

@@ -46,6 +46,7 @@ from experiments.cli import arguments, errors
 from experiments.studies.faults import disks, kills, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome, Report, Skipped
 from rl import registry
+from rl.errors import UsageError
 
 DEFAULT = ("kill", "processes", "damage", "full", "read_only", "verifier")
 FAULTS = (*DEFAULT, "soak")  # soak runs only if it is named
@@ -89,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   options = parser.parse_args(argv)
   for name in options.faults:
     if name not in FAULTS:
-      raise errors.UsageError(registry.describe_unknown("fault", name, FAULTS))
+      raise UsageError(registry.describe_unknown("fault", name, FAULTS))
   with errors.usage_errors():
     arguments.check_seed("--seed", options.seed)
     if options.json not in (None, "-"):

@@ -22,6 +22,7 @@ from experiments.report import picture
 from experiments.studies import plots
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
+from rl.errors import UsageError
 
 # Row of the table -> name in `summary.Evaluation.estimates`.
 _ESTIMATES = {
@@ -49,19 +50,19 @@ def compare(arms: Sequence[str]) -> str:
     arms: names of arms that have results.
 
   Raises:
-    ValueError: the arms have different tasks, one of them is a base model, or
+    UsageError: the arms have different tasks, one of them is a base model, or
       an arm or the base model has no result.
   """
   base_arm = base_of(arms[0])
   for name in arms:
     if name == base_of(name):
-      raise ValueError(f"{name} is the base, with which arms are compared")
+      raise UsageError(f"{name} is the base, with which arms are compared")
     if base_of(name) != base_arm:
-      raise ValueError(f"{arms[0]} and {name} have different tasks")
+      raise UsageError(f"{arms[0]} and {name} have different tasks")
   records = {name: unit.STUDY.read(name) for name in (base_arm, *arms)}
   for name, runs in records.items():
     if not runs:
-      raise ValueError(f"the arm {name!r} has no result; run it first")
+      raise UsageError(f"the arm {name!r} has no result; run it first")
   base = _values(records[base_arm][0])
   for row, name in _SERIES.items():
     first = [

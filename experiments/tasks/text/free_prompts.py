@@ -13,6 +13,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import prompting
 from models import hf, tokenizer
 from models.config import ModelConfig
+from rl.errors import UsageError
 
 NAME = "free prompts"
 # Largest number of tokens of a prompt with earlier turns, and of a completion.
@@ -27,7 +28,7 @@ def make_task(folder: str, model: ModelConfig) -> Task:
     model: shape of the decoder; learned positions limit both lengths.
 
   Raises:
-    ValueError: the folder has no tokenizer, or its vocabulary is larger than
+    UsageError: the folder has no tokenizer, or its vocabulary is larger than
       that of the model.
   """
   hf_tokenizer = tokenizer.load(folder)
@@ -74,7 +75,7 @@ def make_task(folder: str, model: ModelConfig) -> Task:
 
 
 def _refuse(*_: Any) -> NoReturn:
-  raise ValueError(
+  raise UsageError(
     "without a task there are no held-out problems and no scores; name one "
     "with --task"
   )

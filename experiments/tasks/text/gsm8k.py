@@ -24,6 +24,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbers
 from rl import registry
+from rl.errors import UsageError
 
 FIELDS = ("question", "answer")
 INSTRUCTION = (
@@ -96,11 +97,11 @@ def gsm8k(
       for rewards by the likelihood of the reference answer.
 
   Raises:
-    ValueError: if data is missing, a setting is not allowed, or
+    UsageError: if data is missing, a setting is not allowed, or
       `text_task.build` refuses the problems.
   """
   if solution not in SOLUTIONS:
-    raise ValueError(registry.describe_unknown("solution", solution, SOLUTIONS))
+    raise UsageError(registry.describe_unknown("solution", solution, SOLUTIONS))
   default_prompt, default_completion = (
     (512, 512) if options.tokenizer else (256, 128)
   )

@@ -32,6 +32,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import gym as puzzles
 from rewards.verifiers.pool import Pool
+from rl.errors import UsageError
 
 INSTRUCTION = "Reason step by step, and end with <answer>ANSWER</answer>."
 FIRST_TEST_SEED = 2**30
@@ -60,14 +61,14 @@ def gym(
       wrong if the worker process computed for half of that time, else unscored.
 
   Raises:
-    ValueError: if reasoning-gym is not installed, the dataset is not allowed or
+    UsageError: if reasoning-gym is not installed, the dataset is not allowed or
       refuses its options, a number of seeds is not in range, or
       `text_task.build` refuses the problems.
   """
   options = dict(options or {})
   for name, num_seeds in (("problems", problems), ("held_out", held_out)):
     if not 1 <= num_seeds <= FIRST_TEST_SEED:
-      raise ValueError(f"{name}={num_seeds} must be from 1 to 2^30")
+      raise UsageError(f"{name}={num_seeds} must be from 1 to 2^30")
   test, num_test_repeats = _distinct_examples(
     puzzles.make(dataset, FIRST_TEST_SEED, held_out, options), excluded=set()
   )
@@ -76,7 +77,7 @@ def gym(
     excluded={overlap.normalize(example.question) for example in test},
   )
   if not train:
-    raise ValueError(
+    raise UsageError(
       f"{dataset} with options={options} has no question that is not held out; "
       f"set held_out={held_out} to a smaller number, or use other options"
     )

@@ -40,6 +40,7 @@ from experiments.tasks.text import prompting, text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from models import tokenizer
 from rewards.verifiers import code, sandbox
+from rl.errors import UsageError
 
 INSTRUCTION = (
   "Write the whole function, imports included, in one block fenced as Python."
@@ -72,16 +73,16 @@ def humaneval(
       the sandbox's protections.
 
   Raises:
-    ValueError: if data is missing, a line has another form, the machine lacks a
+    UsageError: if data is missing, a line has another form, the machine lacks a
       protection, or `text_task.build` refuses the problems.
   """
   if not 0 < timeout < math.inf:
-    raise ValueError(
+    raise UsageError(
       f"timeout={timeout} must be positive and finite; 10 is usual"
     )
   missing = () if allow_unprotected else sandbox.missing_protections()
   if missing:
-    raise ValueError(
+    raise UsageError(
       f"{dataset} runs programs of the policy, and this machine lacks "
       f"{'; '.join(missing)}; allowed: another machine, or "
       "allow_unprotected=True where nothing can be harmed"

@@ -45,6 +45,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import constraints
 from rewards.verifiers.pool import Pool
+from rl.errors import UsageError
 
 PARTS = ("strict", "loose", "all_loose")
 
@@ -69,11 +70,11 @@ def instructions(
       wrong if the worker process computed for half of that time, else unscored.
 
   Returns:
-    The task. Its `gold` and `demonstrate` raise a ValueError if a problem has
+    The task. Its `gold` and `demonstrate` raise a UsageError if a problem has
     no solution.
 
   Raises:
-    ValueError: if data is missing, a line has another form, an instruction is
+    UsageError: if data is missing, a line has another form, an instruction is
       unknown or lacks an argument, or `text_task.build` refuses the problems.
   """
   files = split_files.find(dataset, folder)
@@ -94,7 +95,7 @@ def instructions(
   def check_solutions(problems: Problems) -> None:
     for index in problems.facts["row"]:
       if not examples[index].solution:
-        raise ValueError(
+        raise UsageError(
           f"{dataset} has no solution to {examples[index].question[:60]!r}; "
           "allowed: lines with a text under 'solution'"
         )
@@ -118,16 +119,16 @@ def _example(location: str, line: Mapping[str, Any]) -> Example:
   solution = json_lines.optional_text(location, line, "solution").strip()
   names, arguments = line.get("instruction_id_list"), line.get("kwargs")
   if not (isinstance(names, list) and isinstance(arguments, list)):
-    raise ValueError(
+    raise UsageError(
       f"{location} has no lists 'instruction_id_list' and 'kwargs'"
     )
   if not names or len(names) != len(arguments):
-    raise ValueError(
+    raise UsageError(
       f"{location} has {len(names)} instructions and {len(arguments)} kwargs; "
       "it must have as many kwargs as instructions, and at least one"
     )
   if not all(isinstance(values, dict | None) for values in arguments):
-    raise ValueError(
+    raise UsageError(
       f"{location}: 'kwargs' is {arguments!r:.80}; it must be a list of objects"
     )
   named_instructions = [
@@ -137,7 +138,7 @@ def _example(location: str, line: Mapping[str, Any]) -> Example:
   try:
     constraints.validate(named_instructions)
   except ValueError as error:
-    raise ValueError(f"{location}: {error}") from None
+    raise UsageError(f"{location}: {error}") from None
   # The answer is written by `gold`; the verifier reads only the instructions.
   meta = {"constraints": named_instructions}
   return Example(prompt, solution=solution, answer=solution, meta=meta)

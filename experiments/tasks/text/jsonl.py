@@ -64,6 +64,7 @@ from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
 from rl import registry
+from rl.errors import UsageError
 
 DEFAULT_VERIFIER = "rewards.verifiers.match:normalized"
 PROMPT_KEYS = ("prompt", "question")
@@ -114,7 +115,7 @@ def jsonl(
     start_timeout: seconds for a process to import the verifier.
 
   Raises:
-    ValueError: if a file or the verifier is missing or has another form, the
+    UsageError: if a file or the verifier is missing or has another form, the
       verifier lacks a part, no problem is held out, or `text_task.build`
       refuses the problems.
   """
@@ -161,12 +162,12 @@ def load_verifier(verifier: str) -> Callable[..., Any]:
   """Imports the function that "module:function" names.
 
   Raises:
-    ValueError: if the text has another form, the module cannot be imported, or
+    UsageError: if the text has another form, the module cannot be imported, or
       it has no such function.
   """
   module_name, _, name = verifier.partition(":")
   if not (module_name and name.isidentifier()):
-    raise ValueError(
+    raise UsageError(
       f"verifier {verifier!r} has not the form 'module:function'; allowed: "
       f"'my_verifier:large', for example, or the default {DEFAULT_VERIFIER!r}"
     )
@@ -174,7 +175,7 @@ def load_verifier(verifier: str) -> Callable[..., Any]:
     module = importlib.import_module(module_name)
   except (Exception, SystemExit) as error:
     problem = _import_problem(module_name, error)
-    raise ValueError(f"verifier {verifier!r}: {problem}") from error
+    raise UsageError(f"verifier {verifier!r}: {problem}") from error
   if not hasattr(module, name):
     public = [
       key
@@ -184,10 +185,10 @@ def load_verifier(verifier: str) -> Callable[..., Any]:
     problem = registry.describe_unknown(
       f"function of {module_name}", name, public
     )
-    raise ValueError(f"verifier {verifier!r}: {problem}")
+    raise UsageError(f"verifier {verifier!r}: {problem}")
   function = getattr(module, name)
   if not callable(function):
-    raise ValueError(
+    raise UsageError(
       f"verifier {verifier!r} is {function!r}, which cannot be called; name a "
       "function"
     )
@@ -217,7 +218,7 @@ def _check_verifier(
     try:
       inspect.signature(verify).bind([])
     except TypeError:
-      raise ValueError(
+      raise UsageError(
         f"verifier {verifier!r} cannot be called with a list of items alone; "
         "allowed: verify(items), or a function of one item with the decorator "
         "@each of rewards.verifiers"
@@ -233,7 +234,7 @@ def _check_verifier(
     for name in verify.required:
       if name not in names:
         problem = registry.describe_unknown("parameter", name, names)
-        raise ValueError(f"verifier {verifier!r}, {location}: {problem}")
+        raise UsageError(f"verifier {verifier!r}, {location}: {problem}")
 
 
 def _check_parts(
@@ -245,7 +246,7 @@ def _check_parts(
 ) -> None:
   """Checks that the verifier has certain parts, by judging a few references."""
   if isinstance(parts, str):
-    raise ValueError(
+    raise UsageError(
       f"parts={parts!r} must be a tuple of names, such as ({parts!r},)"
     )
   available: set[str] = set()
@@ -271,7 +272,7 @@ def _check_parts(
     try:
       outcomes = pool(items)
     except RuntimeError as error:  # the worker processes do not start
-      raise ValueError(f"verifier {verifier!r}: {error}") from None
+      raise UsageError(f"verifier {verifier!r}: {error}") from None
     # A part is accepted if at least one outcome has it.
     available = {name for outcome in outcomes for name in outcome.parts}
     # If all verdicts are unknown, the names cannot be checked and are accepted.
@@ -280,7 +281,7 @@ def _check_parts(
   for name in parts:
     if name not in available:
       problem = registry.describe_unknown("part", name, sorted(available))
-      raise ValueError(f"verifier {verifier!r}: {problem}")
+      raise UsageError(f"verifier {verifier!r}: {problem}")
 
 
 # --- The file -----------------------------------------------------------------
@@ -291,7 +292,7 @@ def _read_splits(
 ) -> tuple[dict[str, _Located], dict[str, epath.Path], list[str]]:
   """Returns the examples of each split, the file of each split, and notes."""
   if not (file or test_file):
-    raise ValueError(
+    raise UsageError(
       "jsonl has no file; allowed: --config.data.file=FILE, or "
       "'jsonl(file=FILE)', of lines with 'prompt' and 'answer'"
     )
@@ -312,7 +313,7 @@ def _read_splits(
   splits = {"train": train, "test": test}
   for split, examples in splits.items():
     if not examples:
-      raise ValueError(
+      raise UsageError(
         f"test_fraction={test_fraction} of the {len(train) + len(test)} "
         f"problems of {files['train'].name} leaves none for the {split} split; "
         "change test_fraction, or name a test_file"
@@ -344,7 +345,7 @@ def _hold_out(
 ) -> tuple[_Located, _Located]:
   """Divides examples into train and test by a hash of their prompts."""
   if not 0 < test_fraction < 1:
-    raise ValueError(
+    raise UsageError(
       f"test_fraction={test_fraction} must lie between 0 and 1, both excluded; "
       "0.1 is usual"
     )
@@ -384,19 +385,19 @@ def _example(
   """Makes an example from a line; the keys that are not read become `meta`."""
   keys = ", ".join(map(repr, line)) or "none"
   if "row" in line:
-    raise ValueError(
+    raise UsageError(
       f"{location}: the key 'row' is reserved for the index of the problem; "
       "rename it"
     )
   prompt = next((line.pop(key) for key in PROMPT_KEYS if key in line), None)
   if not isinstance(prompt, str) or not prompt.strip():
-    raise ValueError(
+    raise UsageError(
       f"{location} has no text under 'prompt' or 'question'; its keys: {keys}"
     )
   answer = _text_or_number(location, "answer", line.pop("answer", None))
   solution = _text_or_number(location, "solution", line.pop("solution", None))
   if needs_answer and not (answer or solution):
-    raise ValueError(
+    raise UsageError(
       f"{location} has neither 'answer' nor 'solution', with which "
       f"{DEFAULT_VERIFIER!r} compares; name a verifier that needs none"
     )
@@ -413,7 +414,7 @@ def _text_or_number(location: str, key: str, value: Any) -> str:
   if value is None:
     return ""
   if isinstance(value, bool) or not isinstance(value, str | int | float):
-    raise ValueError(
+    raise UsageError(
       f"{location}: {key!r} is a {type(value).__name__}; allowed: a text or a "
       "number (other keys may have values of any kind)"
     )

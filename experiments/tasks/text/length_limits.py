@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.tasks.text.text_options import TextOptions
+from rl.errors import UsageError
 
 Array = np.ndarray
 
@@ -38,14 +39,14 @@ def select(
     that counts the used problems, the others, and the prompts that are cut.
 
   Raises:
-    ValueError: no problem remains, or a prompt is too long and `too_long` is
+    UsageError: no problem remains, or a prompt is too long and `too_long` is
       "refuse".
   """
   limit = options.prompt_length
   lengths = np.array([len(prompts[i]) for i in indices])
   prompt_is_long = lengths > limit
   if options.too_long == "refuse" and prompt_is_long.any():
-    raise ValueError(
+    raise UsageError(
       f"{prompt_is_long.sum()} prompts of {name} {split} are longer than "
       f"prompt_length={limit}; the longest has {lengths.max()} tokens: set "
       f"prompt_length={lengths.max()}, or too_long='drop' or 'cut'"
@@ -59,7 +60,7 @@ def select(
   if options.too_long == "drop":
     fits = fits & ~prompt_is_long
   if not fits.any():
-    raise ValueError(
+    raise UsageError(
       f"no {split} problem of {name} fits into {limits}; set a larger length"
     )
   num_used = fits.sum()

@@ -31,6 +31,7 @@ from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import maths
 from rewards.verifiers.answer_extraction import final_answer
 from rewards.verifiers.pool import Pool
+from rl.errors import UsageError
 
 INSTRUCTION = "Reason step by step, and put the final answer in \\boxed{}."
 FIELDS = ("problem", "solution", "answer")
@@ -68,7 +69,7 @@ def math(
       wrong if the worker process computed for half of that time, else unscored.
 
   Raises:
-    ValueError: if data is missing, a line has another form, a limit is not
+    UsageError: if data is missing, a line has another form, a limit is not
       positive, or `text_task.build` refuses the problems.
   """
   files = split_files.find(dataset, folder)
@@ -96,7 +97,7 @@ def _example(
   boxed = final_answer(solution) if _BOX.search(solution) else ""
   answer = answer.strip() or boxed
   if not answer:
-    raise ValueError(
+    raise UsageError(
       f"{location} has no answer: neither 'answer' nor a \\boxed{{}} in "
       "'solution'"
     )

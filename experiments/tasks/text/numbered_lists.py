@@ -32,6 +32,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbered_list
 from rl import registry
+from rl.errors import UsageError
 
 # Every fifth subject is held out.
 SUBJECTS = (
@@ -123,16 +124,16 @@ def numbered_lists(
     rules: names in `RULES`; each problem has one of them.
 
   Raises:
-    ValueError: if a rule is unknown, there is none, or `text_task.build`
+    UsageError: if a rule is unknown, there is none, or `text_task.build`
       refuses the problems.
   """
   if not rules or len(set(rules)) < len(rules):
-    raise ValueError(
+    raise UsageError(
       f"rules={tuple(rules)} must have one name or more, and no name twice"
     )
   for name in rules:
     if name not in RULES:
-      raise ValueError(registry.describe_unknown("rule", name, RULES))
+      raise UsageError(registry.describe_unknown("rule", name, RULES))
   shown_rules = len(rules) if len(rules) == len(RULES) else tuple(rules)
   held_out_subjects = SUBJECTS[4::5]
   train_subjects = [s for s in SUBJECTS if s not in held_out_subjects]

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from experiments.tasks.text.text_options import Example, TextOptions
 from models import storage_paths, tokenizer
 from rl import registry
+from rl.errors import UsageError
 
 # A turn of a conversation: "role" ("user" or "assistant") and "content".
 Turn = dict[str, str]
@@ -43,11 +44,11 @@ def train_tokenizer(
     cache: local folder of all trained tokenizers.
 
   Raises:
-    ValueError: if there are no texts, `vocab_size` has no room for the 256
+    UsageError: if there are no texts, `vocab_size` has no room for the 256
       bytes, or `cache` is in a bucket.
   """
   if not texts:
-    raise ValueError(
+    raise UsageError(
       "there are no train problems to train a tokenizer on; name the folder of "
       "a tokenizer with the setting tokenizer='FOLDER'"
     )
@@ -89,11 +90,11 @@ def is_conversation(
       where the tokenizer has a chat template.
 
   Raises:
-    ValueError: if `chat` is True and the tokenizer has no chat template.
+    UsageError: if `chat` is True and the tokenizer has no chat template.
   """
   has_template = bool(hf_tokenizer.chat_template)
   if chat is True and not has_template:
-    raise ValueError(
+    raise UsageError(
       "chat=True, but the tokenizer has no chat template; allowed: "
       "chat=False or chat='auto'"
     )
@@ -128,7 +129,7 @@ class Template:
     known_tokens = sorted(token.content for token in added if token.special)
     for text in self.special_tokens:
       if text not in known_tokens:
-        raise ValueError(
+        raise UsageError(
           registry.describe_unknown("special token", text, known_tokens)
         )
 
@@ -136,7 +137,7 @@ class Template:
     """Returns the token ids of one prompt per question.
 
     Raises:
-      ValueError: if the chat template refuses a turn, such as the system turn.
+      UsageError: if the chat template refuses a turn, such as the system turn.
     """
     if self.conversation:
       return self._encode_conversations(
@@ -168,11 +169,11 @@ class Template:
         turn is put before them.
 
     Raises:
-      ValueError: if the chat template refuses a turn, or `conversation` is
+      UsageError: if the chat template refuses a turn, or `conversation` is
         False.
     """
     if not self.conversation:
-      raise ValueError("prompts are texts, which have no turns")
+      raise UsageError("prompts are texts, which have no turns")
     return self._encode_conversations([turns])[0]
 
   def _encode_conversations(
@@ -227,7 +228,7 @@ def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
     else the first end token that the folder names. The others follow.
 
   Raises:
-    ValueError: if the folder names no token that ends a completion.
+    UsageError: if the folder names no token that ends a completion.
   """
   ids = tokenizer.stop_ids(template.tokenizer, folder)
   first_id = template.tokenizer.eos_token_id

@@ -35,6 +35,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import constraints, text_units
 from rl import registry
+from rl.errors import UsageError
 
 # Every fifth topic is held out.
 TOPICS = (
@@ -281,24 +282,24 @@ def short_texts(
     held_out: largest number of held-out problems.
 
   Raises:
-    ValueError: if a rule is unknown, a number is out of range, no combination
+    UsageError: if a rule is unknown, a number is out of range, no combination
       is left to train on, or `text_task.build` refuses the problems.
   """
   for name, values in (("rules", rules), ("rules_at_once", rules_at_once)):
     if not values or len(set(values)) < len(values):
-      raise ValueError(
+      raise UsageError(
         f"{name}={tuple(values)} must have one value or more, and no value "
         "twice"
       )
   for name in rules:
     if name not in RULES:
-      raise ValueError(registry.describe_unknown("rule", name, RULES))
+      raise UsageError(registry.describe_unknown("rule", name, RULES))
   for count in rules_at_once:
     if count not in (1, 2, 3):
-      raise ValueError(f"rules_at_once has {count}; allowed: 1, 2 and 3")
+      raise UsageError(f"rules_at_once has {count}; allowed: 1, 2 and 3")
   for name, number in (("problems", problems), ("held_out", held_out)):
     if number < 1:
-      raise ValueError(f"{name}={number} must be at least 1")
+      raise UsageError(f"{name}={number} must be at least 1")
 
   held_out_topics = TOPICS[4::5]
   train_topics = [topic for topic in TOPICS if topic not in held_out_topics]
@@ -314,7 +315,7 @@ def short_texts(
         names for names in combinations if names not in test_combinations
       ]
     if not train_combinations:
-      raise ValueError(
+      raise UsageError(
         f"rules={tuple(rules)} have {len(combinations)} combinations of "
         f"{count} that can be obeyed together, of which every fourth is held "
         "out, so that none is left to train on; name more rules"

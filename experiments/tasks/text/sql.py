@@ -52,6 +52,7 @@ from experiments.tasks.text.text_options import Example, TextOptions
 from models import storage_paths
 from rewards.verifiers import sql as queries
 from rewards.verifiers.pool import Pool
+from rl.errors import UsageError
 
 INSTRUCTION = "Answer with one query for SQLite, in a block fenced as ```sql."
 PARTS = ("execution", "syntax", "schema", "ngram", "format")
@@ -83,7 +84,7 @@ def sql(
       time, and else unscored.
 
   Raises:
-    ValueError: if data is missing, a line has another form, a database cannot
+    UsageError: if data is missing, a line has another form, a database cannot
       be read, no problem remains, or `text_task.build` refuses the problems.
   """
   splits, notes = {}, []
@@ -100,7 +101,7 @@ def sql(
       "rows, left out"
     )
     if not splits[split]:
-      raise ValueError(f"{note}; at least one reference must return rows")
+      raise UsageError(f"{note}; at least one reference must return rows")
     if num_empty:
       notes.append(note)
   return text_task.build(
@@ -127,7 +128,7 @@ def _example(
     result = queries.run(query, database)
     tables = queries.run(_TABLES, database)
   except ValueError as error:
-    raise ValueError(f"{location}: {error}") from None
+    raise UsageError(f"{location}: {error}") from None
   if not result.rows:
     return None
   schema = "\n".join(f"{statement};" for (statement,) in tables.rows or ())
@@ -142,7 +143,7 @@ def _database(
   """Returns `{"schema": SCRIPT}` or `{"database": FILE}` of a line."""
   keys = [key for key in ("schema", "database") if line.get(key)]
   if len(keys) != 1:
-    raise ValueError(
+    raise UsageError(
       f"{location} must have exactly one of 'schema' and 'database'; it has "
       f"{' and '.join(keys) or 'neither'}"
     )
@@ -154,7 +155,7 @@ def _database(
     folder / value, f"{location}: the database"
   )
   if not file.is_file():
-    raise ValueError(f"{location}: no database {value!r} in {str(folder)!r}")
+    raise UsageError(f"{location}: no database {value!r} in {str(folder)!r}")
   return {key: str(file)}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from experiments.tasks.task import Task
 from rl import registry
+from rl.errors import UsageError
 
 TOO_LONG = ("drop", "cut", "refuse")
 
@@ -72,7 +73,7 @@ class TextOptions:
       K-th to the end of a completion are one step.
 
   Raises:
-    ValueError: if a value is not allowed.
+    UsageError: if a value is not allowed.
   """
 
   tokenizer: str = ""
@@ -92,15 +93,15 @@ class TextOptions:
   def __post_init__(self) -> None:
     if isinstance(self.chat, str) and self.chat != "auto":
       allowed = ("True", "False", "auto")
-      raise ValueError(registry.describe_unknown("chat", self.chat, allowed))
+      raise UsageError(registry.describe_unknown("chat", self.chat, allowed))
     if self.too_long not in TOO_LONG:
-      raise ValueError(
+      raise UsageError(
         registry.describe_unknown("too_long", self.too_long, TOO_LONG)
       )
     for name in ("prompt_length", "completion_length", "max_steps"):
       value = getattr(self, name)
       if value is not None and value < 1:
-        raise ValueError(f"{name}={value} must be at least 1")
+        raise UsageError(f"{name}={value} must be at least 1")
 
 
 def with_text_options(**defaults: Any) -> Callable[..., Callable[..., Task]]:

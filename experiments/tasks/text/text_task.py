@@ -42,6 +42,7 @@ from experiments.tasks.text import (
 from experiments.tasks.text.text_options import Example, TextOptions
 from models import tokenizer
 from rewards.verifiers import Item
+from rl.errors import UsageError
 
 Array = np.ndarray
 
@@ -95,7 +96,7 @@ def build(
     The task, which is not jittable.
 
   Raises:
-    ValueError: if a question is in both splits, the tokenizer cannot be used,
+    UsageError: if a question is in both splits, the tokenizer cannot be used,
       no problem of a split remains, or a prompt is too long and `too_long` is
       "refuse".
   """
@@ -288,10 +289,10 @@ class TextTask:
       key, step, n: same as in `epochs.batch`.
 
     Raises:
-      ValueError: if the task has no train split.
+      UsageError: if the task has no train split.
     """
     if not len(self.train_indices):
-      raise ValueError(
+      raise UsageError(
         f"{self.name} has no train problems, only {len(self.test_indices)} to "
         "evaluate on; training needs a train file too"
       )
@@ -301,7 +302,7 @@ class TextTask:
     """Returns the first n held-out problems."""
     num_test = len(self.test_indices)
     if n > num_test:
-      raise ValueError(
+      raise UsageError(
         f"n={n} test problems, but {self.name} has {num_test}; ask for 1 to "
         f"{num_test}"
       )
@@ -373,7 +374,7 @@ class TextTask:
     lengths = np.array([len(ids) for ids in completions], np.int32)
     longest, limit = lengths.max(initial=0), self.options.completion_length
     if longest > limit:
-      raise ValueError(
+      raise UsageError(
         f"completion_length={limit} is too small for a reference completion of "
         f"{longest} tokens; set completion_length to {longest} or more"
       )

@@ -40,6 +40,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import tools as calls
+from rl.errors import UsageError
 
 INSTRUCTION = (
   "Call what is needed, one block a call and nothing around them: "
@@ -65,7 +66,7 @@ def tools(
       file is enough for evaluation with a tokenizer from a folder.
 
   Raises:
-    ValueError: if data is missing, a line has another form, the calls of an
+    UsageError: if data is missing, a line has another form, the calls of an
       answer cannot be read, or `text_task.build` refuses the problems.
   """
   files = split_files.find(dataset, folder)
@@ -93,7 +94,7 @@ def _example(location: str, line: Mapping[str, Any]) -> Example:
     available = "\n".join(texts)
   if not isinstance(available, str):
     kind = type(available).__name__
-    raise ValueError(
+    raise UsageError(
       f"{location}: 'tools' is a {kind}; it must be a list or a text"
     )
   answer = _answer(location, line)
@@ -113,13 +114,13 @@ def _answer(location: str, line: Mapping[str, Any]) -> str:
     texts = [json.dumps(call, ensure_ascii=False) for call in answer]
     answer = "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in texts)
   if not isinstance(answer, str):
-    raise ValueError(
+    raise UsageError(
       f"{location} has no 'answer'; expected a list of calls or a text, or [] "
       "where no call is to be made"
     )
   answer = answer.strip()
   if calls.parse(answer) is None:
-    raise ValueError(
+    raise UsageError(
       f"{location}: the calls of {answer[:80]!r} cannot be read; write "
       '[{"name": ..., "arguments": {...}}], or the text of a completion'
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rewards.process.forest import Forest
+from rl.errors import UsageError
 
 
 class StepLabels(NamedTuple):
@@ -69,10 +70,10 @@ def step_rates(forest: Forest, rows: np.ndarray, count: int) -> np.ndarray:
 
 
 def check_least(least: int, continuations: int) -> None:
-  """Raises a ValueError if `least` is not in 1..`continuations`."""
+  """Raises a UsageError if `least` is not in 1..`continuations`."""
   if not 1 <= least <= continuations:
     nearest = min(max(least, 1), continuations)
-    raise ValueError(
+    raise UsageError(
       f"least = {least} must be between 1 and {continuations}, the number of "
       f"continuations; the nearest valid value is {nearest}"
     )

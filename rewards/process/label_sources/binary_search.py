@@ -24,7 +24,7 @@ def binary_search(continuations: int = 8, least: int = 1):
       hopeless, 1 to `continuations`.
 
   Raises:
-    ValueError: `least` is out of range.
+    UsageError: `least` is out of range.
   """
   base.check_least(least, continuations)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
+from rl.errors import UsageError
 
 
 def checker(noise: float = 0.0, until_error: bool = True):
@@ -26,10 +27,10 @@ def checker(noise: float = 0.0, until_error: bool = True):
       labels of all steps say more.
 
   Raises:
-    ValueError: `noise` is not in [0, 1].
+    UsageError: `noise` is not in [0, 1].
   """
   if not 0 <= noise <= 1:
-    raise ValueError(f"noise = {noise} must be from 0 to 1")
+    raise UsageError(f"noise = {noise} must be from 0 to 1")
 
   def label(forest: Forest) -> base.StepLabels:
     rows = base.root_rows(forest)

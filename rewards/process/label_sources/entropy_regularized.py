@@ -6,6 +6,7 @@ import numpy as np
 
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
+from rl.errors import UsageError
 
 _LIMIT = 80.0  # keeps e^eta within the range of float32
 
@@ -21,10 +22,10 @@ def log_mean_exp(rate: np.ndarray, eta: float) -> np.ndarray:
     `[...]` in [0, 1]; p itself for eta = 0.
 
   Raises:
-    ValueError: `eta` is not in [-80, 80].
+    UsageError: `eta` is not in [-80, 80].
   """
   if abs(eta) > _LIMIT:
-    raise ValueError(
+    raise UsageError(
       f"eta = {eta:g} must be between {-_LIMIT:g} and {_LIMIT:g}; the nearest "
       f"valid value is {_LIMIT if eta > 0 else -_LIMIT:g}"
     )
@@ -57,7 +58,7 @@ def entropy_regularized(eta: float = 2.0, continuations: int = 8):
     continuations: M.
 
   Raises:
-    ValueError: `eta` is out of range.
+    UsageError: `eta` is out of range.
   """
   log_mean_exp(np.zeros(()), eta)  # refuses a value out of range
 

@@ -10,6 +10,7 @@ import numpy as np
 from rewards.process import label_sources
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
+from rl.errors import UsageError
 
 
 def mixture(
@@ -32,16 +33,16 @@ def mixture(
     soft: `soft` of a source `monte_carlo`.
 
   Raises:
-    ValueError: there is not one weight for each source, a weight is negative,
+    UsageError: there is not one weight for each source, a weight is negative,
       or all are 0.
   """
   if len(weights) != len(sources):
-    raise ValueError(
+    raise UsageError(
       f"weights = {tuple(weights)} must have one number for each of the "
       f"{len(sources)} sources {', '.join(sources)}"
     )
   if min(weights) < 0 or not sum(weights):
-    raise ValueError(
+    raise UsageError(
       f"weights = {tuple(weights)} must not be negative, and not all 0"
     )
 

@@ -23,7 +23,7 @@ def monte_carlo(continuations: int = 8, least: int = 1, soft: bool = False):
     soft: whether labels are shares.
 
   Raises:
-    ValueError: `least` is not in 1..M.
+    UsageError: `least` is not in 1..M.
   """
   base.check_least(least, continuations)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
+from rl.errors import UsageError
 
 
 def mutation(mutations: int = 2, refactorings: int = 2, seed: int = 0):
@@ -34,11 +35,11 @@ def mutation(mutations: int = 2, refactorings: int = 2, seed: int = 0):
     seed: seed of the drawing.
 
   Raises:
-    ValueError: a number is negative, or both are 0.
+    UsageError: a number is negative, or both are 0.
   """
   counts = mutations, refactorings
   if min(counts) < 0 or not any(counts):
-    raise ValueError(
+    raise UsageError(
       f"mutations = {mutations} and refactorings = {refactorings} must be at "
       "least 0, and one of them at least 1"
     )

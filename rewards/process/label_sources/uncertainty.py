@@ -6,6 +6,7 @@ import numpy as np
 
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
+from rl.errors import UsageError
 
 ORDERS = ("entropy", "entropy_increase", "log_sum", "log_sum_increase")
 
@@ -79,10 +80,10 @@ def uncertainty(order: str = "entropy", continuations: int = 16):
     continuations: number of continuations of a state.
 
   Raises:
-    ValueError: `order` is unknown.
+    UsageError: `order` is unknown.
   """
   if order not in ORDERS:
-    raise ValueError(f"order = {order!r} must be one of {', '.join(ORDERS)}")
+    raise UsageError(f"order = {order!r} must be one of {', '.join(ORDERS)}")
 
   def label(forest: Forest) -> base.StepLabels:
     rows = base.root_rows(forest)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rewards.process import step_data
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -84,7 +85,7 @@ class StepLoss:
     """Refuses lines without any target of a kind that the loss reads.
 
     Raises:
-      ValueError: there is none.
+      UsageError: there is none.
     """
     present = {
       "labels": np.any(data.weights > 0),
@@ -93,7 +94,7 @@ class StepLoss:
     }
     for kind in self.targets:
       if not present[kind]:
-        raise ValueError(
+        raise UsageError(
           f"the loss {self.name} learns from {kind}, and no line has any; "
           "label the lines with them, or use a loss that reads "
           f"{' or '.join(name for name in present if present[name])}"

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards.process.step_losses import base
+from rl.errors import UsageError
 
 KINDS = ("ce", "dpo", "nca", "kto")
 
@@ -32,10 +33,10 @@ def implicit(kind: str = "ce", beta: float = 0.05) -> base.StepLoss:
     beta: factor of the log-ratio.
 
   Raises:
-    ValueError: `kind` is unknown.
+    UsageError: `kind` is unknown.
   """
   if kind not in KINDS:
-    raise ValueError(f"kind = {kind!r} must be one of {', '.join(KINDS)}")
+    raise UsageError(f"kind = {kind!r} must be one of {', '.join(KINDS)}")
 
   def rewards(outputs, data):
     return beta * base.log_ratios_of_steps(outputs, data).sum(-1)  # [E, S]

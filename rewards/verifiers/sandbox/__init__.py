@@ -59,6 +59,8 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from rl.errors import UsageError
+
 _SMALLEST = {  # smallest value of each integer in `Limits`
   **dict.fromkeys(("cpu_seconds", "memory_bytes", "disk_bytes"), 1),
   **dict.fromkeys(("output_bytes", "open_files"), 1),
@@ -96,13 +98,13 @@ class Limits:
 
   def __post_init__(self):
     if not 0 < self.seconds < math.inf:  # also False for NaN
-      raise ValueError(
+      raise UsageError(
         f"seconds is {self.seconds!r}; it must be positive and finite"
       )
     for name, smallest in _SMALLEST.items():
       value = getattr(self, name)
       if not isinstance(value, int) or value < smallest:
-        raise ValueError(
+        raise UsageError(
           f"{name} is {value!r}; it must be an integer of {smallest} or more"
         )
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import advantages, masked, registry, scoring, types
+from rl.errors import UsageError
 from rl.losses.aggregates import seq_mean_token_sum_norm
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -109,10 +110,10 @@ def canon(
       length of the batch.
 
   Raises:
-    ValueError: if the metric is unknown.
+    UsageError: if the metric is unknown.
   """
   if metric not in METRICS:
-    raise ValueError(registry.describe_unknown("metric", metric, METRICS))
+    raise UsageError(registry.describe_unknown("metric", metric, METRICS))
   return Method(
     advantage=chain(scores(), conditional(metric, mu, alpha)),
     loss=policy_gradient(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry, types
+from rl.errors import UsageError
 from rl.losses.surrogates import reinforce
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -58,10 +59,10 @@ def gpg(count: str = "groups") -> Method:
       (verl).
 
   Raises:
-    ValueError: if `count` is unknown.
+    UsageError: if `count` is unknown.
   """
   if count not in COUNTS:
-    raise ValueError(registry.describe_unknown("count", count, COUNTS))
+    raise UsageError(registry.describe_unknown("count", count, COUNTS))
   return Method(
     advantage=chain(scores(), center(), divide_by_informative_share(count)),
     loss=policy_gradient(reinforce()),

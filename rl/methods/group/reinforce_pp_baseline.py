@@ -4,6 +4,7 @@ Axes: P prompts, S samples per prompt (a group).
 """
 
 from rl import registry
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
@@ -33,11 +34,11 @@ def reinforce_pp_baseline(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `whiten_over` is neither "token" nor "sample".
+    UsageError: if `whiten_over` is neither "token" nor "sample".
   """
   whitening = {"token": (broadcast(), whiten()), "sample": (whiten(),)}
   if whiten_over not in whitening:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("whiten_over", whiten_over, whitening)
     )
   loss = policy_gradient(ppo_clip(clip, clip))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -109,12 +110,12 @@ def bundle_risk(
     levels: `low` and `high` of `riskpo`.
 
   Raises:
-    ValueError: if there are fewer prompts than a bundle has.
+    UsageError: if there are fewer prompts than a bundle has.
   """
   p, s = signal.shape  # [P, S]
   num_bundled = p // bundle * bundle  # number of prompts in complete bundles
   if not num_bundled:
-    raise ValueError(
+    raise UsageError(
       f"riskpo: bundle = {bundle} exceeds the {p} prompts of a step; choose a "
       f"bundle of 1 to {p} prompts, or more prompts per step"
     )
@@ -172,11 +173,11 @@ def riskpo(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if not 0 < low < high <= 1; also when a training step is traced,
+    UsageError: if not 0 < low < high <= 1; also when a training step is traced,
       if it has fewer prompts than a bundle.
   """
   if not 0 < low < high <= 1:
-    raise ValueError(
+    raise UsageError(
       f"riskpo: low = {low} and high = {high} must be levels of quantiles with "
       "0 < low < high <= 1, such as 0.2 and 0.8"
     )

@@ -3,6 +3,7 @@
 Axes: P prompts, S samples per prompt (a group).
 """
 
+from rl.errors import UsageError
 from rl.method import Method
 from rl.methods.pairs.contrast import (
   best_against_worst,
@@ -43,13 +44,13 @@ def dpo(
     length_normalized: whether d is a mean over tokens in place of a sum.
 
   Raises:
-    ValueError: `beta` is not above 0, or `label_smoothing` is not at least 0
+    UsageError: `beta` is not above 0, or `label_smoothing` is not at least 0
       and below 0.5.
   """
   if not beta > 0:
-    raise ValueError(f"beta={beta} must be above 0, such as 0.1")
+    raise UsageError(f"beta={beta} must be above 0, such as 0.1")
   if not 0 <= label_smoothing < 0.5:
-    raise ValueError(
+    raise UsageError(
       f"label_smoothing={label_smoothing} must be at least 0 and below 0.5, "
       "where the order of a pair has no effect; nearest: "
       f"{0.0 if label_smoothing < 0 else 0.49}"

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, scoring, types
+from rl.errors import UsageError
 from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.transforms import chain, group_normalize, scores, transform
@@ -31,13 +32,13 @@ def weighted_by_duration(
   durations or the mean is 0. Actions are the steps of the rollout (`step_ids`).
 
   Raises:
-    ValueError: if the task provides durations without step ids or a step mask.
+    UsageError: if the task provides durations without step ids or a step mask.
   """
   advantages = jnp.where(rollout.mask, signal[..., None], 0.0)
   if DURATIONS not in rollout.extras:
     return advantages
   if rollout.step_ids is None or rollout.step_mask is None:
-    raise ValueError(
+    raise UsageError(
       "weighted_by_duration: the task provides task/durations without step_ids "
       "and step_mask, which assign tokens to actions; it must provide all three"
     )
@@ -82,7 +83,7 @@ def duration_aware(
     clip, beta, ddof, eps: same as in `grpo`.
 
   Raises:
-    ValueError: when a training step is traced, if the task provides durations
+    UsageError: when a training step is traced, if the task provides durations
       but no steps.
   """
   weights = weighted_by_duration(timeout)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, scoring, types
+from rl.errors import UsageError
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -40,10 +41,10 @@ def consistency_bonus(
   its group) - `margin`, with p as in `grpo_care`.
 
   Raises:
-    ValueError: if the task does not divide completions into steps.
+    UsageError: if the task does not divide completions into steps.
   """
   if rollout.step_ids is None:
-    raise ValueError(
+    raise UsageError(
       "grpo_care(): the rollout has no steps, of which the last is the answer; "
       "choose a task that cuts its completions into steps, such as chain"
     )

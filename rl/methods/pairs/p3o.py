@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry, types
+from rl.errors import UsageError
 from rl.losses import surrogates
 from rl.losses.terms import term
 from rl.method import Method
@@ -90,10 +91,10 @@ def p3o(
     clipping: "separate" or "joint".
 
   Raises:
-    ValueError: if `clipping` is unknown.
+    UsageError: if `clipping` is unknown.
   """
   if clipping not in CLIPPING:
-    raise ValueError(registry.describe_unknown("clipping", clipping, CLIPPING))
+    raise UsageError(registry.describe_unknown("clipping", clipping, CLIPPING))
   rewards = chain(scores(), minus_log_ratio(beta)) if beta else scores()
   return Method(
     advantage=rewards,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry, scoring, types
+from rl.errors import UsageError
 
 Array = jax.Array
 # A need, which is an array that a forward pass computes: log-probs [P, S, T] of
@@ -67,10 +68,10 @@ def needs_of_preferences(preferences: str, **_: object) -> set[scoring.Need]:
   """Returns what `preferred` reads; hyper-parameters of other names may follow.
 
   Raises:
-    ValueError: `preferences` is neither "scores" nor "task".
+    UsageError: `preferences` is neither "scores" nor "task".
   """
   if preferences not in _PREFERENCES:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("preferences", preferences, _PREFERENCES)
     )
   return {PREFERENCES} if preferences == "task" else set()

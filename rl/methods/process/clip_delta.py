@@ -5,6 +5,7 @@ reasoning steps.
 """
 
 from rl import registry
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -64,7 +65,7 @@ def clip_delta(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `form` is unknown, or `labelled` is not in [0, 1].
+    UsageError: if `form` is unknown, or `labelled` is not in [0, 1].
   """
   transforms_of_form = {
     "clip": (clip_rewards(threshold),),
@@ -72,7 +73,7 @@ def clip_delta(
     "clip_delta": (clip_rewards(threshold), delta_rewards()),
   }
   if form not in transforms_of_form:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("form", form, transforms_of_form)
     )
   process = chain(

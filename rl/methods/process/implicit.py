@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import credit, masked, metrics, registry, scoring, types
+from rl.errors import UsageError
 from rl.losses.terms import term
 from rl.transforms import Transform, log_ratios, sample_ends, transform
 
@@ -94,10 +95,10 @@ def leave_one_out_tokens(
     `[..., S, T]`, 0 where masked and where no other sample has a token.
 
   Raises:
-    ValueError: if the form is unknown.
+    UsageError: if the form is unknown.
   """
   if form not in BASELINES:
-    raise ValueError(registry.describe_unknown("form", form, BASELINES))
+    raise UsageError(registry.describe_unknown("form", form, BASELINES))
   members = mask.any(-1)  # [..., S]
   num_others = masked.count(members, keepdims=True) - 1.0  # [..., 1]
   means = masked.mean(rewards, mask)  # [..., S]

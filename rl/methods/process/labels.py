@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.errors import UsageError
 from rl.transforms import Transform, among, chain, known_verdict, verdicts
 
 Array = jax.Array
@@ -37,10 +38,10 @@ def labelled(fraction: float) -> Callable[[types.Rollout], Array]:
     fraction: share of the prompts, approximately; 0 selects none, 1 all.
 
   Raises:
-    ValueError: if `fraction` is not in [0, 1].
+    UsageError: if `fraction` is not in [0, 1].
   """
   if not 0 <= fraction <= 1:
-    raise ValueError(
+    raise UsageError(
       f"labelled = {fraction:g} must be a share of the prompts from 0 to 1; "
       f"the nearest valid value is {min(max(fraction, 0.0), 1.0):g}"
     )

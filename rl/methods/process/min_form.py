@@ -53,7 +53,7 @@ def min_form(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `labelled` is not in [0, 1].
+    UsageError: if `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),

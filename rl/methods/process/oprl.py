@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, scoring, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient, term
 from rl.method import Method
@@ -39,10 +40,10 @@ def sum_tokens_in_steps(signal: Array, rollout: types.Rollout) -> Array:
   `transforms.sum_steps` is the sum over the steps of a sample instead.
 
   Raises:
-    ValueError: if the rollout has no steps.
+    UsageError: if the rollout has no steps.
   """
   if rollout.step_ids is None or rollout.step_mask is None:
-    raise ValueError(
+    raise UsageError(
       "sum_tokens_in_steps(): the rollout has no steps; choose a task that "
       "cuts its completions into steps, such as chain"
     )

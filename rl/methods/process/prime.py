@@ -4,6 +4,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """
 
 from rl import registry
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -83,11 +84,11 @@ def prime(
     ddof: the variance of the batch is divided by its number of tokens - ddof.
 
   Raises:
-    ValueError: if `update` is unknown; also when a training step is traced, if
+    UsageError: if `update` is unknown; also when a training step is traced, if
       `baseline` is unknown.
   """
   if update not in UPDATES:
-    raise ValueError(registry.describe_unknown("update", update, UPDATES))
+    raise UsageError(registry.describe_unknown("update", update, UPDATES))
   sample_filter = accuracy_between(low, high) & all_finished()
   process = chain(
     implicit_rewards(),

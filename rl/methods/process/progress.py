@@ -4,6 +4,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens, K
 reasoning steps.
 """
 
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -48,10 +49,10 @@ def progress(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `prover` is neither "policy" nor "ref".
+    UsageError: if `prover` is neither "policy" nor "ref".
   """
   if prover not in ("policy", "ref"):
-    raise ValueError(f"prover = {prover!r} must be 'policy' or 'ref'")
+    raise UsageError(f"prover = {prover!r} must be 'policy' or 'ref'")
   outcome = chain(scores(), leave_one_out(), broadcast())
   own_step = chain(step_scores(), broadcast_steps())
   return Method(

@@ -4,6 +4,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """
 
 from rl import registry
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -73,10 +74,10 @@ def pure_openrlhf(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `baseline` is unknown, or `labelled` is not in [0, 1].
+    UsageError: if `baseline` is unknown, or `labelled` is not in [0, 1].
   """
   if baseline not in _BASELINES:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("baseline", baseline, _BASELINES)
     )
   process = chain(

@@ -63,7 +63,7 @@ def pure_verl(
       code has 1.
 
   Raises:
-    ValueError: if `labelled` is not in [0, 1].
+    UsageError: if `labelled` is not in [0, 1].
   """
   returns = returns_to_go(), minus_others_mean_return(horizon)
   process = chain(

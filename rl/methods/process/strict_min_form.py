@@ -47,7 +47,7 @@ def strict_min_form(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `labelled` is not in [0, 1].
+    UsageError: if `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),

@@ -41,7 +41,7 @@ def sum_form(
     verifiable, labelled, horizon, clip: same as in `min_form`.
 
   Raises:
-    ValueError: if `labelled` is not in [0, 1].
+    UsageError: if `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, metrics, types
+from rl.errors import UsageError
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip, reinforce
 from rl.losses.terms import policy_gradient
@@ -172,11 +173,11 @@ def brpo_anytime(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if the budgets do not rise from above 0 to 1.
+    UsageError: if the budgets do not rise from above 0 to 1.
   """
   is_rising = all(a < b for a, b in zip((0, *budgets), budgets, strict=False))
   if not budgets or not is_rising or budgets[-1] != 1:
-    raise ValueError(
+    raise UsageError(
       f"budgets = {budgets} must rise from above 0 to 1, such as "
       "(0.25, 0.5, 1.0)"
     )

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -62,10 +63,10 @@ def action_ids(rollout: types.Rollout, max_actions: int) -> Array:
   one.
 
   Raises:
-    ValueError: if the task does not divide completions into steps.
+    UsageError: if the task does not divide completions into steps.
   """
   if rollout.step_ids is None:
-    raise ValueError(
+    raise UsageError(
       "carl branches between the reasoning steps of a sample, and the task "
       "does not provide step_ids; choose a task with steps, such as chain"
     )
@@ -193,11 +194,11 @@ def carl(initial: int = 1, max_actions: int = 32, clip: float = 0.2) -> Method:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `initial` or `max_actions` is not positive.
+    UsageError: if `initial` or `max_actions` is not positive.
   """
   for name, value in (("initial", initial), ("max_actions", max_actions)):
     if value < 1:
-      raise ValueError(f"{name} = {value} must be at least 1")
+      raise UsageError(f"{name} = {value} must be at least 1")
   return Method(
     advantage=chain(scores(), branch_advantages(), broadcast_steps()),
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -87,10 +88,10 @@ def dars(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if the schedule is unknown.
+    UsageError: if the schedule is unknown.
   """
   if schedule not in SCHEDULES:
-    raise ValueError(registry.describe_unknown("schedule", schedule, SCHEDULES))
+    raise UsageError(registry.describe_unknown("schedule", schedule, SCHEDULES))
 
   if total is None:
     total = 32 if schedule == SCHEDULES[0] else 64

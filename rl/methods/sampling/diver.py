@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rl import registry, scoring, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -105,7 +106,7 @@ def diversity(rollout: types.Rollout, kind: str) -> np.ndarray:
     kind: "bleu" or "steps".
 
   Raises:
-    ValueError: if the kind is "steps" and the rollout has no steps.
+    UsageError: if the kind is "steps" and the rollout has no steps.
   """
   tokens, mask = rollout.completions, rollout.valid("token")
   result = np.zeros(mask.shape[:2], np.float32)
@@ -115,7 +116,7 @@ def diversity(rollout: types.Rollout, kind: str) -> np.ndarray:
     if kind == "bleu":
       values = bleu_diversity([sample.tolist() for sample in scored_tokens])
     elif rollout.step_ids is None:
-      raise ValueError(
+      raise UsageError(
         "diver(kind='steps'): the rollout has no steps; choose a task that "
         "cuts its completions into steps, such as chain"
       )
@@ -186,10 +187,10 @@ def diver(
     ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
-    ValueError: if the kind is unknown.
+    UsageError: if the kind is unknown.
   """
   if kind not in CAPS:
-    raise ValueError(registry.describe_unknown("kind", kind, CAPS))
+    raise UsageError(registry.describe_unknown("kind", kind, CAPS))
   return Method(
     advantage=chain(
       scores(), plus_diversity(kind, bonus_steps), group_normalize(ddof)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -119,10 +120,10 @@ def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if the rule is unknown.
+    UsageError: if the rule is unknown.
   """
   if rule not in RULES:
-    raise ValueError(registry.describe_unknown("rule", rule, RULES))
+    raise UsageError(registry.describe_unknown("rule", rule, RULES))
   return Method(
     advantage=chain(scores(), drawn_z_score(rule)),
     loss=policy_gradient(ppo_clip(clip, clip)),

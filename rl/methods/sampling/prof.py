@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -167,15 +168,15 @@ def prof(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `share` is outside (0, 1], or `wrong` is unknown.
+    UsageError: if `share` is outside (0, 1], or `wrong` is unknown.
   """
   if not 0 < share <= 1:
-    raise ValueError(
+    raise UsageError(
       f"share = {share:g} of the samples must be above 0 and at most 1, such "
       "as 0.5"
     )
   if wrong not in WRONG:
-    raise ValueError(registry.describe_unknown("wrong", wrong, WRONG))
+    raise UsageError(registry.describe_unknown("wrong", wrong, WRONG))
   selected = consistent_samples(share, penalty, most_steps, wrong)
   return Method(
     sample_filter=chain(step_scores(), selected),

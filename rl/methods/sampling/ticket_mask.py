@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import types
+from rl.errors import UsageError
 from rl.method import Method
 from rl.methods.group.grpo import grpo
 
@@ -62,10 +63,10 @@ def ticket_mask(
     clip, beta: same as in `grpo`.
 
   Raises:
-    ValueError: if `keep` is not in (0, 1].
+    UsageError: if `keep` is not in (0, 1].
   """
   if not 0 < keep <= 1:
-    raise ValueError(
+    raise UsageError(
       f"keep = {keep:g} must be a share of the parameters, above 0 and at most "
       "1, such as 0.01"
     )

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rl import types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -45,7 +46,7 @@ def grow(width: int, depth: int, segment: int) -> Sampler:
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
     if batch.samples != width**depth:
-      raise ValueError(
+      raise UsageError(
         f"rollout.samples = {batch.samples} must be width**depth = "
         f"{width}**{depth} = {width**depth}, the number of leaves of the tree"
       )
@@ -157,7 +158,7 @@ def treerpo(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `width` is below 2, or `depth` or `segment` below 1.
+    UsageError: if `width` is below 2, or `depth` or `segment` below 1.
   """
   for name, value, least in (
     ("width", width, 2),
@@ -165,7 +166,7 @@ def treerpo(
     ("segment", segment, 1),
   ):
     if value < least:
-      raise ValueError(f"{name} = {value} must be at least {least}")
+      raise UsageError(f"{name} = {value} must be at least {least}")
   return Method(
     advantage=chain(scores(), sibling_advantages(), broadcast_steps()),
     loss=policy_gradient(ppo_clip(clip, clip)),

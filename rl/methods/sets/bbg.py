@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -77,10 +78,10 @@ def bbg(k: int = 16, threshold: float = 0.01, clip: float = 0.2) -> Method:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if k is below 2, for which every prompt has the same slope.
+    UsageError: if k is below 2, for which every prompt has the same slope.
   """
   if k < 2:
-    raise ValueError(f"k = {k} must be at least 2; 16 is usual")
+    raise UsageError(f"k = {k} must be at least 2; 16 is usual")
   return Method(
     advantage=chain(signed_verdicts(), gate_by_slope(k, threshold)),
     loss=policy_gradient(ppo_clip(clip, clip)),

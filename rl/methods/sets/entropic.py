@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
+from rl.errors import UsageError
 from rl.losses.surrogates import reinforce
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -116,10 +117,10 @@ def entropic(budget: float = math.log(2), penalty: float = 0.1) -> Method:
     penalty: weight of the log-ratio to the starting policy; 0 leaves it out.
 
   Raises:
-    ValueError: if the budget is not positive.
+    UsageError: if the budget is not positive.
   """
   if not budget > 0:
-    raise ValueError(f"budget = {budget} must be above 0; log 2 is usual")
+    raise UsageError(f"budget = {budget} must be above 0; log 2 is usual")
   advantage = chain(scores(), entropic_advantages(budget), broadcast())
   reference = ()
   if penalty:

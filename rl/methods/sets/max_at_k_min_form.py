@@ -86,7 +86,7 @@ def max_at_k_min_form(k: int = 4, clip: float = 0.2) -> Method:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: when it is traced, if k is not from 1 to the number of samples.
+    UsageError: when it is traced, if k is not from 1 to the number of samples.
   """
   return Method(
     advantage=chain(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import best_of_k, masked, scoring, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -70,10 +71,10 @@ def pass_at_k_adaptive(
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
 
   Raises:
-    ValueError: if `exploit` is not in [0, 1].
+    UsageError: if `exploit` is not in [0, 1].
   """
   if not 0 <= exploit <= 1:
-    raise ValueError(
+    raise UsageError(
       f"exploit = {exploit:g} must be a share of the prompts from 0 to 1; the "
       f"nearest valid value is {min(max(exploit, 0.0), 1.0):g}"
     )

@@ -47,6 +47,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rl import masked, registry
+from rl.errors import UsageError
 
 Array = jax.Array
 BASELINES = ("centered", "leave_one_out_minus_one")
@@ -115,15 +116,15 @@ def success_rate_advantages(
     `[..., S]`; 0 for samples that are not valid.
 
   Raises:
-    ValueError: if the baseline is unknown, or the degree of the series exceeds
+    UsageError: if the baseline is unknown, or the degree of the series exceeds
       S, or S - 1 if centered. Cut the series if the truncation is wanted.
   """
   if baseline not in BASELINES:
-    raise ValueError(registry.describe_unknown("baseline", baseline, BASELINES))
+    raise UsageError(registry.describe_unknown("baseline", baseline, BASELINES))
   S = correct.shape[-1]
   largest = S - 1 if baseline == "centered" else S
   if len(series) - 1 > largest:
-    raise ValueError(
+    raise UsageError(
       f"the series has degree {len(series) - 1}, but groups of {S} samples "
       f"estimate the slope of a polynomial of degree {largest} at most, with "
       f"the baseline {baseline!r}; sample more, or cut the series after "

@@ -6,6 +6,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 import jax
 
 from rl import masked, registry, scoring, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
@@ -87,10 +88,10 @@ def earl(
     ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
-    ValueError: if the scope is unknown.
+    UsageError: if the scope is unknown.
   """
   if scope not in _SCOPES:
-    raise ValueError(registry.describe_unknown("scope", scope, _SCOPES))
+    raise UsageError(registry.describe_unknown("scope", scope, _SCOPES))
   sample_filter = mixed_verdicts() & finished()
   loss = policy_gradient(ppo_clip(low, high))
   penalty = kl("k3").of(loss_filter=sample_filter)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, scoring, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -40,10 +41,10 @@ def modulate_by_entropy(
   has 0.
 
   Raises:
-    ValueError: if the rollout has no steps.
+    UsageError: if the rollout has no steps.
   """
   if rollout.step_ids is None or rollout.step_mask is None:
-    raise ValueError(
+    raise UsageError(
       "empg(): the rollout has no steps; choose a task that cuts its "
       "completions into steps, such as chain"
     )
@@ -108,7 +109,7 @@ def empg(
     ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
-    ValueError: when a step is traced, if the rollout has no steps.
+    UsageError: when a step is traced, if the rollout has no steps.
   """
   return Method(
     advantage=chain(

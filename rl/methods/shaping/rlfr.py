@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import gradients, masked, scoring, types
+from rl.errors import UsageError
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -337,14 +338,14 @@ def flow_rewards(
   changes nothing.
 
   Raises:
-    ValueError: `size` is not the width of the policy.
+    UsageError: `size` is not the width of the policy.
   """
   del blocks, seed  # used by init
   mask = rollout.valid("token")
   states = [rollout.extras[hidden_at(depth)] for depth in DEPTHS]
   if states[0].shape[-1] != size:
     width = states[0].shape[-1]
-    raise ValueError(
+    raise UsageError(
       f"rlfr: size = {size} must be the width of the policy, {width}; use "
       f"rlfr(size={width})"
     )
@@ -479,11 +480,11 @@ def rlfr(
     seed: seed of the network's first parameters.
 
   Raises:
-    ValueError: if `time` is not between 0 and 1. The training step raises it if
+    UsageError: if `time` is not between 0 and 1. The training step raises it if
       `size` is not the width of the policy.
   """
   if not 0 < time < 1:
-    raise ValueError(f"rlfr: time = {time} must be between 0 and 1")
+    raise UsageError(f"rlfr: time = {time} must be between 0 and 1")
   rewards = flow_rewards(
     coef=coef,
     threshold=threshold,

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import advantages, masked, registry, scoring, types
+from rl.errors import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -98,10 +99,10 @@ def ucas(
     ddof: the standard deviation of n scores divides by n - ddof.
 
   Raises:
-    ValueError: if `reduce` is unknown.
+    UsageError: if `reduce` is unknown.
   """
   if reduce not in _REDUCE:
-    raise ValueError(registry.describe_unknown("reduce", reduce, _REDUCE))
+    raise UsageError(registry.describe_unknown("reduce", reduce, _REDUCE))
   shaped = shape_by_certainty(right, wrong, penalty, reduce)
   return Method(
     advantage=chain(scores(), group_normalize(ddof), shaped),

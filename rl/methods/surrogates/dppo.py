@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import registry, scoring, types
+from rl.errors import UsageError
 from rl.losses import surrogates
 from rl.losses.aggregates import seq_mean_token_sum_norm
 from rl.losses.terms import policy_gradient
@@ -110,10 +111,10 @@ def dppo(
       value multiplies the loss by a constant.
 
   Raises:
-    ValueError: if the divergence is unknown.
+    UsageError: if the divergence is unknown.
   """
   if divergence not in DIVERGENCES:
-    raise ValueError(
+    raise UsageError(
       registry.describe_unknown("divergence", divergence, DIVERGENCES)
     )
   if threshold is None:

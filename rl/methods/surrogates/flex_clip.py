@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, registry, scoring, types
+from rl.errors import UsageError
 from rl.losses import surrogates
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -140,10 +141,10 @@ def flex_clip(
     ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
-    ValueError: if the schedule is unknown.
+    UsageError: if the schedule is unknown.
   """
   if schedule not in SCHEDULES:
-    raise ValueError(registry.describe_unknown("schedule", schedule, SCHEDULES))
+    raise UsageError(registry.describe_unknown("schedule", schedule, SCHEDULES))
   surrogate = moving_clip(upper, lower, clip, falling=schedule == "did")
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

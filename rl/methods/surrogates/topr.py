@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.errors import UsageError
 from rl.losses import ratios
 from rl.losses.aggregates import seq_mean_token_sum
 from rl.losses.terms import policy_gradient
@@ -51,11 +52,11 @@ def topr(
       both is REINFORCE without a correction.
 
   Raises:
-    ValueError: if |baseline| >= 1, so that the sign of A would no longer tell
+    UsageError: if |baseline| >= 1, so that the sign of A would no longer tell
       right from wrong.
   """
   if abs(baseline) >= 1:
-    raise ValueError(f"baseline = {baseline:g} must be between -1 and 1")
+    raise UsageError(f"baseline = {baseline:g} must be between -1 and 1")
   return Method(
     advantage=signs_minus_baseline(baseline),
     loss_filter=only(known_verdict),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import jax
 
+from rl.errors import UsageError
 from rl.transforms import lift
 
 Array = jax.Array
@@ -28,18 +29,18 @@ def check_rates(false_positive: float, false_negative: float) -> None:
     false_negative: P(rejected | right), in [0, 1).
 
   Raises:
-    ValueError: if a rate is outside [0, 1), or their sum is not below 1.
+    UsageError: if a rate is outside [0, 1), or their sum is not below 1.
   """
   rates = {"false_positive": false_positive, "false_negative": false_negative}
   for name, rate in rates.items():
     if not 0 <= rate < 1:
-      raise ValueError(
+      raise UsageError(
         f"{name} = {rate:g} must be a probability of at least 0 and below 1, "
         "such as 0.1"
       )
   total = false_positive + false_negative
   if total >= 1:
-    raise ValueError(
+    raise UsageError(
       f"false_positive + false_negative = {false_positive:g} + "
       f"{false_negative:g} = {total:g} must be below 1: with such rates a "
       "verdict carries no information about the truth, or its opposite; choose "

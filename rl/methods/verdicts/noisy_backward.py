@@ -34,7 +34,7 @@ def noisy_backward(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if a rate is not in [0, 1), or r0 + r1 >= 1.
+    UsageError: if a rate is not in [0, 1), or r0 + r1 >= 1.
   """
   noise.check_rates(false_positive, false_negative)
   correction = noise.backward(false_positive, false_negative)

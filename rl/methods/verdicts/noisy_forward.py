@@ -28,7 +28,7 @@ def noisy_forward(false_negative: float = 0.2, clip: float = 0.2) -> Method:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if r1 is not in [0, 1).
+    UsageError: if r1 is not in [0, 1).
   """
   noise.check_rates(0.0, false_negative)
   return Method(
