@@ -44,12 +44,12 @@ from experiments.cli import errors
 from experiments.data import json_lines, pretrained
 from experiments.evaluation import training_lines
 from experiments.tasks.task import Task
-from experiments.tasks.text import jsonl
 from experiments.training import build, drawing, reward_from_config
 from experiments.training_run import command_line
 from rewards import attacks
 from rewards.attacks import Example
 from rewards.verifiers import Item
+from rl import registry
 from rl.errors import UsageError
 from rl.reward import Reward
 from rl.sampling import generation
@@ -193,7 +193,7 @@ def _encode_samples(
   for index, text in enumerate(texts):
     try:
       tokens.append(task.completion_ids(text)[: task.completion_length])
-    except ValueError:
+    except UsageError:
       continue
     indices.append(index)
   completions = np.full(
@@ -314,7 +314,7 @@ def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
   options = parser.parse_args(argv[1:])
   with errors.usage_errors():
     count = _check_problems(options.problems)
-    score = _of_verifier(jsonl.load_verifier(options.reward))
+    score = _of_verifier(registry.load("verifier", options.reward))
     examples = (
       _read_examples(options.data)
       if options.data

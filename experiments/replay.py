@@ -33,6 +33,7 @@ from experiments.training import (
 from experiments.training.experiment import Experiment
 from models import storage_paths
 from rl import learners, method_loss, scoring, step, training_state, types
+from rl.errors import UsageError
 
 
 @errors.command
@@ -70,7 +71,7 @@ def _latest_failed_step(workdir: epath.Path) -> int:
   """Returns the latest step whose rollout the NaN guard saved."""
   folders = sorted((workdir / nan_guard.FOLDER).glob("step_*"))
   if not folders:
-    raise FileNotFoundError(
+    raise UsageError(
       f"{workdir} has no saved rollout, because the NaN guard has not ended "
       "this run"
     )

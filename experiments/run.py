@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
   # Imported here for the same reason.
   from experiments.cli import devices
   from experiments.training import decoder, multihost, preemption
-  from experiments.training_run import loop, validate
+  from experiments.training_run import loop, user_code, validate
 
   with errors.usage_errors():
     is_multihost = options.distributed or options.coordinator
@@ -126,6 +126,8 @@ def main(argv: Sequence[str]) -> int:
     )
     multihost.check_same("the config", config.to_json(sort_keys=True))
     multihost.check_same("--workdir", str(workdir))
+  files = user_code.source_files(config)
+  with errors.usage_errors("checking the config", files):
     experiment = validate.check_and_build(config, workdir)
   if options.explain:
     from experiments.aot.report import explain  # only --explain needs it
@@ -140,16 +142,19 @@ def main(argv: Sequence[str]) -> int:
       f"{experiment.sampling.max_tokens} tokens in a step"
     )
   status = 0
-  try:
-    with errors.translate_disk_errors(workdir):
-      with jax.debug_nans(options.debug):
-        loop.run(experiment, workdir, profile=options.profile, started=started)
-      if jax.process_index() == 0 and experiment.is_evaluated:
-        from experiments import report  # so that training starts sooner
+  with errors.run_errors("training", files):
+    try:
+      with errors.translate_disk_errors(workdir):
+        with jax.debug_nans(options.debug):
+          loop.run(
+            experiment, workdir, profile=options.profile, started=started
+          )
+        if jax.process_index() == 0 and experiment.is_evaluated:
+          from experiments import report  # so that training starts sooner
 
-        status = report.main([str(workdir)])
-  except preemption.Preempted:
-    return preemption.STATUS
+          status = report.main([str(workdir)])
+    except preemption.Preempted:
+      return preemption.STATUS
   if jax.process_index() == 0:
     print(f"run folder: {workdir}")
   return status

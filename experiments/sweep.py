@@ -218,7 +218,7 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
   """Checks that `experiments.run` would accept every run; writes nothing."""
   # Imported in the function, so that wrong flags are reported before JAX loads.
   from experiments.cli import devices
-  from experiments.training_run import validate
+  from experiments.training_run import user_code, validate
 
   parsed = []
   for run in runs:
@@ -237,7 +237,8 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
   # number that a run then takes divides its batches too.
   devices.configure(counts[0] or 1)
   for run, options in zip(runs, parsed, strict=True):
-    with _prefix_errors(run):
+    files = user_code.source_files(options.config)
+    with _prefix_errors(run), errors.usage_errors("checking the config", files):
       validate.check_and_build(options.config, options.workdir)
 
 
@@ -246,7 +247,7 @@ def _prefix_errors(run: PlannedRun) -> Iterator[None]:
   """Re-raises an error as a `UsageError` that begins with the run's name."""
   try:
     yield
-  except (UsageError, *errors.REFUSALS) as error:
+  except UsageError as error:
     raise UsageError(f"{run.name}: {error}") from None
 
 

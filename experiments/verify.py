@@ -40,9 +40,9 @@ import rich.table
 
 from experiments.cli import arguments, errors, spec
 from experiments.data import labelled_responses
-from experiments.tasks.text import jsonl
 from rewards import judged
 from rewards.verifiers import Item, llm_judge
+from rl import registry
 from rl.errors import UsageError
 
 _WORKERS = 8  # requests at a time
@@ -106,7 +106,7 @@ def _by_category(
 def _verdicts(options: argparse.Namespace, items: list[Item]) -> np.ndarray:
   """Returns the verdicts of the verifier or of the judge, `[N]`."""
   if options.reward:
-    verify = jsonl.load_verifier(options.reward)
+    verify = registry.load("verifier", options.reward)
     return np.array([outcome.verdict for outcome in verify(items)])
   name, settings = spec.parse(options.question, "--question")
   question = judged.get(name, **settings)

@@ -57,7 +57,7 @@ def check_params(
     step: step of the checkpoint; None means the latest.
 
   Raises:
-    FileNotFoundError: there is no checkpoint, or none of this step.
+    UsageError: there is no checkpoint, or none of this step.
     UsageError: the names, the shape or the dtype of a parameter differ.
   """
   with _CheckpointParams(directory, step) as saved:
@@ -82,7 +82,7 @@ def restore_params(
     The parameters.
 
   Raises:
-    FileNotFoundError: there is no checkpoint, or none of this step.
+    UsageError: there is no checkpoint, or none of this step.
     UsageError: the names, the shape or the dtype of a parameter differ, the
       checkpoint is that of another step, or a checksum shows that it is
       damaged.
@@ -104,9 +104,7 @@ class _CheckpointParams(contextlib.AbstractContextManager):
   def __init__(self, directory: epath.PathLike, step: int | None) -> None:
     directory = storage_paths.absolute(directory)
     if not directory.exists():
-      raise FileNotFoundError(
-        f"the folder of checkpoints {directory} does not exist"
-      )
+      raise UsageError(f"the folder of checkpoints {directory} does not exist")
     self.step = select_step(steps(directory), directory, step)
     self._path = directory / str(self.step) / "state"
     self._handler = ocp.PyTreeCheckpointHandler()
@@ -225,16 +223,16 @@ def select_step(
     step: the requested step, or None.
 
   Raises:
-    FileNotFoundError: there is no checkpoint, or none of the requested step.
+    UsageError: there is no checkpoint, or none of the requested step.
   """
   available = sorted(available)
   if not available:
-    raise FileNotFoundError(f"no checkpoint in {directory}")
+    raise UsageError(f"no checkpoint in {directory}")
   if step is None:
     return available[-1]
   if step not in available:
     nearest = min(available, key=lambda candidate: abs(candidate - step))
-    raise FileNotFoundError(
+    raise UsageError(
       f"no checkpoint of step {step} in {directory}; available: {available}, "
       f"of which the nearest is {nearest}"
     )

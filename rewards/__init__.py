@@ -58,7 +58,7 @@ def get(name: str, /, **settings: Any) -> Transform:
   """Returns a reward.
 
   Args:
-    name: one of `names()`.
+    name: one of `names()`, or "module:function".
     **settings: settings of the reward; those left out keep their defaults.
 
   Returns:
@@ -67,16 +67,27 @@ def get(name: str, /, **settings: Any) -> Transform:
   Raises:
     UsageError: the name or a setting is unknown, or a setting is missing or has
       the wrong type.
-    ImportError: a module of rewards cannot be imported.
+    UsageError: a module of rewards cannot be imported.
   """
+  make = factory(name)
+  registry.check_settings("setting", f"reward {name!r}", make, settings)
+  return make(**settings)
+
+
+def factory(name: str) -> Callable[..., Transform]:
+  """Returns the function that builds the reward of a name.
+
+  Args:
+    name: one of `names()`, or "module:function".
+
+  Raises:
+    UsageError: the name is unknown.
+  """
+  if ":" in name:
+    return registry.load("reward", name)
   if name not in factories():
     raise UsageError(registry.describe_unknown("reward", name, names()))
-  factory = factories()[name]
-  registry.check_settings("setting", f"reward {name!r}", factory, settings)
-  try:
-    return factory(**settings)
-  except TypeError as error:
-    raise UsageError(f"reward {name}: {error}") from None
+  return factories()[name]
 
 
 def factories() -> Mapping[str, Callable[..., Transform]]:
@@ -85,7 +96,7 @@ def factories() -> Mapping[str, Callable[..., Transform]]:
   The first call imports every topic.
 
   Raises:
-    ImportError: a module of rewards cannot be imported, or two rewards have the
+    UsageError: a module of rewards cannot be imported, or two rewards have the
       same name.
   """
   return _factories(tuple(__path__))

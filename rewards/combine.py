@@ -194,7 +194,9 @@ def combine(
     )
   for name in (*names, *(gate for part in parts for gate in part.gates)):
     if name not in values:
-      raise KeyError(registry.describe_unknown("reward", name, sorted(values)))
+      raise UsageError(
+        registry.describe_unknown("reward", name, sorted(values))
+      )
   thresholds = {part.name: part.threshold for part in parts}
   valid = masked.mask_or_ones(jnp.asarray(values[names[0]]), valid)
   gated_values, weights = {}, weights_at(parts, step)
@@ -248,12 +250,9 @@ def make_reward(
     """Returns the total [P, S], and the components after their gates."""
     if not parts:
       return rollout.scores, components
-    try:
-      combined = combine(
-        components, parts, rule, rollout.step, rollout.sample_mask
-      )
-    except KeyError as error:
-      raise UsageError(error.args[0]) from None
+    combined = combine(
+      components, parts, rule, rollout.step, rollout.sample_mask
+    )
     return combined.total, {**components, **combined.values}
 
   return Reward(

@@ -29,7 +29,6 @@ from rl import method_loss, types
 from rl.errors import UsageError
 from rl.method import Method
 from rl.parameter_sets import ParameterSet
-from rl.transforms import LevelError
 
 # The learner that samples. Its parameters are not a parameter set.
 POLICY = "policy"
@@ -135,15 +134,16 @@ def check(
       `jax.ShapeDtypeStruct`s.
 
   Raises:
-    KeyError, UsageError, LevelError: same as in `rl.method_loss.check` and
-      `parameter_sets`, with the name of the method in the message.
-    TypeError: if a transform cannot be traced; raised by JAX.
+    UsageError: same as in `rl.method_loss.check` and `parameter_sets`, with the
+      name of the method in the message.
+    Exception: a transform or a term raised it; the exception has a note with
+      the name of the method.
   """
   methods = by_learner(method)
   parameter_sets(methods)
   missing = [name for name in methods if name not in parameters]
   if missing:
-    raise KeyError(
+    raise UsageError(
       f"the learners {missing} have no parameters; available: "
       f"{sorted(parameters)}"
     )
@@ -154,5 +154,8 @@ def check(
     learner_rollout = rollouts.get(name, rollouts[POLICY])
     try:
       method_loss.check(learner_method, policy, sources, learner_rollout)
-    except (KeyError, ValueError, LevelError) as error:
-      raise type(error)(f"{learner_method.name}: {error.args[0]}") from error
+    except UsageError as error:
+      raise UsageError(f"{learner_method.name}: {error}") from error
+    except Exception as error:
+      error.add_note(f"tracing {learner_method.name}")
+      raise

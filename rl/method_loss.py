@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import gradients, metrics, scoring, types
+from rl.errors import UsageError
 from rl.method import Method, State
 from rl.metrics import Tally
 from rl.transforms import LevelError
@@ -384,17 +385,16 @@ def check(
     rollout: a rollout; arrays or `jax.ShapeDtypeStruct`s.
 
   Raises:
-    KeyError: if a need is not declared, or a parameter set, view, head or
-      component is missing.
+    UsageError: if a parameter set, view, head or component is missing, or a
+      transform refuses its arguments, such as k > S.
+    KeyError: if a need is not declared.
     LevelError: if a level or a shape is wrong.
-    UsageError: if a transform refuses its arguments, such as k > S, or a term
-      cannot be differentiated.
   """
   missing = [
     name for name, _ in method.parameter_sets if name not in parameters
   ]
   if missing:
-    raise KeyError(f"{method.name} needs the parameter sets {missing}")
+    raise UsageError(f"{method.name} needs the parameter sets {missing}")
   rollout = _with_host_needs(method, rollout)
 
   # With the gradient, which a term may refuse although its value is computed.

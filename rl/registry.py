@@ -160,14 +160,14 @@ def add(
     function: the function.
 
   Raises:
-    ImportError: another function has the name. The message has both files.
+    UsageError: another function has the name. The message has both files.
   """
   other = functions.setdefault(name, function)
   if other is not function:  # several modules may import the same function
     files = [
       _relative(inspect.getfile(inspect.unwrap(f))) for f in (other, function)
     ]
-    raise ImportError(
+    raise UsageError(
       f"two {kind}s have the name {name!r}, one in {files[0]} and one in "
       f"{files[1]}; rename one of them, or move its file away"
     )
@@ -180,7 +180,7 @@ def import_module(name: str) -> types.ModuleType:
   commands that do not need it, and the message must name this file.
 
   Raises:
-    ImportError: if the import of the module fails. The message has the file,
+    UsageError: if the import of the module fails. The message has the file,
       the line and what to do.
   """
   try:
@@ -190,9 +190,63 @@ def import_module(name: str) -> types.ModuleType:
     remedy = "mend the file, or move it away"
     if isinstance(error, ModuleNotFoundError):
       remedy = "install the package, or mend the file"
-    raise ImportError(
+    raise UsageError(
       f"{file}, line {line}, cannot be imported: {reason}; {remedy}"
     ) from error
+
+
+def load(kind: str, text: str) -> Callable[..., Any]:
+  """Imports a function that "module:function" names.
+
+  The module may be a file of the folder in which the command was started.
+
+  Args:
+    kind: kind of the function, for messages, such as "verifier".
+    text: the text.
+
+  Raises:
+    UsageError: if the text has another form, the module cannot be imported, or
+      it has no such function.
+  """
+  module_name, _, name = text.partition(":")
+  if not (module_name and name.isidentifier()):
+    raise UsageError(
+      f"{kind} {text!r} has not the form 'module:function', such as "
+      f"'my_{kind}:large'"
+    )
+  try:
+    module = importlib.import_module(module_name)
+  except (Exception, SystemExit) as error:
+    missing_name = getattr(error, "name", None)
+    # Whether the named module, or a package that contains it, does not exist.
+    # The alternative is an error in the module or in one that it imports.
+    if isinstance(error, ModuleNotFoundError) and (
+      f"{module_name}.".startswith(f"{missing_name}.")
+    ):
+      local = sorted(file.stem for file in pathlib.Path().glob("*.py"))
+      problem = describe_unknown("module", module_name, local)
+    else:
+      file, line, reason = _locate(error)
+      problem = f"{file}, line {line}, cannot be imported: {reason}"
+    raise UsageError(f"{kind} {text!r}: {problem}") from error
+  function = getattr(module, name, None)
+  if not callable(function):
+    public = [
+      key
+      for key, value in vars(module).items()
+      if callable(value) and not key.startswith("_")
+    ]
+    problem = describe_unknown(f"function of {module_name}", name, public)
+    raise UsageError(f"{kind} {text!r}: {problem}")
+  return function
+
+
+def source_file(function: Callable) -> str:
+  """Returns the path of the file that defines a function; "" if none does."""
+  try:
+    return os.path.realpath(inspect.getsourcefile(inspect.unwrap(function)))
+  except TypeError:  # a function written in C
+    return ""
 
 
 def _locate(error: Exception) -> tuple[str, int | None, str]:

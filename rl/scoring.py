@@ -40,6 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rl import bit_sets, types, update_plan
+from rl.errors import UsageError
 
 Array = jax.Array
 # Sources whose needs no pass computes -> end of the error if one is missing.
@@ -258,7 +259,7 @@ def read(
     `{name of the probe: [P, S, T, ...]}`.
 
   Raises:
-    KeyError: if the policy lacks a head.
+    UsageError: if the policy lacks a head.
   """
   stopped = set(stopped_probes) - set(probes)
   probes = sorted({*probes, *stopped}, key=str)
@@ -290,7 +291,7 @@ def _evaluate(
   needed_heads = {p.head for p in probes}
   available = {"hidden", *scored.heads}
   if not needed_heads <= available:
-    raise KeyError(
+    raise UsageError(
       f"the policy has no head {sorted(needed_heads - available)}; heads: "
       f"{sorted(available)}"
     )
@@ -410,7 +411,7 @@ def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
   """Returns the tokens of a view; see `Need.view`.
 
   Raises:
-    KeyError: if the rollout lacks the view.
+    UsageError: if the rollout lacks the view.
   """
   if not view:
     return rollout.tokens
@@ -419,7 +420,7 @@ def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
   if view == ALONE:
     return _alone(rollout.tokens)
   if view not in rollout.views:
-    raise KeyError(
+    raise UsageError(
       f"the rollout has no view {view!r}, which the task must provide; "
       f"available: {sorted(rollout.views)}"
     )
@@ -482,14 +483,14 @@ def passes(
     The rollout with the values in its extras.
 
   Raises:
-    KeyError: if a source has no parameters, if a view is missing, if an array
+    UsageError: if a source has no parameters, if a view is missing, if an array
       that the task, the sampler or the host must provide is missing, or if
       needs read each other in a circle.
   """
   waiting = {need for need in needs if need.source not in EXTERNAL_SOURCES}
   for need in sorted(set(needs) - waiting, key=str):
     if need.source != "prepared" and need not in rollout.extras:
-      raise KeyError(
+      raise UsageError(
         f"the rollout has no {need}: {EXTERNAL_SOURCES[need.source]}"
       )
   while waiting:
@@ -500,14 +501,14 @@ def passes(
     ]
     if not ready:
       names = sorted(map(str, waiting))
-      raise KeyError(
+      raise UsageError(
         f"{names} read needs that are missing, or read each other; add what "
         "their probes read to the needs"
       )
     source, view = ready[0].source, ready[0].view
     pass_needs = [n for n in ready if (n.source, n.view) == (source, view)]
     if source not in parameters:
-      raise KeyError(
+      raise UsageError(
         f"{[str(n) for n in pass_needs]} need the parameters {source!r}; the "
         f"state has {sorted(parameters)}. Add a parameter set {source!r}"
       )

@@ -145,7 +145,7 @@ def devices(
   Raises:
     UsageError: if the chip is unknown, no such grid exists, or `slices` is not
       possible.
-    ImportError: if the compiler of these chips is not installed.
+    UsageError: if the compiler of these chips is not installed.
   """
   name, _, shape = topology.partition(":")
   if name not in CHIPS:
@@ -218,6 +218,6 @@ def _check_compiler(
     importlib.import_module(module)
   except ImportError:
     # `extra` is the extra of this project that installs the package.
-    raise ImportError(
+    raise UsageError(
       f"compiling for {machine} needs {package}: pip install -e '.[{extra}]'"
     ) from None

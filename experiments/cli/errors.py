@@ -1,18 +1,21 @@
 """Errors that a command reports in one line, without a traceback.
 
-A `UsageError` is raised for a mistake of the user before anything is written;
-the command exits with status 2. A `RunError` ends a run that has begun, for
-example because the disk is full; the command exits with status 1. In a
-`usage_errors` block all other exceptions become a `UsageError`. Outside of it
-they indicate a bug of this project and are shown with their traceback.
+A `UsageError` (`rl.errors`) says what this project refuses; the command exits
+with status 2. A `RunError` ends a run that has begun, for example because the
+disk is full; the command exits with status 1. Every other exception is a bug,
+of this project or of code that a user wrote. It is not translated until it
+leaves the command, which then reports what it was doing, the type and message
+of the exception, and the line of code. The flag `--traceback`, which every
+command has, also prints the traceback.
 
 Example:
 
   @errors.command
   def main(argv=None) -> int:
-    with errors.usage_errors():
-      experiment = validate(argv)  # every exception is reported in one line
-    run(experiment)  # only a UsageError or RunError is reported in one line
+    with errors.usage_errors("checking the config", files):
+      experiment = validate(argv)  # exit status 2, whatever is raised
+    with errors.run_errors("training", files):
+      run(experiment)  # exit status 1
     return 0
 """
 
@@ -25,16 +28,14 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from etils import epath
 
-USAGE, FAILURE = 2, 1  # exit statuses
-# Exceptions that functions of this project raise for a wrong value, a path that
-# cannot be used, or a missing package. Their messages are full sentences, so
-# that the type and the place of the exception need not be shown.
-REFUSALS = (ValueError, OSError, ImportError)
+from rl.errors import UsageError, locate
 
+USAGE, FAILURE = 2, 1  # exit statuses
+TRACEBACK = "--traceback"
 # Error numbers of the file system whose cause is the machine, not this project.
 _DISK_ERRORS = (
   *(errno.ENOSPC, errno.EDQUOT),  # no space left
@@ -45,51 +46,77 @@ _DISK_ERRORS = (
 )
 
 
-class UsageError(Exception):
-  """A mistake of the user, for example in a flag, a config or a path."""
-
-
 class RunError(Exception):
   """The reason why a run that has begun cannot go on."""
 
 
 @contextlib.contextmanager
-def usage_errors() -> Iterator[None]:
+def usage_errors(
+  activity: str = "", files: Collection[str] = ()
+) -> Iterator[None]:
   """Re-raises exceptions, except `RunError`, as a `UsageError`.
 
+  Args:
+    activity: what the block does, such as "checking the config".
+    files: files of the user's code, for `describe`.
+
   Raises:
-    UsageError: the block raised an exception. The message is that of the
-      exception if its type is one of `REFUSALS`; otherwise it also has the type
-      and the line of code.
+    UsageError: the block raised an exception. The message is that of a
+      `UsageError`, and for others the result of `describe`.
     RunError: the block raised it.
   """
+  with _translate_to(UsageError, activity, files):
+    yield
+
+
+@contextlib.contextmanager
+def run_errors(activity: str, files: Collection[str] = ()) -> Iterator[None]:
+  """Re-raises exceptions, except `UsageError`, as a `RunError`.
+
+  The arguments are those of `usage_errors`.
+  """
+  with _translate_to(RunError, activity, files):
+    yield
+
+
+@contextlib.contextmanager
+def _translate_to(
+  kind: type[Exception], activity: str, files: Collection[str]
+) -> Iterator[None]:
+  """Re-raises exceptions, except refusals, as an exception of a type."""
   try:
     yield
-  except REFUSALS as error:
-    raise UsageError(str(error)) from None
   except (UsageError, RunError):
     raise
   except Exception as error:
-    raise UsageError(describe_with_place(error)) from error
+    raise kind(describe(error, activity, files)) from error
 
 
-def describe_with_place(error: BaseException) -> str:
-  """Returns the type, the message and the line of code of an exception.
+def describe(
+  error: BaseException, activity: str = "", files: Collection[str] = ()
+) -> str:
+  """Returns what was done, the type, the message and the line of an exception.
 
-  An example is "TypeError: 'int' object is not callable (my_config.py:12)". The
-  line is the innermost one outside of installed packages.
+  An example is "tracing my_method: KeyError: oops (my_method.py:12)".
+
+  Args:
+    error: an exception that has been raised.
+    activity: what was done. The notes of the exception follow it.
+    files: files of the user's code. The line is the innermost one in these
+      files; or else the innermost one outside of installed packages.
   """
-  message = f"{type(error).__name__}: {error}"
-  if isinstance(error, SyntaxError):  # its message already has file and line
-    return message
-  frames = [
-    frame
-    for frame in traceback.extract_tb(error.__traceback__)
-    if "site-packages" not in frame.filename
-  ]
-  if not frames:
-    return message
-  return f"{message} ({frames[-1].filename}:{frames[-1].lineno})"
+  # The first paragraph; JAX explains its errors in further ones.
+  text = error.args[0] if isinstance(error, KeyError) else error
+  message = " ".join(str(text).strip().partition("\n\n")[0].split())
+  place = locate(error, files)
+  # The message of an `OSError` has the file and the reason.
+  if place.file in files or not isinstance(error, OSError):
+    message = f"{type(error).__name__}: {message}"
+    if place and not isinstance(error, SyntaxError):  # which has its place
+      message += f" ({place}); {TRACEBACK} shows the whole traceback"
+  notes = (note.strip() for note in getattr(error, "__notes__", ()))
+  done = [activity, *reversed([n for n in notes if "\n" not in n]), message]
+  return ": ".join(filter(None, done))
 
 
 @contextlib.contextmanager
@@ -135,19 +162,25 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
   tokenizers do not need.
 
   Returns:
-    The same function, which prints a `UsageError` or `RunError` to stderr and
-    returns the exit status 2 or 1.
+    The same function, which prints an exception to stderr and returns the exit
+    status: 2 for a `UsageError`, and else 1. It accepts the flag `--traceback`.
   """
 
   @functools.wraps(main)
-  def call(*args, **kwargs) -> int:
+  def call(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
       sys.stdout.reconfigure(line_buffering=True)
+    argv = sys.argv[1:] if argv is None else list(argv)
+    shows_traceback = TRACEBACK in argv
     try:
-      return main(*args, **kwargs)
-    except (UsageError, RunError) as error:
-      print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+      return main([argument for argument in argv if argument != TRACEBACK])
+    except Exception as error:
+      if shows_traceback:
+        traceback.print_exception(error)
+      is_refusal = isinstance(error, UsageError | RunError)
+      message = str(error) if is_refusal else describe(error)
+      print(f"error: {' '.join(message.split())}", file=sys.stderr)
       return USAGE if isinstance(error, UsageError) else FAILURE
 
   return call

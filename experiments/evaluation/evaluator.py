@@ -197,7 +197,7 @@ def check(e: Experiment) -> None:
   try:
     e.task.test(settings.problems)
     sampling_settings(e)
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"evaluation: {error}") from None
 
 

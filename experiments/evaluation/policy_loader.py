@@ -74,7 +74,7 @@ def load_from_run(
       number that is fastest on this processor.
 
   Raises:
-    FileNotFoundError: the folder has no run, or no checkpoint of that step.
+    UsageError: the folder has no run, or no checkpoint of that step.
     UsageError: the config in the folder is not that of a run, or an evaluation
       setting is out of range.
   """

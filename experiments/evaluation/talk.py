@@ -11,6 +11,7 @@ import rich.console
 from experiments.evaluation import policy_loader, user_prompts
 from experiments.logging import progress
 from experiments.tasks.task import Problems
+from rl.errors import UsageError
 from rl.sampling import generation
 
 NEW = "/new"  # starts a new conversation
@@ -104,7 +105,7 @@ def complete_lines(complete: Printer) -> None:
     try:
       ids = complete.task.prompt_ids(text)
       problem = user_prompts.make_problem(complete.task, ids, number)
-    except ValueError as error:
+    except UsageError as error:
       complete.print(str(error), style="red")
       continue
     complete(problem)
@@ -125,7 +126,7 @@ def converse(complete: Printer) -> None:
       continue
     try:
       problem, num_dropped = conversation.ask(text)
-    except ValueError as error:
+    except UsageError as error:
       complete.print(str(error), style="red")
       continue
     if num_dropped:

@@ -49,7 +49,7 @@ def check(e: Experiment) -> None:
       )
   try:
     e.traps.test(settings.problems)
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"trip_wires: {error}") from None
   if e.traps.vocab_size != e.task.vocab_size:
     raise UsageError(

@@ -43,7 +43,7 @@ class Logger:
 
   Raises:
     UsageError: a name in `sinks` is unknown.
-    ImportError: the package that a sink needs is not installed.
+    UsageError: the package that a sink needs is not installed.
   """
 
   def __init__(

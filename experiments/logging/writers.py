@@ -375,7 +375,7 @@ def get(name: str) -> Callable[..., Sink]:
 
   Raises:
     UsageError: `SINKS` has no such name.
-    ImportError: the package that the writer needs is not installed.
+    UsageError: the package that the writer needs is not installed.
   """
   if name not in SINKS:
     raise UsageError(registry.describe_unknown("sink", name, sorted(SINKS)))
@@ -383,7 +383,7 @@ def get(name: str) -> Callable[..., Sink]:
     try:
       importlib.import_module("wandb")
     except ImportError as error:
-      raise ImportError(
+      raise UsageError(
         "sink 'wandb' needs a package that is not installed: pip install wandb"
       ) from error
   return SINKS[name]

@@ -270,7 +270,7 @@ def fit(
   ) as checkpoints:
     try:
       restored = checkpoints.restore_newest(state, print)
-    except ValueError as error:
+    except UsageError as error:
       raise errors.RunError(str(error)) from error
     if restored is not None:
       (state, meta), done = restored, checkpoints.latest_step()
@@ -341,7 +341,7 @@ def load(
   """Loads the model of a workdir, which started from a policy.
 
   Raises:
-    FileNotFoundError: the workdir has no model that is fitted to the end.
+    UsageError: the workdir has no model that is fitted to the end.
   """
   saved = reward_models.read(workdir)
   return FittedModel(

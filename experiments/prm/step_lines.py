@@ -99,7 +99,7 @@ def _is_text(task: Task, text: str, ids: np.ndarray) -> bool:
   """Returns whether a text of words is read as these tokens."""
   try:
     return _step_ids_of(task, text) == ids.tolist()
-  except ValueError:
+  except UsageError:
     return False
 
 
@@ -134,7 +134,7 @@ def read(file: epath.PathLike, task: Task, max_steps: int) -> Lines:
   for location, line in lines:
     try:
       row = _read_line(location, line, task, max_steps)
-    except ValueError as error:
+    except UsageError as error:
       text = str(error)
       prefix = "" if text.startswith(location) else f"{location}: "
       raise UsageError(f"{prefix}{text}") from None

@@ -47,7 +47,7 @@ def get(name: str, **kwargs: Any) -> Task:
   """Builds a task.
 
   Args:
-    name: one of `names()`.
+    name: one of `names()`, or "module:function".
     **kwargs: settings of the task's factory; see `settings`.
 
   Raises:
@@ -71,10 +71,15 @@ def settings(name: str) -> list[str]:
 def factory(name: str) -> Callable[..., Task]:
   """Returns the function that builds a task.
 
+  Args:
+    name: one of `names()`, or "module:function".
+
   Raises:
     UsageError: if the task is unknown.
-    ImportError: if the task's file cannot be imported.
+    UsageError: if the task's file cannot be imported.
   """
+  if ":" in name:
+    return registry.load("task", name)
   return getattr(module(name), name)
 
 
@@ -83,7 +88,7 @@ def module(name: str) -> types.ModuleType:
 
   Raises:
     UsageError: if the task is unknown.
-    ImportError: if the task's file cannot be imported.
+    UsageError: if the task's file cannot be imported.
   """
   module_names = _module_names()
   if name not in module_names:

@@ -28,6 +28,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from models import policy
+from rl import registry
 from rl.errors import UsageError
 from rl.method import Method
 from rl.sampling import generation
@@ -237,10 +238,7 @@ def make_traps(
     return None
   if settings.task:
     task = make_task_from_text(settings.task, **config.data, tokenizer=folder)
-  # Imported here, since it loads transformers.
-  from experiments.tasks.text import jsonl
-
-  return traps.trap_task(task, jsonl.load_verifier(settings.rule))
+  return traps.trap_task(task, registry.load("verifier", settings.rule))
 
 
 def make_task_from_text(text: str, **defaults: Any) -> tasks.Task:
@@ -256,7 +254,4 @@ def make_task_from_text(text: str, **defaults: Any) -> tasks.Task:
   for key, value in defaults.items():
     if value and key in accepted:
       arguments.setdefault(key, value)
-  try:
-    return tasks.get(name, **arguments)
-  except TypeError as error:
-    raise UsageError(f"task {text}: {error}") from None
+  return tasks.get(name, **arguments)

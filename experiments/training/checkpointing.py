@@ -157,7 +157,7 @@ class Checkpoints:
       (state, meta), bit for bit as they were saved.
 
     Raises:
-      FileNotFoundError: there is no checkpoint, or none of that step.
+      UsageError: there is no checkpoint, or none of that step.
       UsageError: the saved tree, a shape, a dtype or the step differs, an array
         fails its checksum, or another process cannot read the checkpoint.
     """

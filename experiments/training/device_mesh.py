@@ -118,7 +118,7 @@ def make_meshes(
     devices = devices[len(devices) - sampler_devices :]
   try:
     return mesh, sharding.make_mesh(**sampler_axes, devices=devices)
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"sampling: {error}") from None
 
 

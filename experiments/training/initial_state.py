@@ -73,7 +73,7 @@ def check_base(
     )
   try:
     base = check_and_build(config)
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"base: {error}") from None
   model = model_without_lora(e)
   if base.model != model:
@@ -94,7 +94,7 @@ def check_source(e: Experiment) -> None:
     workdirs.check_fingerprints(
       e.config.init_from, e.fingerprints, names=("tokenizer",)
     )
-  except (ValueError, FileNotFoundError) as error:
+  except UsageError as error:
     raise UsageError(f"init_from: {error}") from None
 
 
@@ -117,7 +117,7 @@ def restore_or_initialise(
   target = placement.abstract_state(e).saved_part()
   try:
     restored = checkpoints.restore_newest(target, print)
-  except ValueError as error:
+  except UsageError as error:
     raise errors.RunError(str(error)) from error
   if restored is None:
     return _add_models(e, placement.init_state(e, starting_params(e, workdir)))

@@ -123,7 +123,7 @@ def make_endpoint(settings: ml_collections.ConfigDict) -> llm_judge.Endpoint:
       timeout=settings.timeout,
       retries=settings.retries,
     )
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"judge: {error}") from None
 
 
@@ -349,7 +349,7 @@ def _completion_ids(task: Task, text: str) -> list[int]:
   """Returns the tokens of a completion; none if the task cannot write it."""
   try:
     return task.completion_ids(text)
-  except ValueError:  # a word that is no token of the task
+  except UsageError:  # a word that is no token of the task
     return []
 
 

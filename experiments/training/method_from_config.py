@@ -65,10 +65,7 @@ def make_method(text: str) -> Method | dict[str, Method]:
     One method, or `{learner: method}` if several networks learn.
   """
   name, hyper = spec.parse(text, "method")
-  try:
-    return methods.get(name, **hyper)
-  except TypeError as error:
-    raise UsageError(f"method {text}: {error}") from None
+  return methods.get(name, **hyper)
 
 
 def make_sampler(text: str) -> samplers.Sampler:
@@ -126,7 +123,7 @@ def with_config_parts(
   if truncation:
     try:
       method = importance.add_importance_weights(method, truncation)
-    except (ValueError, transforms.LevelError) as error:
+    except (UsageError, transforms.LevelError) as error:
       raise UsageError(f"sampling.truncation = {truncation}: {error}") from None
   reward = reward_from_config.make_reward(config.get("reward") or {})
   if reward is not None:
@@ -157,5 +154,3 @@ def check_step(e: Experiment) -> None:
       f"rollout.max_tokens = {e.sampling.max_tokens}: a rollout does not fit "
       f"into the memory of the host ({error}); use a smaller value"
     ) from None
-  except (KeyError, TypeError, ValueError) as error:
-    raise UsageError(error.args[0]) from None

@@ -252,14 +252,14 @@ def load_rollout(
     The state, without frozen parameters, and the rollout of each learner.
 
   Raises:
-    FileNotFoundError: the rollout of that step was not saved.
+    UsageError: the rollout of that step was not saved.
     UsageError: a file is damaged, or belongs to another experiment.
   """
   folder = rollout_folder(workdir, failed_step)
   if not (folder / "rollout.safetensors").exists():
     names = sorted(path.name for path in folder.parent.glob("step_*"))
     steps = ", ".join(name.removeprefix("step_").lstrip("0") for name in names)
-    raise FileNotFoundError(
+    raise UsageError(
       f"{workdir} has no saved rollout of step {failed_step}; available: "
       f"{steps or 'none'}"
     )

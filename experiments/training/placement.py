@@ -48,7 +48,7 @@ def check(e: Experiment) -> None:
     _check_divides(sizes, e.sampling_mesh, "sampler's")
     try:
       _ = e.head_repeats
-    except ValueError as error:
+    except UsageError as error:
       raise UsageError(f"sampling.{error}") from None
 
 

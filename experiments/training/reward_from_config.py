@@ -95,6 +95,14 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
     raise UsageError(f"reward: {error}") from None
 
 
+def calls(config: Mapping[str, Any]) -> list[str]:
+  """Returns the calls of rewards that a config has, such as "majority()"."""
+  block = config.get("reward") or {}
+  terms = (block.get("terms") or {}).values()
+  texts = [block.get("step_reward", ""), *(term.reward for term in terms)]
+  return [text for text in texts if text]
+
+
 def _make_source(text: str, key: str) -> Any:
   """Makes one reward from its name and settings, such as "majority()"."""
   name, arguments = spec.parse(text, key)  # `key` is for messages

@@ -115,11 +115,11 @@ def read_record(workdir: epath.Path) -> dict[str, Any]:
   """Returns the content of `fit.json`.
 
   Raises:
-    FileNotFoundError: the workdir has no fitted model.
+    UsageError: the workdir has no fitted model.
   """
   path = workdir / RECORD_FILE
   if not path.exists():
-    raise FileNotFoundError(
+    raise UsageError(
       f"{workdir} has no fitted model; run python -m experiments.prm fit "
       f"--workdir {workdir}"
     )
@@ -134,11 +134,11 @@ def read(workdir: epath.Path, splits_sequences: bool = False) -> RewardModel:
     splits_sequences: whether the mesh splits the tokens of a sequence.
 
   Raises:
-    FileNotFoundError: the workdir has no model that is fitted to the end.
+    UsageError: the workdir has no model that is fitted to the end.
   """
   record = read_record(workdir)
   if "threshold" not in record:
-    raise FileNotFoundError(
+    raise UsageError(
       f"the model in {workdir} is not fitted to the end; run the command fit "
       "again"
     )
@@ -287,7 +287,7 @@ def make(config: ml_collections.ConfigDict) -> dict[str, RewardModel]:
   """Makes the models of `config.models`, by their names.
 
   Raises:
-    FileNotFoundError: a workdir has no fitted model.
+    UsageError: a workdir has no fitted model.
     UsageError: a model cannot be trained with its loss.
   """
   models = {}

@@ -95,7 +95,7 @@ def read_for(
     return None
   try:
     return read(epath.Path(file).expanduser(), task, fields)
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"{key}: {error}") from None
 
 
@@ -130,7 +130,7 @@ def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
     try:
       prompt = task.prompt_ids(texts[0].strip())
       completions = [task.completion_ids(text) for text in texts[1:]]
-    except ValueError as error:
+    except UsageError as error:
       raise UsageError(f"{location}: {error}") from None
     largest = max(map(max, (prompt, *completions)))
     if largest >= task.vocab_size:

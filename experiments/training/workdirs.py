@@ -131,13 +131,13 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
     workdir: folder of the run.
 
   Raises:
-    FileNotFoundError: the folder has no `config.json`.
+    UsageError: the folder has no `config.json`.
     UsageError: the `config.json` is not the config of a run, or the path of the
       workdir has an unknown scheme (such as "ftp://").
   """
   path = storage_paths.parse(workdir) / CONFIG_FILE
   if not path.exists():
-    raise FileNotFoundError(f"{workdir} holds no run: there is no file {path}")
+    raise UsageError(f"{workdir} holds no run: there is no file {path}")
   values = _read_json(path)
   missing = [key for key in _REQUIRED_KEYS if key not in values]
   if missing:

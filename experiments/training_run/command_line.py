@@ -82,10 +82,10 @@ def _read(
     raise UsageError(_one_line(error)) from None
   except (Exception, SystemExit) as error:
     # Code in the config file may raise any exception.
-    message = errors.describe_with_place(error)
     if isinstance(error, AttributeError) and error.name == "get_config":
       message = "the file defines no function get_config()"
-    raise UsageError(f"--config: {message}") from None
+      raise UsageError(f"--config: {message}") from error
+    raise UsageError(errors.describe(error, "--config")) from error
   if values["config"].present and values["config"].value is None:
     raise UsageError(
       "--config: get_config() returned None; it must return the config"

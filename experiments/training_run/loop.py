@@ -204,6 +204,9 @@ def run(
       )
       logger.print(line)
       raise
+    except Exception as error:
+      error.add_note(f"after {done} training steps")
+      raise
     heartbeat.stop()
     if trace:
       trace.close()

@@ -67,8 +67,8 @@ def check_and_build(
   Raises:
     UsageError: a value of the config is not allowed, parts of the experiment
       cannot be combined, or the workdir belongs to another config.
-    FileNotFoundError: a file that the config names does not exist.
-    ImportError: a package that the config needs is not installed.
+    UsageError: a file that the config names does not exist.
+    UsageError: a package that the config needs is not installed.
   """
   plan, methods = check_config(config)
   all_devices = jax.devices() if devices is None else devices

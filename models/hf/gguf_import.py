@@ -181,7 +181,7 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
     folder: folder to write; it must be empty or not exist.
 
   Raises:
-    ImportError: the package `gguf` is not installed.
+    UsageError: the package `gguf` is not installed.
     UsageError: the file is not a GGUF file; its architecture, a tensor or its
       tokenizer is not supported; a tensor is missing, has another shape or
       numbers that are not finite; or the folder is not empty. The message is
@@ -243,12 +243,12 @@ def import_package() -> types.ModuleType:
   """Returns the package `gguf`, which is optional.
 
   Raises:
-    ImportError: it is not installed.
+    UsageError: it is not installed.
   """
   try:
     import gguf  # an optional package
   except ImportError:
-    raise ImportError(
+    raise UsageError(
       "reading a GGUF file needs the package gguf: pip install -e '.[gguf]'"
     ) from None
   return gguf

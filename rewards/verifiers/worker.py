@@ -23,7 +23,8 @@ import time
 from multiprocessing import connection
 
 from rewards.verifiers import Outcome, unscored
-from rl.errors import UsageError
+from rl import registry
+from rl.errors import UsageError, locate
 
 READY = "ready"  # message of a worker that has loaded the verifier
 
@@ -137,6 +138,7 @@ def work(channel: int, lifeline: int) -> None:
   except Exception as error:
     parent.send(f"{type(error).__name__}: {error}")
     return
+  files = [registry.source_file(verify)]
   parent.send(READY)
   while True:
     try:
@@ -155,7 +157,9 @@ def work(channel: int, lifeline: int) -> None:
           raise TypeError(f"{type(outcome).__name__} instead of an Outcome")
         _check(outcome)
       except Exception as error:
-        outcome = unscored(f"{type(error).__name__}: {error}"[:200])
+        place = locate(error, files)
+        where = f" ({place})" if place.file in files else ""
+        outcome = unscored(f"{type(error).__name__}: {error}"[:200] + where)
       parent.send(outcome)
 
 

@@ -48,9 +48,14 @@ def names() -> list[str]:
 def factory(name: str) -> Callable[..., Method | dict[str, Method]]:
   """Returns the function that makes the method of a name.
 
+  Args:
+    name: one of `names()`, or "module:function".
+
   Raises:
     UsageError: if the method is unknown; the message names the nearest one.
   """
+  if ":" in name:
+    return registry.load("method", name)
   if name not in _factories():
     raise UsageError(registry.describe_unknown("method", name, names()))
   return _factories()[name]
@@ -69,13 +74,13 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
   """Returns the method of a name, or the methods of its learners by name.
 
   Args:
-    name: one of `names()`.
+    name: one of `names()`, or "module:function".
     **hyper: hyper-parameters; the others have the defaults of the method.
 
   Raises:
     UsageError: if the method or a hyper-parameter is unknown, a value has
       another type than the default, or the method refuses it.
-    ImportError: if a file in this folder cannot be imported.
+    UsageError: if a file in this folder cannot be imported.
   """
   make = factory(name)
   registry.check_settings("hyper-parameter", name, make, hyper)

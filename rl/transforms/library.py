@@ -66,11 +66,11 @@ def components(_, rollout: types.Rollout, *, names: tuple[str, ...]) -> Array:
   """Stacks the components of the score with these names, `[M, P, S]`.
 
   Raises:
-    KeyError: if the rollout lacks a component.
+    UsageError: if the rollout lacks a component.
   """
   missing = [name for name in names if name not in rollout.components]
   if missing:
-    raise KeyError(
+    raise UsageError(
       f"components(): the rollout has no components {missing}; available: "
       f"{sorted(rollout.components)}"
     )

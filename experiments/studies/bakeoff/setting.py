@@ -163,7 +163,7 @@ class Setting:
       return reason
     try:
       validate.check_and_build(self.arm(name, tokens).config)
-    except ValueError as error:
+    except UsageError as error:
       return " ".join(str(error).split())
     return ""
 

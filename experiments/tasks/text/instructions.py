@@ -137,7 +137,7 @@ def _example(location: str, line: Mapping[str, Any]) -> Example:
   ]
   try:
     constraints.validate(named_instructions)
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"{location}: {error}") from None
   # The answer is written by `gold`; the verifier reads only the instructions.
   meta = {"constraints": named_instructions}

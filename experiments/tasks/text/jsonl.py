@@ -50,7 +50,6 @@ Usage:
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -120,7 +119,7 @@ def jsonl(
       refuses the problems.
   """
   verifier = verifier or DEFAULT_VERIFIER
-  verify = load_verifier(verifier)
+  verify = registry.load("verifier", verifier)
   splits, files, notes = _read_splits(
     file, test_file, test_fraction, needs_answer=verifier == DEFAULT_VERIFIER
   )
@@ -156,58 +155,6 @@ def jsonl(
 
 
 # --- The verifier -------------------------------------------------------------
-
-
-def load_verifier(verifier: str) -> Callable[..., Any]:
-  """Imports the function that "module:function" names.
-
-  Raises:
-    UsageError: if the text has another form, the module cannot be imported, or
-      it has no such function.
-  """
-  module_name, _, name = verifier.partition(":")
-  if not (module_name and name.isidentifier()):
-    raise UsageError(
-      f"verifier {verifier!r} has not the form 'module:function'; allowed: "
-      f"'my_verifier:large', for example, or the default {DEFAULT_VERIFIER!r}"
-    )
-  try:
-    module = importlib.import_module(module_name)
-  except (Exception, SystemExit) as error:
-    problem = _import_problem(module_name, error)
-    raise UsageError(f"verifier {verifier!r}: {problem}") from error
-  if not hasattr(module, name):
-    public = [
-      key
-      for key, value in vars(module).items()
-      if callable(value) and not key.startswith("_")
-    ]
-    problem = registry.describe_unknown(
-      f"function of {module_name}", name, public
-    )
-    raise UsageError(f"verifier {verifier!r}: {problem}")
-  function = getattr(module, name)
-  if not callable(function):
-    raise UsageError(
-      f"verifier {verifier!r} is {function!r}, which cannot be called; name a "
-      "function"
-    )
-  return function
-
-
-def _import_problem(module_name: str, error: BaseException) -> str:
-  """Describes why a module cannot be imported, in one line."""
-  missing_name = getattr(error, "name", None)
-  # Whether the named module, or a package that contains it, does not exist. The
-  # alternative is an error in the module or in a module that it imports.
-  if isinstance(error, ModuleNotFoundError) and (
-    f"{module_name}.".startswith(f"{missing_name}.")
-  ):
-    local = sorted(file.stem for file in epath.Path().glob("*.py"))
-    importable = [*local, DEFAULT_VERIFIER.partition(":")[0]]
-    return registry.describe_unknown("module", module_name, importable)
-  message = " ".join(str(error).split())
-  return f"importing {module_name!r} raises {type(error).__name__}: {message}"
 
 
 def _check_verifier(

@@ -127,7 +127,7 @@ def _example(
   try:
     result = queries.run(query, database)
     tables = queries.run(_TABLES, database)
-  except ValueError as error:
+  except UsageError as error:
     raise UsageError(f"{location}: {error}") from None
   if not result.rows:
     return None

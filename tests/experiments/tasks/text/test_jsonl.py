@@ -20,6 +20,7 @@ from experiments.training_run import loop
 from models import tokenizer
 from rewards.verifiers import Item, Outcome, each
 from rewards.verifiers.pool import Pool
+from rl import registry
 
 REWARDS = """
 import time
@@ -367,7 +368,7 @@ def test_a_verifier_of_this_codebase_is_the_nearest_module():
   with pytest.raises(
     ValueError, match=r"did you mean 'rewards\.verifiers\.match'"
   ):
-    jsonl.load_verifier("rewards.verifiers.mach:normalized")
+    registry.load("verifier", "rewards.verifiers.mach:normalized")
 
 
 def test_parts_are_accepted_where_no_reference_can_be_judged(make, tmp_path):
