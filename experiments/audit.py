@@ -296,7 +296,7 @@ def _audit_config(argv: Sequence[str]) -> list[Finding]:
   options = command_line.parse(argv, define, required=("config",))
   with errors.usage_errors():
     count = _check_problems(options.problems)
-    reward = reward_from_config.make_reward(options.config.get("reward") or {})
+    reward = reward_from_config.make_reward(options.config)
     folder = pretrained.resolve(options.config.policy.path)
     task = build.make_task(options.config, folder)
     return audit(*_of_task(task, count, reward))

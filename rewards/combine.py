@@ -24,7 +24,7 @@ be computed from the log: `total == rule(values, weights, valid)`. For the rule
 m of `reward/weight/m` times `score/m/mean`.
 
 Usage:
-  parts = (Part("right"), Part("short", 0.1, gates=("right",)))
+  parts = (Part("right"), Part("short", 0.1, gates=(("right", 0.5),)))
   rewards = {"right": get("verdict"), "short": get("length_charge")}
   method = dataclasses.replace(method, reward=make_reward(rewards, parts))
 
@@ -62,15 +62,14 @@ class Part(NamedTuple):
   Attributes:
     name: name of the reward.
     weight: a number, or a function of the training step.
-    gates: names of other rewards. For samples for which one of them does not
-      exceed its threshold, this part is 0 and its value is not read.
-    threshold: value that this reward must exceed where it gates other parts.
+    gates: `((name, threshold), ...)`. For samples for which one of these other
+      rewards does not exceed its threshold, this part is 0 and its value is not
+      read.
   """
 
   name: str
   weight: float | Schedule = 1.0
-  gates: tuple[str, ...] = ()
-  threshold: float = 0.5
+  gates: tuple[tuple[str, float], ...] = ()
 
 
 class Combined(NamedTuple):
@@ -170,8 +169,7 @@ def combine(
 
   Args:
     values: `{name: [..., S]}`, values of the parts and of their gates.
-    parts: the parts of the total. A gate need not be a part; a gate that is
-      only a key of `values` has the threshold 1/2.
+    parts: the parts of the total. A gate need not be a part.
     rule: key of `RULES`.
     step: training step, for weights that are schedules.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
@@ -180,9 +178,8 @@ def combine(
     `Combined`, with a total of 0 for samples that do not exist.
 
   Raises:
-    UsageError: there are no parts, two parts have the same name, or the rule is
-      unknown.
-    KeyError: a part or gate has no values.
+    UsageError: there are no parts, two parts have the same name, the rule is
+      unknown, or a part or gate has no values.
   """
   if rule not in RULES:
     raise UsageError(registry.describe_unknown("rule", rule, RULES))
@@ -192,18 +189,18 @@ def combine(
       "Expected at least one part and distinct names of parts, got the names "
       f"{names}."
     )
-  for name in (*names, *(gate for part in parts for gate in part.gates)):
+  gates = (gate for part in parts for gate, _ in part.gates)
+  for name in (*names, *gates):
     if name not in values:
       raise UsageError(
         registry.describe_unknown("reward", name, sorted(values))
       )
-  thresholds = {part.name: part.threshold for part in parts}
   valid = masked.mask_or_ones(jnp.asarray(values[names[0]]), valid)
   gated_values, weights = {}, weights_at(parts, step)
   for part in parts:
     mask = valid
-    for gate in part.gates:
-      mask = mask & (values[gate] > thresholds.get(gate, 0.5))
+    for gate, threshold in part.gates:
+      mask = mask & (values[gate] > threshold)
     gated_values[part.name] = base.zero_outside(values[part.name], mask)
   total = RULES[rule](
     list(gated_values.values()), jnp.stack(list(weights.values())), valid

@@ -56,7 +56,7 @@ def leaves(config, prefix=""):
 # What is read off the disk or the network is fuzzed elsewhere; layers unrolled
 # by the thousand take a while, and are no mistake.
 SMALL = {"model.layers": 3, "rollout.max_tokens": 16}
-LEFT = ("data.cache", "kind", "sinks", "cpu_devices", "reward.order")
+LEFT = ("data.cache", "kind", "sinks", "cpu_devices")
 NUMBERS = st.sampled_from([-7, -1, 0, 1, 2, 3, 4, 5, 8, 12, 16, 64, 257])
 FRACTIONS = st.sampled_from(
   [-1.0, 0.0, 1e-9, 0.1, 0.5, 1.0, 2.5, 1e9, math.inf, -math.inf, math.nan]

@@ -11,7 +11,7 @@ which they are tried:
      device then has more prompts, and change 3 is possible again. If nothing of
      this is left, prompts over more devices in place of heads
   5. sampling: decode fewer rows at a time, and split heads over more devices
-     than in training (sampling.tensor)
+     than in training (inference.tensor)
   6. evaluation: the same, and fewer problems at a time
 
 How much changes 3, 5 and 6 reduce follows from the memory that, according to
@@ -183,7 +183,7 @@ def _with_sampling_tensor(e: Experiment, split: Changes) -> Changes:
   # cannot, there is no change.
   tensor = e.mesh.shape["tensor"]
   enough = [n for n in sampling_tensors(e) if n >= tensor]
-  return split | {"sampling.tensor": enough[0]} if enough else {}
+  return split | {"inference.tensor": enough[0]} if enough else {}
 
 
 def _sampling(e: Experiment, room: float, ratio: float) -> Changes:
@@ -216,12 +216,12 @@ def _evaluation(e: Experiment, room: float, ratio: float) -> Changes:
 
 
 def _in_order(e: Experiment, room: float, fewer: Changes) -> Changes:
-  """Returns the change to try first: `fewer` or a larger `sampling.tensor`."""
+  """Returns the change to try first: `fewer` or a larger `inference.tensor`."""
   # `room` is the memory in GiB of a device beside the training state.
   half, tensor = room * chips.GIB / 2, e.sampling_mesh.shape["tensor"]
   larger = [n for n in sampling_tensors(e) if n > tensor]
   sufficient = (n for n in larger if sampled_bytes(e.model, n) <= half)
-  split = {"sampling.tensor": next(sufficient, larger[-1])} if larger else {}
+  split = {"inference.tensor": next(sufficient, larger[-1])} if larger else {}
   # If the parameters alone take more than half of the room, heads are split
   # over more devices first. Otherwise the cache becomes smaller first.
   is_small = sampled_bytes(e.model, tensor) <= half
@@ -251,7 +251,7 @@ def sampled_bytes(model: ModelConfig, tensor: int) -> float:
 
 
 def sampling_tensors(e: Experiment) -> list[int]:
-  """Returns the sizes that `sampling.tensor` may have, in ascending order.
+  """Returns the sizes that `inference.tensor` may have, in ascending order.
 
   They divide the number of devices and of MLP channels, split the heads, and
   leave as many devices as divide the prompts of a step and of an evaluation.

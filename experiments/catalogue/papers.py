@@ -27,6 +27,7 @@ from experiments.cli import config_names, spec
 from experiments.configs import judged as judged_configs
 from experiments.configs import reward as reward_configs
 from experiments.studies.claims import definitions
+from experiments.training import reward_from_config
 from rewards import judged as questions
 from rl import methods
 
@@ -207,15 +208,16 @@ def _judged_command(kind: str, name: str) -> str:
   """Returns the command of the first config with a judge that uses a name."""
   for config_name, config in _judged_configs().items():
     calls_by_name = config.judge.questions
-    terms = [term.reward for term in config.reward.terms.values()]
     # The rewards of which a setting names a question to the judge.
     asking = [
-      call for call in terms if any(repr(q) in call for q in calls_by_name)
+      call
+      for call in reward_from_config.calls(config)
+      if any(repr(q) in call for q in calls_by_name)
     ]
     calls = {
       "method": [config.method],
       "question": calls_by_name.values(),
-      "reward": [config.reward.step_reward, *asking],
+      "reward": [config.step_reward, *asking],
     }
     if name in _names(calls[kind]):
       return _run_command("judged", config_name, f"judged_{config_name}")
@@ -267,11 +269,7 @@ def _reward_command(reward: str) -> str:
     return command
   names = []
   for name, entry in reward_configs.ENTRIES.items():
-    terms = [
-      term if isinstance(term, str) else term["reward"]
-      for term in entry.get("terms", {}).values()
-    ]
-    if reward in _names([entry.get("step_reward"), *terms]):
+    if reward in _names(reward_from_config.calls(entry)):
       names.append(name)
   if not names:
     return NO_COMMAND

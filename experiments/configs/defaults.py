@@ -3,7 +3,8 @@
 `rl()`, `supervised()` and `preferences()` return complete configs; a config
 file of this folder changes the keys that make it a particular experiment. The
 command line overrides any key: `--config.optimizer.learning_rate=3e-4`,
-`--config.method="max_at_k(k=8)"`.
+`--config.method="max_at_k(k=8)"`; and any setting of the method or the task:
+`--config.method.k=8`.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _shared(seed: int, steps: int) -> ConfigDict:
       # memory; the result is the same up to rounding.
       "microbatches": 1,
       # Positions of a prompt's completions whose logits are computed at a
-      # time; None: as many as fit into 256 MiB of logits.
+      # time; None: as many as fit into 512 MiB of logits.
       "chunk": placeholder(int),
       # An update is skipped if the mean importance ratio of its minibatch
       # exceeds this.
@@ -240,9 +241,16 @@ def rl(steps: int = 120, seed: int = 0) -> ConfigDict:
   # `python -m experiments.catalogue methods` lists them. Read by
   # training/method_from_config.py.
   config.method = "grpo(beta=0.0)"
-  # The reward that replaces the task's score. Read by
+  # The reward that replaces the task's score, such as "verdict() + 0.1 *
+  # distinct_ngrams(n=2)"; "": the task's score. training/reward_expression.py
+  # describes the syntax. Everything else that a method reads, such as verdicts,
+  # always comes from the task: a method that reads verdicts alone, such as
+  # `psr`, does not learn from the reward. Read by
   # training/reward_from_config.py.
-  config.reward = reward()
+  config.reward = ""
+  # The reward of each step of reasoning, such as "gains()"; "": the scores of
+  # steps are the task's. Read by training/reward_from_config.py.
+  config.step_reward = ""
   # Fitted process reward models that score the steps of the samples:
   # {name: reward_model(workdir)}. The reward "model_steps(model='NAME')" reads
   # their scores. Read by training/reward_models.py.
@@ -256,9 +264,10 @@ def rl(steps: int = 120, seed: int = 0) -> ConfigDict:
   # Optimizer settings of further learners, where several networks learn:
   # {learner: {key of `optimizer`: value}}. Read by training/optimizers.py.
   config.learners = ConfigDict()
-  # The devices and the time of sampling (asynchronous rollouts). Read by
+  # Where and when the rollout is sampled: devices, mesh and time (asynchronous
+  # rollouts). What is sampled is in `rollout`. Read by
   # training/rollout_pipeline.py and training/device_mesh.py.
-  config.sampling = ConfigDict(
+  config.inference = ConfigDict(
     {
       # Number of devices that only sample, the last of all devices; 0: the
       # training devices sample too.
@@ -268,11 +277,11 @@ def rl(steps: int = 120, seed: int = 0) -> ConfigDict:
       # samples, then trains.
       "ahead": 0,
       # Largest importance weight. The advantage of each token is multiplied by
-      # min(pi / pi_sampler, truncation), where pi is the probability of the
+      # min(pi / pi_sampler, importance_cap), where pi is the probability of the
       # token under the parameters at the start of the step, and pi_sampler that
       # under the sampler, whose parameters are older or less precise. 0: no
       # weights.
-      "truncation": 0.0,
+      "importance_cap": 0.0,
       # Mesh of the sampler, as in `mesh`; all None: the mesh of training. If
       # it has the devices of training, evaluations use it too. `tensor` may be
       # larger than the number of key and value heads, which are then repeated.
@@ -286,76 +295,6 @@ def rl(steps: int = 120, seed: int = 0) -> ConfigDict:
   # Read by training_run/loop.py.
   config.base = ConfigDict()
   return config
-
-
-def reward(
-  rule: str = "sum", step_reward: str = "", **terms: str | ConfigDict
-) -> ConfigDict:
-  """Returns the config of a reward that combines rewards of `rewards.names()`.
-
-  Without parts, the score of a sample is the task's score. Without
-  `step_reward`, the scores of steps are the task's. Everything else that a
-  method reads, such as verdicts, always comes from the task: a method that
-  reads verdicts alone, such as `psr`, does not learn from the parts.
-
-  Args:
-    rule: how the parts are combined, one of `rewards.combine.RULES`.
-    step_reward: reward of each step of the reasoning, such as "gains()".
-    **terms: parts by name: rewards, such as `vote="majority(threshold=0.5)"`,
-      or results of `term`. They are computed in this order, and a later one may
-      read an earlier one by its name.
-  """
-  return ConfigDict(
-    {
-      "rule": rule,
-      "step_reward": step_reward,
-      "terms": {
-        name: term(value) if isinstance(value, str) else value
-        for name, value in terms.items()
-      },
-      "order": tuple(terms),  # a ConfigDict does not keep the order of its keys
-    }
-  )
-
-
-def term(
-  reward: str,
-  weight: float = 1.0,
-  *,
-  schedule: str = "constant",
-  final: float = 0.0,
-  schedule_steps: int = 0,
-  gates: tuple[str, ...] = (),
-  threshold: float = 0.5,
-) -> ConfigDict:
-  """Returns one part of a reward, with its weight.
-
-  Args:
-    reward: one of `rewards.names()`, with its settings; "" means the component
-      of the task that has the part's name.
-    weight: weight of the part at the start of training.
-    schedule: course of the weight: "constant", or "linear" or "cosine" to
-      `final`.
-    final: weight at the end of the schedule; must be 0 if `schedule` is
-      "constant".
-    schedule_steps: training steps of the schedule; must be 0 if `schedule` is
-      "constant".
-    gates: names of parts, or of components of the task, that must exceed their
-      threshold; otherwise this part is 0.
-    threshold: value that this part must exceed if another part names it as a
-      gate.
-  """
-  return ConfigDict(
-    {
-      "reward": reward,
-      "weight": weight,
-      "schedule": schedule,
-      "final": final,
-      "schedule_steps": schedule_steps,
-      "gates": gates,
-      "threshold": threshold,
-    }
-  )
 
 
 def reward_model(workdir: str) -> ConfigDict:
@@ -386,7 +325,7 @@ def judge(url: str, model: str, **questions: str) -> ConfigDict:
     model: name of the model on the server.
     **questions: questions of `rewards.judged` by name, such as
       `quality="grade(high=5)"`. The answer is a component of the score, which
-      `reward(quality=term(""))` pays; the scores of steps are step scores.
+      `config.reward = "quality"` pays; the scores of steps are step scores.
   """
   return ConfigDict(
     {

@@ -69,9 +69,7 @@ def look_ahead(weight: float = 0.5) -> ConfigDict:
     weight: weight of the score of the next step. That of the paper is unknown.
   """
   config = _config("min_form")
-  config.reward = defaults.reward(
-    step_reward=f"model_steps(model='prm', look_ahead={weight})"
-  )
+  config.step_reward = f"model_steps(model='prm', look_ahead={weight})"
   return config
 
 
@@ -86,10 +84,7 @@ def mixed(share: float = 0.5) -> ConfigDict:
     share: share of the model.
   """
   config = outcome()
-  config.reward = defaults.reward(
-    right=defaults.term("verdict()", 1 - share),
-    process=defaults.term("model_outcome()", share),
-  )
+  config.reward = f"{1 - share} * verdict() + {share} * model_outcome()"
   return config
 
 
@@ -98,7 +93,7 @@ def _aggregate(rule: str) -> Callable[[], ConfigDict]:
 
   def aggregate() -> ConfigDict:
     config = outcome()
-    config.reward = defaults.reward(process=f"model_outcome(rule={rule!r})")
+    config.reward = f"model_outcome(rule={rule!r})"
     return config
 
   aggregate.__doc__ = (
@@ -109,7 +104,7 @@ def _aggregate(rule: str) -> Callable[[], ConfigDict]:
 
 def _paid(method: str) -> ConfigDict:
   config = _config(method)
-  config.reward = defaults.reward(step_reward="model_steps(model='prm')")
+  config.step_reward = "model_steps(model='prm')"
   return config
 
 

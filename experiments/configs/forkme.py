@@ -26,7 +26,7 @@ def get_config():
   # The objective: a method of rl/methods with its settings, or one of yours.
   config.method = "max_at_k(k=4)"
   # The reward, if it is not the task's own score:
-  # config.reward = defaults.reward(right="verdict()", brief="length_charge()")
+  # config.reward = "verdict() + 0.1 * length_charge(free=4)"
 
   config.rollout.prompts = 32
   config.rollout.samples = 16

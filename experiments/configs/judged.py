@@ -94,7 +94,7 @@ def concise() -> ConfigDict:
   """RL on verdicts, with a bonus for concise ones (CRF)."""
   config = _config(brief="aspect(of='conciseness', least=0.1)")
   bonus = "concise(conciseness='brief', horizon=30.0, by_accuracy=1.0)"
-  config.reward = defaults.reward(outcome=bonus)
+  config.reward = bonus
   return config
 
 
@@ -111,15 +111,14 @@ def aspects() -> ConfigDict:
     relevant="aspect(of='relevance')", coherent="aspect(of='coherence')"
   )
   dimensions = "dimension_level(relevances=('relevant',), coherence='coherent')"
-  config.reward = defaults.reward(right="verdict()", dimensions=dimensions)
+  config.reward = f"verdict() + {dimensions}"
   return config
 
 
 def aspects_dpo() -> ConfigDict:
   """DPO on pairs that three dimensions of the thought choose (DRM)."""
   config = aspects()
-  del config.reward.terms["right"]
-  config.reward.order = ("dimensions",)
+  config.reward = config.reward.removeprefix("verdict() + ")
   config.method = "semi_online_dpo(every=1)"
   return config
 
@@ -127,7 +126,7 @@ def aspects_dpo() -> ConfigDict:
 def flaw_aware() -> ConfigDict:
   """RL on verdicts, less where the judge finds a wrong step (FAPO)."""
   config = _config(flaw="flawed()")
-  config.reward = defaults.reward(outcome="flaw_aware(flawed='flaw')")
+  config.reward = "flaw_aware(flawed='flaw')"
   return config
 
 
@@ -139,8 +138,7 @@ def grade() -> ConfigDict:
 def guarded() -> ConfigDict:
   """RL on verdicts whose intent a judge confirms (IFDecorator)."""
   config = _config(intent="aspect(of='intent')", list="checklist()")
-  conditions = "all_conditions(conditions=('intent', 'list'))"
-  config.reward = defaults.reward(outcome=conditions)
+  config.reward = "all_conditions(conditions=('intent', 'list'))"
   config.trip_wires = defaults.trip_wires(
     "rewards.verifiers.trip_wires:extra_steps"
   )
@@ -151,9 +149,7 @@ def guarded() -> ConfigDict:
 def hybrid() -> ConfigDict:
   """RL on the product of the task's score and a judge's verdict (VerIF)."""
   config = _config(soft="aspect(of='intent', threshold=0.5)")
-  config.reward = defaults.reward(
-    rule="product", hard="task()", soft=defaults.term("")
-  )
+  config.reward = "product(task(), soft)"
   return config
 
 
@@ -183,7 +179,7 @@ def preference() -> ConfigDict:
 def principles() -> ConfigDict:
   """PPO on steps that a judge scores by principles (PPR)."""
   config = _config(steps="principles()")
-  config.reward = defaults.reward(step_reward="outcome_centered()")
+  config.step_reward = "outcome_centered()"
   config.method = "ppo_process"
   config.model.value_head = config.base.model.value_head = True
   return config
@@ -192,10 +188,7 @@ def principles() -> ConfigDict:
 def reasoning() -> ConfigDict:
   """RL on verdicts, and on the thoughts of right ones (Posterior-GRPO)."""
   config = _config(thought="aspect(of='reasoning')")
-  config.reward = defaults.reward(
-    form=defaults.term("component(name='answered')"),
-    outcome="posterior(thoughts='thought')",
-  )
+  config.reward = "answered + posterior(thoughts='thought')"
   return config
 
 
@@ -211,8 +204,8 @@ def relevant() -> ConfigDict:
     right="relevance(to='reference')",
     open="open_ended()",
   )
-  config.reward = defaults.reward(
-    relevant="regularized_relevance(to_question='near', to_reference='right', "
+  config.reward = (
+    "regularized_relevance(to_question='near', to_reference='right', "
     "is_open='open')"
   )
   config.method = "ppo()"
@@ -235,7 +228,7 @@ def soft() -> ConfigDict:
 def spread() -> ConfigDict:
   """RL on graded verdicts, more where grades differ (HERO)."""
   config = _config(quality="grade()")
-  config.reward = defaults.reward(right="stratified(model='quality')")
+  config.reward = "stratified(model='quality')"
   config.method = "hero"
   return config
 
@@ -246,8 +239,7 @@ def step_votes() -> ConfigDict:
     steps="steps(votes=16, with_reference=False)",
     right="p_yes(with_reference=False)",
   )
-  augmented = "step_augmented(verdict='right', well_formed='answered')"
-  config.reward = defaults.reward(outcome=augmented)
+  config.reward = "step_augmented(verdict='right', well_formed='answered')"
   config.method = "spark"
   return config
 
@@ -267,7 +259,7 @@ def thoughts() -> ConfigDict:
 def _paid_by(**question: str) -> ConfigDict:
   """Returns a config whose reward is the answer to a question."""
   config = _config(**question)
-  config.reward = defaults.reward(**dict.fromkeys(question, defaults.term("")))
+  (config.reward,) = question  # the component of this name
   return config
 
 

@@ -89,10 +89,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   # The certainty of the policy stands for the scores of a reward model. The
   # part of weight 0 adds nothing; the other part and the method read its value.
   "hero": {
-    "reward": defaults.reward(
-      quality=defaults.term("negative_entropy()", 0.0),
-      right="stratified(model='quality')",
-    )
+    "reward": "quality = negative_entropy(); stratified(model='quality')"
   },
   "igpo": {"task": CHAIN},  # reads step scores
   "lambda_grpo": {"plan.minibatches": 1},  # one update, as in the paper
@@ -146,10 +143,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   "verifree": {
     "task": "chain(operations=3, reference=True)",
     "plan.minibatches": 1,
-    "reward": defaults.reward(
-      ended=defaults.term("component(name='answered')", 0.0),
-      likely=defaults.term("probability()", gates=("ended",)),
-    ),
+    "reward": "probability() * (answered > 0.5)",
   },
 }
 

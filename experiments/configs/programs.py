@@ -55,7 +55,7 @@ def prlcoder() -> ConfigDict:
   """
   config = outcome()
   config.method = _method(process_weight=0.05)
-  config.reward = defaults.reward(step_reward="model_steps(model='prm')")
+  config.step_reward = "model_steps(model='prm')"
   return config
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from experiments.cli import config_names, spec
-from experiments.configs import defaults
 from experiments.configs import method as method_configs
 
 GRPO = "grpo(beta=0.0)"
@@ -51,11 +50,8 @@ _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 # Keys of each entry:
 #   family   the heading under which the bake-off lists the config
 #   summary  a phrase that describes the reward
-#   terms    parts by name, in order: a reward with its settings, or the
-#            arguments of `defaults.term`
-#   step_reward  the reward of each step of reasoning, for methods that read
-#                step scores
-#   rule     how parts are combined; default: "sum"
+#   reward   `config.reward`
+#   step_reward  `config.step_reward`, for methods that read step scores
 #   task     default: CHAIN
 #   method   default: GRPO
 #   sampler  default: that of the method
@@ -67,19 +63,13 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "a right answer, less a price per token that follows accuracy",
     # A right answer takes 15 tokens, which cost .15 at the start. The price
     # moves with the accuracy of the batch, which is near .7 at the start.
-    "terms": {
-      "right": "adaptive_token_price(price=0.01, reference=0.7, rate=0.01)"
-    },
+    "reward": "adaptive_token_price(price=0.01, reference=0.7, rate=0.01)",
   },
   "answer_consistency": {
     "family": "outcome",
     # Form and verdict add 1 each, and the same option twice another 1.
     "summary": "a right option, and the same one after the options move",
-    "terms": {
-      "right": "verdict()",
-      "form": "component(name='answered')",
-      "same": "answer_consistency()",
-    },
+    "reward": "verdict() + answered + answer_consistency()",
     "task": CHOICE,
     "paper": "(ACRE)",
   },
@@ -87,12 +77,12 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "label-free",
     # The reward does not depend on the tokens before the answer.
     "summary": "confidence of the policy in the answer that it gives",
-    "terms": {"sure": "answer_confidence()"},
+    "reward": "answer_confidence()",
   },
   "arctan": {
     "family": "shapes",
     "summary": "arctan of closeness, relative to the base policy",
-    "terms": {"close": "arctan(references='sampler/reference_scores')"},
+    "reward": "arctan(references='sampler/reference_scores')",
     "task": CLOSENESS,
     "method": PAR,
     "sampler": REFERENCES,
@@ -101,13 +91,13 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "shapes",
     # All values with a closeness of at least one half have the same reward.
     "summary": "closeness up to a ceiling of one half",
-    "terms": {"close": "ceiling(highest=0.5)"},
+    "reward": "ceiling(highest=0.5)",
     "task": CLOSENESS,
   },
   "centered": {
     "family": "shapes",
     "summary": "closeness, less that of the base policy",
-    "terms": {"close": "centered(references='sampler/reference_scores')"},
+    "reward": "centered(references='sampler/reference_scores')",
     "task": CLOSENESS,
     "method": PAR,
     "sampler": REFERENCES,
@@ -115,58 +105,57 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "charged_where_easy": {
     "family": "length",
     "summary": "a right answer, with a charge for length on easy prompts",
-    "terms": {"right": "charged_where_easy()"},
+    "reward": "charged_where_easy()",
   },
   "clipped": {
     "family": "shapes",
     "summary": "closeness, clipped at one deviation of all scores so far",
-    "terms": {"close": "clipped()"},
+    "reward": "clipped()",
     "task": CLOSENESS,
   },
   "clipped_confidence": {
     "family": "confidence of the right",
     "summary": "a right answer, and clipped confidence in it",
-    "terms": {"right": "clipped_confidence()"},
+    "reward": "clipped_confidence()",
   },
   "cluster_share": {
     "family": "label-free",
     "summary": "share of the group that gives the same answer",
-    "terms": {"share": "cluster_share()"},
+    "reward": "cluster_share()",
   },
   "co_reward": {
     "family": "label-free",
     "summary": "agreement with the majority answer to another wording",
-    "terms": {"vote": "co_reward()"},
+    "reward": "co_reward()",
     "task": REWORDED,
   },
   "component": {
     "family": "outcome",
     # The reward is for the form alone: any digit as the answer has it.
     "summary": "the component 'answered': any answer, right or wrong",
-    "terms": {"form": "component(name='answered')"},
+    "reward": "component(name='answered')",
   },
   "debiased_probability": {
     "family": "reference answer",
     "summary": "debiased probability of the true answer; a bonus for ending",
-    "terms": {"likely": "debiased_probability()"},
+    "reward": "debiased_probability()",
     "task": REFERENCE,
   },
   "distinct_ngrams": {
     "family": "outcome",
     # A text of one token has no repetition.
     "summary": "share of distinct 2-grams: a text that does not repeat itself",
-    "terms": {"distinct": "distinct_ngrams(n=2)"},
+    "reward": "distinct_ngrams(n=2)",
   },
   "ensemble": {
     "family": "mixes",
     "summary": "the worse of two rewards, majority and confidence",
     # Neither member reads a verdict. A part of weight 0 adds nothing; another
     # part reads its value.
-    "terms": {
-      "vote": {"reward": "majority()", "weight": 0.0},
-      "sure": {"reward": "answer_confidence()", "weight": 0.0},
-      "worse": "ensemble(members=('vote', 'sure'), rule='worst')",
-    },
+    "reward": (
+      "vote = majority(); sure = answer_confidence(); "
+      "ensemble(members=('vote', 'sure'), rule='worst')"
+    ),
   },
   "gains": {
     "family": "steps",
@@ -194,36 +183,28 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "gated_process": {
     "family": "mixes",
     "summary": "the verdict, and the mean step score where it is right",
-    "terms": {
-      "right": "verdict()",
-      "process": {"reward": "mean_step()", "weight": 0.5, "gates": ("right",)},
-    },
+    "reward": "right = verdict(); right + 0.5 * mean_step() * (right > 0.5)",
     # `mean_step_local` has this process reward without the verdict.
     "task": LOCAL,
   },
   "group_log_mean_advantages": {
     "family": "reference answer",
     "summary": "what a thought adds to the log of the group's mean probability",
-    "terms": {"likely": "group_log_mean_advantages()"},
+    "reward": "group_log_mean_advantages()",
     "task": REFERENCE,
   },
   "harmonized_length": {
     "family": "length",
     "summary": "the verdict, and harmonized length of right answers only",
-    "terms": {
-      "right": "verdict()",
-      "brief": {
-        "reward": "harmonized_length()",
-        "weight": 0.2,
-        "gates": ("right",),
-      },
-    },
+    "reward": (
+      "right = verdict(); right + 0.2 * harmonized_length() * (right > 0.5)"
+    ),
   },
   "harmonized_length_alone": {
     "family": "length",
     # The reward is for shortness alone, and the shortest text has no answer.
     "summary": "harmonized length, with nothing that checks the answer",
-    "terms": {"brief": "harmonized_length()"},
+    "reward": "harmonized_length()",
   },
   "information_gain": {
     "family": "steps",
@@ -236,15 +217,13 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "last_step": {
     "family": "process as outcome",
     "summary": "score of the last step, by a judge that never looks ahead",
-    "terms": {"process": "last_step()"},
+    "reward": "last_step()",
     "task": LOCAL,  # the judge accepts any running value as the answer
   },
   "late_preference": {
     "family": "shapes",
     "summary": "a late sigmoid of closeness, relative to the base policy",
-    "terms": {
-      "close": "late_preference(references='sampler/reference_scores')"
-    },
+    "reward": "late_preference(references='sampler/reference_scores')",
     "task": CLOSENESS,
     "method": PAR,
     "sampler": REFERENCES,
@@ -254,37 +233,25 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "the verdict, less a charge for length",
     # A right answer takes 15 tokens. Its charge of 1.1 exceeds its verdict of
     # 1, so an empty text has the highest reward.
-    "terms": {
-      "right": "verdict()",
-      "brief": "length_charge(free=4, price=0.1)",
-    },
+    "reward": "verdict() + length_charge(free=4, price=0.1)",
   },
   "linear_schedule": {
     "family": "mixes",
     "summary": "from the process to the verdict, linearly over training",
-    "terms": {
-      "right": "verdict()",
-      # After 40 training steps the weight of this part is 0.
-      "process": {
-        "reward": "last_step()",
-        "weight": 1.0,
-        "schedule": "linear",
-        "final": 0.0,
-        "schedule_steps": 40,
-      },
-    },
+    # After 40 training steps the weight of this part is 0.
+    "reward": "verdict() + linear(1.0, 0.0, 40) * last_step()",
     "task": LOCAL,
   },
   "log_probability": {
     "family": "reference answer",
     "summary": "log-probability of the true answer",
-    "terms": {"likely": "log_probability()"},
+    "reward": "log_probability()",
     "task": REFERENCE,
   },
   "log_sigmoid": {
     "family": "shapes",
     "summary": "log sigmoid of closeness, relative to the base policy (LSC)",
-    "terms": {"close": "log_sigmoid(references='sampler/reference_scores')"},
+    "reward": "log_sigmoid(references='sampler/reference_scores')",
     "task": CLOSENESS,
     "method": "grpo(beta=0.04)",  # has the base policy as "ref"
     "sampler": "reference_scores(count=8)",
@@ -292,49 +259,49 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "majority": {
     "family": "label-free",
     "summary": "the most frequent answer of the group counts as right",
-    "terms": {"vote": "majority()"},
+    "reward": "majority()",
   },
   "mean_log_probability": {
     "family": "reference answer",
     "summary": "mean log-probability of the tokens of the true answer",
-    "terms": {"likely": "mean_log_probability()"},
+    "reward": "mean_log_probability()",
     "task": REFERENCE,
   },
   "mean_probability": {
     "family": "reference answer",
     "summary": "mean probability of the tokens of the true answer",
-    "terms": {"likely": "mean_probability()"},
+    "reward": "mean_probability()",
     "task": REFERENCE,
   },
   "mean_step": {
     "family": "process as outcome",
     # Filler steps before a wrong answer raise the mean.
     "summary": "mean step score, by a judge that accepts filler",
-    "terms": {"process": "mean_step()"},
+    "reward": "mean_step()",
     "task": FILLER,
   },
   "mean_step_local": {
     "family": "process as outcome",
     "summary": "mean step score, by a judge that never looks ahead",
-    "terms": {"process": "mean_step()"},
+    "reward": "mean_step()",
     "task": LOCAL,
   },
   "min_max": {
     "family": "shapes",
     "summary": "closeness, scaled to the range of all scores so far",
-    "terms": {"close": "min_max()"},
+    "reward": "min_max()",
     "task": CLOSENESS,
   },
   "negative_entropy": {
     "family": "label-free",
     "summary": "negative entropy: certainty of the policy",
-    "terms": {"sure": "negative_entropy()"},
+    "reward": "negative_entropy()",
   },
   "nonlinear": {
     "family": "process as outcome",
     # Each step that the judge accepts raises the reward, also a filler step.
     "summary": "PSPO's shape of step scores: more steps are better",
-    "terms": {"process": "nonlinear()"},
+    "reward": "nonlinear()",
     "task": FILLER,
   },
   "normalized_steps": {
@@ -355,12 +322,12 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "confidence of the right",
     "summary": "a right answer, with little wavering in the thought",
     # The thought ends at ANS, which is token 4.
-    "terms": {"right": "phase_entropy(thought_end=4)"},
+    "reward": "phase_entropy(thought_end=4)",
   },
   "polynomial": {
     "family": "shapes",
     "summary": "a polynomial of closeness, relative to the base policy",
-    "terms": {"close": "polynomial(references='sampler/reference_scores')"},
+    "reward": "polynomial(references='sampler/reference_scores')",
     "task": CLOSENESS,
     "method": PAR,
     "sampler": REFERENCES,
@@ -369,16 +336,13 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "mixes",
     "summary": "posterior reward: a judge scores the thought of right answers",
     # The part of weight 0 adds nothing; the part "right" reads its value.
-    "terms": {
-      "judge": {"reward": "step_product()", "weight": 0.0},
-      "right": "posterior(thoughts='judge')",
-    },
+    "reward": "judge = step_product(); posterior(thoughts='judge')",
     "task": LOCAL,  # the judge scores each step without the later ones
   },
   "preference": {
     "family": "shapes",
     "summary": "PAR: the probability that closeness beats the base policy",
-    "terms": {"close": "preference(references='sampler/reference_scores')"},
+    "reward": "preference(references='sampler/reference_scores')",
     "task": CLOSENESS,
     "method": PAR,
     "sampler": REFERENCES,
@@ -386,31 +350,30 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "probability": {
     "family": "reference answer",
     "summary": "probability of the true answer after the thought",
-    "terms": {"likely": "probability()"},
+    "reward": "probability()",
     "task": REFERENCE,
   },
   "product": {
     "family": "mixes",
     "summary": "the verdict times the product of step scores",
-    "rule": "product",
-    "terms": {"right": "verdict()", "process": "step_product()"},
+    "reward": "product(verdict(), step_product())",
     # `step_product` has this process reward without the verdict.
     "task": LOCAL,
   },
   "relative_length": {
     "family": "length",
     "summary": "a right answer, and a shorter one than others of the group",
-    "terms": {"right": "relative_length(alpha=0.2)"},
+    "reward": "relative_length(alpha=0.2)",
   },
   "self_aligned_reward": {
     "family": "confidence of the right",
     "summary": "a right answer, likelier with the question than without it",
-    "terms": {"aligned": "self_aligned_reward()"},
+    "reward": "self_aligned_reward()",
   },
   "self_certainty": {
     "family": "label-free",
     "summary": "self-certainty: distance of the policy from a uniform guess",
-    "terms": {"sure": "self_certainty()"},
+    "reward": "self_certainty()",
   },
   "significant_gains": {
     "family": "steps",
@@ -423,13 +386,13 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "standardized": {
     "family": "shapes",
     "summary": "closeness, standardized by all scores so far",
-    "terms": {"close": "standardized()"},
+    "reward": "standardized()",
     "task": CLOSENESS,
   },
   "step_product": {
     "family": "process as outcome",
     "summary": "product of step scores, by a judge of single steps",
-    "terms": {"process": "step_product()"},
+    "reward": "step_product()",
     "task": LOCAL,
   },
   "stratified": {
@@ -437,15 +400,15 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "a model's score within the bands of the verdict",
     # The model's score is the certainty of the policy. The part of weight 0
     # adds nothing; the part "right" reads its value.
-    "terms": {
-      "model": {"reward": "negative_entropy()", "weight": 0.0},
-      "right": "stratified(model='model', alpha=0.1, beta=0.1)",
-    },
+    "reward": (
+      "model = negative_entropy(); "
+      "stratified(model='model', alpha=0.1, beta=0.1)"
+    ),
   },
   "tanh": {
     "family": "shapes",
     "summary": "tanh of closeness, relative to the base policy",
-    "terms": {"close": "tanh(references='sampler/reference_scores')"},
+    "reward": "tanh(references='sampler/reference_scores')",
     "task": CLOSENESS,
     "method": PAR,
     "sampler": REFERENCES,
@@ -454,7 +417,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "shapes",
     # The reward is graded, while only the value of the target is right.
     "summary": "closeness, the graded score of the task, unchanged",
-    "terms": {"close": "task()"},
+    "reward": "task()",
     "task": CLOSENESS,
   },
   "token_f1": {
@@ -462,29 +425,26 @@ ENTRIES: dict[str, dict[str, Any]] = {
     # The full completion is compared with the answer, so all other tokens lower
     # the reward.
     "summary": "token F1: words shared with the true answer",
-    "terms": {"overlap": "token_f1()"},
+    "reward": "token_f1()",
     "task": REFERENCE,
   },
   "trusted": {
     "family": "mixes",
     "summary": "a judge, trusted where it agrees with the verdict",
     # The part of weight 0 adds nothing; the part "right" reads its value.
-    "terms": {
-      "judge": {"reward": "step_product()", "weight": 0.0},
-      "right": "trusted(thoughts='judge', horizon=40.0)",
-    },
+    "reward": "judge = step_product(); trusted(thoughts='judge', horizon=40.0)",
     "task": LOCAL,  # the judge scores each step without the later ones
   },
   "verdict": {
     "family": "outcome",
     # The bake-off compares all other rewards with this one.
     "summary": "the verdict, with which all others are compared",
-    "terms": {"right": "verdict()"},
+    "reward": "verdict()",
   },
   "verdict_and_process": {
     "family": "mixes",
     "summary": "the verdict plus the score of the last step, without a gate",
-    "terms": {"right": "verdict()", "process": "last_step()"},
+    "reward": "verdict() + last_step()",
     # `last_step` has this process reward without the verdict.
     "task": LOCAL,
   },
@@ -492,33 +452,31 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "process as outcome",
     # The judge accepts filler steps; a solution of the prompts has four steps.
     "summary": "a Weibull shape of step scores: about four steps are best",
-    "terms": {"process": "weibull()"},
+    "reward": "weibull()",
     "task": FILLER,
   },
   "worst_step": {
     "family": "process as outcome",
     "summary": "score of the worst step, by a judge that accepts filler",
-    "terms": {"process": "worst_step()"},
+    "reward": "worst_step()",
     "task": FILLER,
   },
   "worst_step_local": {
     "family": "process as outcome",
     # The judge accepts a completion that only repeats the prompt's first value.
     "summary": "score of the worst step, by a judge that never looks ahead",
-    "terms": {"process": "worst_step()"},
+    "reward": "worst_step()",
     "task": LOCAL,
   },
   "z_scores": {
     "family": "mixes",
     "summary": "sum of the z-scores of three rewards",
-    "rule": "z_scores",
     # `length_charge` sums the same charge without scaling it, so that it
     # outweighs the verdict.
-    "terms": {
-      "right": "verdict()",
-      "ended": {"reward": "finished()", "weight": 0.2},
-      "brief": {"reward": "length_charge(free=4, price=0.1)", "weight": 0.2},
-    },
+    "reward": (
+      "z_scores(verdict(), 0.2 * finished(), "
+      "0.2 * length_charge(free=4, price=0.1))"
+    ),
   },
 }
 
@@ -556,13 +514,8 @@ def get_config(name: str = "") -> ConfigDict:
     entry.get("method", GRPO), _taught(task), changes
   )
   config.task = task
-  terms = {
-    key: term if isinstance(term, str) else defaults.term(**term)
-    for key, term in entry.get("terms", {}).items()
-  }
-  config.reward = defaults.reward(
-    entry.get("rule", "sum"), entry.get("step_reward", ""), **terms
-  )
+  config.reward = entry.get("reward", "")
+  config.step_reward = entry.get("step_reward", "")
   return config
 
 

@@ -84,7 +84,7 @@ def paid() -> ConfigDict:
     JUDGE, right="p_yes(form='soft', yes='1', no='0', gated=False)"
   )
   config.judge.workers = 256
-  config.reward = defaults.reward(right=defaults.term(""))
+  config.reward = "right"
   config.method = "reinforce_pp"
   return config
 
@@ -98,9 +98,9 @@ def thoughts() -> ConfigDict:
   config = _config()
   config.init_from, config.base = "runs/chain_base", ConfigDict()
   config.models.thoughts = defaults.reward_model("runs/thought_model")
-  config.reward = defaults.reward(
-    thought=defaults.term("model_outcome(model='thoughts', rule='last')", 0.0),
-    outcome="posterior(thoughts='thought')",
+  config.reward = (
+    "thought = model_outcome(model='thoughts', rule='last'); "
+    "posterior(thoughts='thought')"
   )
   config.method = "grpo(beta=0.0)"
   return config

@@ -152,7 +152,7 @@ def lists_outcome() -> ConfigDict:
 def _fitted(config: ConfigDict) -> ConfigDict:
   """Replaces the step scores of the rules by those of a fitted model."""
   config.models.prm = defaults.reward_model("runs/smollm2_prm")
-  config.reward = defaults.reward(step_reward="model_steps(model='prm')")
+  config.step_reward = "model_steps(model='prm')"
   return config
 
 

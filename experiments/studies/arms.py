@@ -43,7 +43,7 @@ _UNSUPPORTED = (
   "base",
   "init_from",
   "policy.path",
-  "sampling.ahead",
+  "inference.ahead",
   "model.lora_rank",
 )
 

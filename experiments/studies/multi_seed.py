@@ -104,7 +104,7 @@ def make(
     tokens: token budget of each seed. None trains for `config.steps` steps.
     report: function that prints a line of progress.
     ahead: whether the rollout of a step is sampled from the parameters before
-      the previous step, as with `config.sampling.ahead`.
+      the previous step, as with `config.inference.ahead`.
 
   Raises:
     UsageError: `ahead` is True, and the experiment runs code on the host.

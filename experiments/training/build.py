@@ -118,7 +118,7 @@ def check_plan(plan: Plan, prompts: int) -> None:
   if chunk is not None and chunk < 1:
     raise UsageError(
       f"plan.chunk = {chunk} must be at least 1 position; nearest: 1 (None: "
-      "as many as fit into 256 MiB of logits)"
+      "as many as fit into 512 MiB of logits)"
     )
   max_ratio = plan.max_mean_ratio
   if not max_ratio > 1:  # refuses NaN too

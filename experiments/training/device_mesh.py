@@ -3,7 +3,7 @@
 In training, each parameter takes 16 bytes (the parameter, its gradient and two
 moments, in float32), which the axes `fsdp`, `tensor` and `context` split over
 devices. For sampling, each device also has a copy of the parameters in the
-dtype of the activations, which only `tensor` splits. `sampling.tensor` gives
+dtype of the activations, which only `tensor` splits. `inference.tensor` gives
 the sampler a mesh of its own, on which `tensor` may be larger than the number
 of key and value heads. Axes of `config.mesh` that are open get these sizes:
 
@@ -50,25 +50,25 @@ def check(
   config: ml_collections.ConfigDict, devices: Sequence[jax.Device]
 ) -> None:
   """Checks what the config asks of the devices, before a mesh is made."""
-  sampler = config.get("sampling") or {}
+  sampler = config.get("inference") or {}
   count, ahead = sampler.get("devices", 0), sampler.get("ahead", 0)
   if not 0 <= count < len(devices):
     raise UsageError(
-      f"sampling.devices = {count} must leave some of the {len(devices)} "
+      f"inference.devices = {count} must leave some of the {len(devices)} "
       f"devices to training: 0 to {len(devices) - 1}"
     )
   if count and len({device.process_index for device in devices}) > 1:
     raise UsageError(
-      f"sampling.devices = {count}: parameters cannot be sent to devices of "
-      "their own across processes; use 0, and sampling.tensor and the like to "
+      f"inference.devices = {count}: parameters cannot be sent to devices of "
+      "their own across processes; use 0, and inference.tensor and the like to "
       "sample on another mesh of the same devices"
     )
   if ahead not in (0, 1):
-    raise UsageError(f"sampling.ahead = {ahead} must be 0 or 1")
+    raise UsageError(f"inference.ahead = {ahead} must be 0 or 1")
   if ahead and not count:
     raise UsageError(
-      "sampling.ahead = 1: on the same devices sampling and training take "
-      "turns; give the sampler devices of its own with sampling.devices"
+      "inference.ahead = 1: on the same devices sampling and training take "
+      "turns; give the sampler devices of its own with inference.devices"
     )
   has_axes = any(sampler.get(name) is not None for name in sharding.AXES)
   if (count or has_axes) and config.steps_per_dispatch > 1:
@@ -91,17 +91,17 @@ def make_meshes(
     config: config of the experiment, with `mesh` and `sampling`.
     model: shape of the decoder, whose parameters are split.
     plan: how a rollout is divided into updates.
-    devices: all devices. The last `sampling.devices` of them only sample.
+    devices: all devices. The last `inference.devices` of them only sample.
     memory: bytes of one device; None if unknown, which counts as enough.
 
   Returns:
     The training mesh and the sampling mesh: the same object if
-    `config.sampling` sets neither devices nor axes.
+    `config.inference` sets neither devices nor axes.
 
   Raises:
     UsageError: the sizes do not fit the devices.
   """
-  sampler = dict(config.get("sampling") or {})
+  sampler = dict(config.get("inference") or {})
   sampler_devices = sampler.get("devices", 0)
   training_devices = devices[: len(devices) - sampler_devices]
   prompts = config.rollout.prompts // (plan.minibatches * plan.microbatches)
@@ -119,7 +119,7 @@ def make_meshes(
   try:
     return mesh, sharding.make_mesh(**sampler_axes, devices=devices)
   except UsageError as error:
-    raise UsageError(f"sampling: {error}") from None
+    raise UsageError(f"inference: {error}") from None
 
 
 def choose_axes(

@@ -59,7 +59,7 @@ def compile_rollout_fn(
 
   It is one compiled program if the task is jittable; otherwise sampling is
   compiled and the score is not. The rollout is on the training mesh. It depends
-  on the state alone, except with `sampling.ahead`, where its parameters are
+  on the state alone, except with `inference.ahead`, where its parameters are
   those of an earlier state.
 
   Args:
@@ -68,7 +68,7 @@ def compile_rollout_fn(
       of `e.texts` (`reference_policy.log_probs`).
   """
   sample = _sample_on_sampling_mesh(e, text_extras)
-  if (e.config.get("sampling") or {}).get("ahead"):
+  if (e.config.get("inference") or {}).get("ahead"):
     sample = rollout_pipeline.AsynchronousSampler(e, sample)
   else:
     sample = rollout_pipeline.on_sampling_mesh(e, sample)

@@ -2,7 +2,8 @@
 
 `config.kind` and `config.method` name the method. In the policy's method of an
 RL run, `rollout.sampler` replaces the sampler, `reward` replaces the reward,
-and `sampling.truncation` adds importance weights, where the config sets them.
+and `inference.importance_cap` adds importance weights, where the config sets
+them.
 """
 
 from __future__ import annotations
@@ -94,8 +95,7 @@ def check(
       f"rollout.sampler = {config.rollout.sampler}: {method.name} has the "
       f"sampler {method.sampler} already; leave rollout.sampler empty"
     )
-  block = config.get("reward") or {}
-  sets_reward = block.get("terms") or block.get("step_reward")
+  sets_reward = config.get("reward") or config.get("step_reward")
   if sets_reward and method.reward is not None:
     raise UsageError(
       f"reward: {method.name} brings a reward of its own, "
@@ -119,13 +119,13 @@ def with_config_parts(
     method = dataclasses.replace(
       method, sampler=make_sampler(config.rollout.sampler)
     )
-  truncation = (config.get("sampling") or {}).get("truncation", 0.0)
-  if truncation:
+  cap = (config.get("inference") or {}).get("importance_cap", 0.0)
+  if cap:
     try:
-      method = importance.add_importance_weights(method, truncation)
+      method = importance.add_importance_weights(method, cap)
     except (UsageError, transforms.LevelError) as error:
-      raise UsageError(f"sampling.truncation = {truncation}: {error}") from None
-  reward = reward_from_config.make_reward(config.get("reward") or {})
+      raise UsageError(f"inference.importance_cap = {cap}: {error}") from None
+  reward = reward_from_config.make_reward(config)
   if reward is not None:
     method = dataclasses.replace(method, reward=reward)
   return {**methods, learners.POLICY: method}

@@ -19,7 +19,7 @@ times of its own step, in seconds:
                      A dispatch of several steps is divided equally.
   time/rollout_s     sampling, if the host waits for it (it does not wait
                      between programs that run one after the other on the
-                     device). With `sampling.ahead` it overlaps with the
+                     device). With `inference.ahead` it overlaps with the
                      previous step.
   time/score_s       scoring on the host
   time/update_s      from the finished rollout to the end of the step; logged

@@ -49,7 +49,7 @@ def check(e: Experiment) -> None:
     try:
       _ = e.head_repeats
     except UsageError as error:
-      raise UsageError(f"sampling.{error}") from None
+      raise UsageError(f"inference.{error}") from None
 
 
 def _check_divides(sizes: Mapping[str, int], mesh: Mesh, owner: str) -> None:

@@ -142,8 +142,8 @@ class PolicyJudge:
     config.mesh.update(
       {"replica": None, "data": -1, "fsdp": None, "tensor": None, "context": 1}
     )
-    if "sampling" in config:
-      config.sampling.devices = config.sampling.ahead = 0
+    if "inference" in config:
+      config.inference.devices = config.inference.ahead = 0
     e = build(config, jax.local_devices()[:1])
     self._task, self._policy = e.task, e.policy
     self._encode = lambda messages: e.task.prompt_ids(messages[-1]["content"])

@@ -1,11 +1,11 @@
 """Asynchronous rollouts: sampling on other devices, one step ahead of training.
 
-`config.sampling` may set another mesh for the sampler than for training (for
+`config.inference` may set another mesh for the sampler than for training (for
 example to split parameters in training and to copy them to every device for
 sampling), or devices that only sample. On such devices, with `ahead` = 1, the
 sampler makes the rollout of the next training step while the present one is
 trained. The parameters of that rollout are one training step old. The metric
-`rollout/staleness` is 1 for such a rollout, and `sampling.truncation`
+`rollout/staleness` is 1 for such a rollout, and `inference.importance_cap`
 multiplies advantages by importance weights to correct for it
 (`rl.losses.importance`).
 """

@@ -18,6 +18,7 @@ import jax
 import ml_collections
 from etils import epath
 
+from experiments.configs import renamed_keys
 from experiments.logging import json_files
 from models import checkpoint_reader, storage_paths
 from models.config import ModelConfig
@@ -145,7 +146,9 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
       f"{path} is not the config of a run: it has no {', '.join(missing)}; "
       "name the workdir of a run"
     )
-  return ml_collections.ConfigDict(_lists_to_tuples(values))
+  return ml_collections.ConfigDict(
+    _lists_to_tuples(renamed_keys.update(values))
+  )
 
 
 def _read_json(path: epath.Path) -> dict[str, Any]:
@@ -176,7 +179,7 @@ def check_config(
   Args:
     workdir: folder of the run. A folder without a config accepts every config.
     config: config of the run that is about to start. Keys in `MAY_DIFFER` and
-      `BASE_MAY_DIFFER` may differ. With `sampling.ahead`, `checkpoint_every`
+      `BASE_MAY_DIFFER` may differ. With `inference.ahead`, `checkpoint_every`
       may not differ, because it decides which rollouts are not sampled ahead.
 
   Raises:
@@ -195,9 +198,12 @@ def check_config(
         f"start from it with --config.init_from={workdir} in another workdir"
       )
     return
-  old, new = _flatten(_read_json(path)), _flatten(_to_json(config))
+  old, new = (
+    _flatten(renamed_keys.update(_read_json(path))),
+    _flatten(_to_json(config)),
+  )
   may_differ = [*MAY_DIFFER, *BASE_MAY_DIFFER]
-  if new.get("sampling.ahead"):
+  if new.get("inference.ahead"):
     may_differ.remove("checkpoint_every")
   differences = [
     f"{key} is {_show(old, key)} there, {_show(new, key)} here"

@@ -1,25 +1,32 @@
 """Parses command lines with `--config FILE --config.KEY=VALUE`.
 
+`--config.method.SETTING=VALUE` replaces one setting of the method's call, and
+`--config.task.SETTING=VALUE` one of the task's; the config then has the merged
+call, such as "grpo(beta=0.0, clip=0.3)".
+
 A mistake is reported as a `UsageError` of one line. For an unknown flag, config
 key or config file it suggests the nearest existing one.
 """
 
 from __future__ import annotations
 
+import ast
 import difflib
 import itertools
 import pathlib
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
 from experiments import configs
-from experiments.cli import arguments, config_names, errors
+from experiments.cli import arguments as checks
+from experiments.cli import config_names, errors, spec
+from experiments.configs import renamed_keys
 from experiments.training_run import config_keys
-from rl import registry
 from rl.errors import UsageError
 
 # Defines the flags of a command other than `--config` in the given FlagValues.
@@ -45,6 +52,7 @@ def parse(
       wrong type; a required flag is missing; or an argument is no flag.
   """
   _check_config_file(argv)
+  argv, settings = _take_settings(argv)
   # First reads the config without overrides, whose keys must exist in it.
   without_overrides, _ = _read(argv, define, ("config",), overrides=False)
   with errors.usage_errors():
@@ -55,7 +63,39 @@ def parse(
     raise UsageError(
       f"unexpected argument {arguments_left[0]!r}; flags start with --"
     )
+  for key, setting, text in settings:
+    name, arguments = spec.parse(values.config[key], key)
+    arguments[setting] = _read_literal(text)
+    values.config[key] = spec.write(name, arguments)
   return values
+
+
+def _take_settings(
+  argv: Sequence[str],
+) -> tuple[list[str], list[tuple[str, str, str]]]:
+  """Takes `--config.method.SETTING=VALUE` and the like from a command line.
+
+  Returns:
+    The other arguments, and `[(key, setting, value), ...]`.
+  """
+  others, settings = [], []
+  following = iter(argv)
+  for argument in following:
+    flag = re.match(r"--?config\.(method|task)\.(\w+)(?:=(.*))?$", argument)
+    if flag:
+      value = next(following, "") if flag[3] is None else flag[3]
+      settings.append((flag[1], flag[2], value))
+    else:
+      others.append(argument)
+  return others, settings
+
+
+def _read_literal(text: str) -> Any:
+  """Returns the value of a Python literal; any other text stays a string."""
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text
 
 
 def _read(
@@ -95,7 +135,7 @@ def _read(
       raise UsageError(f"--{name} is missing; see --help")
     if name == "workdir":
       with errors.usage_errors():
-        arguments.check_folder("--workdir", values[name].value)
+        checks.check_folder("--workdir", values[name].value)
   return values, arguments_left[1:]
 
 
@@ -159,12 +199,13 @@ def _check_overrides(
   for argument in argv[1:]:
     # absl also accepts --noconfig.KEY, which sets a boolean to False.
     override = re.match(r"--?(?:no)?config\.([^=]+)", argument)
+    old_key = override[1] if override else ""
+    if new_key := renamed_keys.replacement(old_key):
+      raise UsageError(f"config.{old_key} has been replaced by {new_key}")
     where, block = "config", config  # descends into "a", "a.b", ...
     for key in override[1].split(".") if override else ():
       # A value that is not a ConfigDict has no keys.
       keys = block if isinstance(block, ml_collections.ConfigDict) else ()
       if key not in keys:
-        raise UsageError(
-          registry.describe_unknown(f"key of {where}", key, keys)
-        )
+        raise UsageError(config_keys.describe_unknown_key(where, key, keys))
       where, block = f"{where}.{key}", block[key]

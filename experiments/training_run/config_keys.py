@@ -9,12 +9,12 @@ for `lr`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ml_collections
 
-from experiments.configs import defaults
+from experiments.configs import defaults, renamed_keys
 from rl import registry
 from rl.errors import UsageError
 
@@ -36,13 +36,26 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
   }
   known_keys = makers.get(config.get("kind"), defaults.rl)().to_dict()
   _check(where, config, known_keys)
-  terms = (config.get("reward") or {}).get("terms") or {}
-  for name, term in terms.items():
-    _check(f"{where}.reward.terms.{name}", term, defaults.term("").to_dict())
   for name, model in (config.get("models") or {}).items():
     _check(f"{where}.models.{name}", model, defaults.reward_model("").to_dict())
   if config.get("base"):
     check(config.base, f"{where}.base")
+
+
+def describe_unknown_key(
+  where: str, key: str, known_keys: Iterable[str]
+) -> str:
+  """Returns the error message for an unknown key of a block.
+
+  Args:
+    where: path of the block, such as "config.rollout".
+    key: the unknown key.
+    known_keys: all keys of the block.
+  """
+  new_key = renamed_keys.replacement(f"{where}.{key}")
+  if new_key:
+    return f"{where}.{key} has been replaced by {new_key}"
+  return registry.describe_unknown(f"key of {where}", key, known_keys)
 
 
 def _check(
@@ -51,11 +64,8 @@ def _check(
   """Checks a dict of the config, and the dicts in it, for unknown keys."""
   for key, value in config.items():
     if key not in known_keys:
-      raise UsageError(
-        registry.describe_unknown(f"key of {where}", key, known_keys)
-      )
+      raise UsageError(describe_unknown_key(where, key, known_keys))
     # If the default is an empty dict, its keys are names that the user chooses
-    # (`learners`), or `check` calls `_check` for it (`base`, `reward.terms`,
-    # `models`).
+    # (`learners`), or `check` calls `_check` for it (`base`, `models`).
     if isinstance(value, ml_collections.ConfigDict) and known_keys[key]:
       _check(f"{where}.{key}", value, known_keys[key])

@@ -35,7 +35,6 @@ from experiments.training import (
   nan_guard,
   optimizers,
   placement,
-  reward_from_config,
   reward_models,
   training_texts,
   workdirs,
@@ -102,8 +101,6 @@ def check_config(
   nan_guard.check(config)
   checkpoint_retention.check(config)
   is_rl = config.kind == "rl"
-  if is_rl:
-    reward_from_config.check(config.get("reward") or {})
   methods = method_from_config.make(config)  # refuses wrong hyper-parameters
   if is_rl:
     method_from_config.check(config, methods)

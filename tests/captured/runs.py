@@ -122,9 +122,9 @@ RUNS = {
     {
       **_DEMO,
       "cpu_devices": 2,
-      "sampling.devices": 1,
-      "sampling.ahead": 1,
-      "sampling.truncation": 2.0,
+      "inference.devices": 1,
+      "inference.ahead": 1,
+      "inference.importance_cap": 2.0,
     },
     has_first_step=False,
   ),

@@ -246,11 +246,6 @@ def test_a_mistake_is_one_line_and_writes_nothing(name, tmp_path, capsys):
       "config.base.rollout.promts = 7",
       ["key of config.base.rollout 'promts'", "did you mean 'prompts'?"],
     ),
-    (
-      "config.reward = defaults.reward(a='verdict()'); "
-      "config.reward.terms.a.wait = 2.0",
-      ["key of config.reward.terms.a 'wait'", "did you mean 'weight'?"],
-    ),
   ],
 )
 def test_a_typo_in_a_file_is_one_line_too(line, expected, tmp_path, capsys):

@@ -23,7 +23,6 @@ from helpers.judged_rollout import (
 )
 
 import rewards
-from experiments.configs import defaults
 from experiments.training import (
   build,
   drawing,
@@ -279,22 +278,17 @@ def test_the_streams_moments_are_carried(judged):
 
 # Several as one.
 
-MIXED_REWARD = defaults.reward(
-  vote="majority()",
-  likely=defaults.term("debiased_probability()", 0.5, gates=("vote",)),
-  brief=defaults.term(
-    "length_charge(free=4, price=0.1)",
-    2.0,
-    schedule="linear",
-    schedule_steps=10,
-  ),
+MIXED_REWARD = (
+  "vote = majority(); vote + 0.5 * debiased_probability() * (vote > 0.5)"
+  " + linear(2.0, 0.0, 10) * length_charge(free=4, price=0.1)"
 )
 
 
-def with_reward(e, reward, **changes):
-  separate = dataclasses.replace(
-    e.method, reward=reward_from_config.make_reward(reward), **changes
+def with_reward(e, reward="", step_reward="", **changes):
+  made = reward_from_config.make_reward(
+    {"reward": reward, "step_reward": step_reward}
   )
+  separate = dataclasses.replace(e.method, reward=made, **changes)
   return dataclasses.replace(e, methods={"policy": separate})
 
 
@@ -352,10 +346,9 @@ def test_passes_are_declared_and_their_cost_is_told(mixed):
   assert "reward/task" in mixed.metrics
 
 
-STATEFUL = defaults.reward(
-  spread="min_max()",
-  vote=defaults.term("majority()", 0.5),
-  likely=defaults.term("mean_probability()", 0.5, gates=("vote",)),
+STATEFUL = (
+  "vote = majority(); min_max() + 0.5 * vote"
+  " + 0.5 * mean_probability() * (vote > 0.5)"
 )
 
 
@@ -406,9 +399,7 @@ def test_a_task_score_that_is_not_finite_is_named_whatever_is_paid():
     return judged.replace(scores=judged.scores.at[3, 2].set(jnp.nan))
 
   task = dataclasses.replace(e.task, score=broken)
-  e = with_reward(
-    dataclasses.replace(e, task=task), defaults.reward(a="verdict()")
-  )
+  e = with_reward(dataclasses.replace(e, task=task), "verdict()")
   new, metrics = trained(e)
   assert int(metrics["guard/bad_sample"]) == 2
   jax.tree.map(
@@ -427,14 +418,14 @@ def test_a_forecast_that_nobody_stated_is_the_worst(judged):
 
 def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
   mixed = reward_from_config.make_reward(
-    defaults.reward(step_reward="outcome_centered()", worst="worst_step()")
+    {"reward": "worst_step()", "step_reward": "outcome_centered()"}
   )
   init = {name: t.init() for name, t in mixed.transforms.items()}
   result, _ = mixed.apply(judged.rollout, init)
   alone, _ = jax.jit(judged.made["worst_step"].apply)(None, judged.rollout, ())
   real = np.asarray(judged.rollout.sample_mask)
   np.testing.assert_array_equal(
-    np.asarray(result.components["worst"])[real], np.asarray(alone)[real]
+    np.asarray(result.components["worst_step"])[real], np.asarray(alone)[real]
   )
   assert (result.step_scores != judged.rollout.step_scores).any()
 
@@ -443,7 +434,7 @@ def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
 def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
   e = experiment(rollout__samples=S)
   reference, _ = trained(e)
-  same, _ = trained(with_reward(e, defaults.reward(task="task()")))
+  same, _ = trained(with_reward(e, "task()"))
   jax.tree.map(np.testing.assert_array_equal, reference.params, same.params)
 
 
@@ -469,9 +460,7 @@ def test_step_scores_may_come_from_a_reward():
   """Tests that the method learns from the replaced scores."""
   e = experiment(rollout__samples=S, method="sum_form")
   reference, _ = trained(e)
-  paid, metrics = trained(
-    with_reward(e, defaults.reward(step_reward="outcome_centered()"))
-  )
+  paid, metrics = trained(with_reward(e, step_reward="outcome_centered()"))
   assert np.isfinite(float(metrics["loss/total"]))
   leaves = zip(
     jax.tree.leaves(reference.params), jax.tree.leaves(paid.params), strict=True
@@ -482,38 +471,17 @@ def test_step_scores_may_come_from_a_reward():
 @pytest.mark.parametrize(
   ("changes", "says"),
   [
-    ({"reward": defaults.reward(a="majorty()")}, "did you mean 'majority'"),
-    ({"reward": defaults.reward(a="majority(treshold=1)")}, "'threshold'"),
-    ({"reward": defaults.reward(a="majority(threshold='a')")}, "must be float"),
-    ({"reward": defaults.reward(a="ceiling()")}, "needs a value of 'highest'"),
-    ({"reward": defaults.reward("summ", a="task()")}, "'sum'"),
-    (
-      {"reward": defaults.reward(a=defaults.term("", 1.0))},
-      "unknown reward 'a'",
-    ),
-    (
-      {"reward": defaults.reward(a=defaults.term("task()", gates=("right",)))},
-      "unknown reward 'right'",
-    ),
-    (
-      {
-        "reward": defaults.reward(
-          a=defaults.term("task()", schedule="linaer", schedule_steps=3)
-        )
-      },
-      "'linear'",
-    ),
-    (
-      {"reward": defaults.reward(a=defaults.term("task()", schedule="linear"))},
-      "schedule_steps = 0 must be at least 1",
-    ),
-    ({"reward": defaults.reward(a="component(name='answer')")}, "'answered'"),
-    ({"reward": defaults.reward(a="gains()")}, "give a sample signal"),
-    (
-      {"reward": defaults.reward(step_reward="gains()")},
-      "sampler/prompt_values",
-    ),
-    ({"reward": defaults.reward(step_reward="task()")}, "give a step signal"),
+    ({"reward": "majorty()"}, "did you mean 'majority'"),
+    ({"reward": "majority(treshold=1)"}, "'threshold'"),
+    ({"reward": "majority(threshold='a')"}, "must be float"),
+    ({"reward": "ceiling()"}, "needs a value of 'highest'"),
+    ({"reward": "a"}, "unknown reward 'a'"),
+    ({"reward": "task() * (right > 0.5)"}, "unknown reward 'right'"),
+    ({"reward": "linaer(1, 0, 3) * task()"}, "must have one reward"),
+    ({"reward": "component(name='answer')"}, "'answered'"),
+    ({"reward": "gains()"}, "give a sample signal"),
+    ({"step_reward": "gains()"}, "sampler/prompt_values"),
+    ({"step_reward": "task()"}, "give a step signal"),
     ({"rollout.sampler": "greeedy()"}, "'greedy'"),
     ({"rollout.sampler": "prefix_values(continuations=0)"}, "at least 1"),
     ({"rollout.sampler": "prefix_values(continuations=2.5)"}, "must be int"),
@@ -521,34 +489,17 @@ def test_step_scores_may_come_from_a_reward():
     ({"task": "chain(operations=2)"}, "view 'reference'"),
     ({"verifier": "mine:judge"}, "chain has its own verifier"),
     ({"data.file": "mine.jsonl"}, "chain reads no file of the user"),
-    (
-      {"reward": defaults.reward(answered="task()")},
-      "already has a component 'answered'",
-    ),
-    (
-      {"reward": defaults.reward(a=defaults.term("task()", schedule_steps=5))},
-      "constant schedule",
-    ),
-    ({"reward": defaults.reward("summ")}, "'sum'"),
+    ({"reward": "answered = task(); answered"}, "has a component 'answered'"),
     ({"rollout.sampler": "prefix_values(prover='judge')"}, "available: policy"),
-    (
-      {"reward": defaults.reward(a="task()"), "method": "min_form"},
-      "not from scores",
-    ),
-    (
-      {"reward": defaults.reward(a="task()"), "method": "remax"},
-      "greedy sample",
-    ),
-    (
-      {"reward": defaults.reward(step_reward="outcome_centered()")},
-      "reads no step scores",
-    ),
+    ({"reward": "task()", "method": "min_form"}, "not from scores"),
+    ({"reward": "task()", "method": "remax"}, "greedy sample"),
+    ({"step_reward": "outcome_centered()"}, "reads no step scores"),
   ],
 )
 def test_mistakes_are_found_before_anything_runs(changes, says):
   config = small_run.config(task=CHAIN)
   if "task" in changes:
-    config.reward = defaults.reward(a="probability()")
+    config.reward = "probability()"
   with config.unlocked():
     config.update_from_flattened_dict(changes)
   with pytest.raises(ValueError, match=r"^.+$") as error:
@@ -633,9 +584,7 @@ def test_the_chained_task_continues_from_its_steps():
     rollout__samples=2,
     rollout__sampler="prefix_values(continuations=2, steps=3)",
   )
-  e = with_reward(
-    e, defaults.reward(step_reward="gains()"), sampler=e.method.sampler
-  )
+  e = with_reward(e, step_reward="gains()", sampler=e.method.sampler)
   assert "sampler/values" in e.method.sampler.gives
   _, metrics = trained(e)
   assert np.isfinite(float(metrics["loss/total"]))

@@ -44,7 +44,7 @@ def test_rules_by_hand():
 
 @pytest.mark.parametrize("rule", combine.RULES)
 def test_the_total_can_be_made_again_from_the_log(rule):
-  parts = (Part("ok", 0.7), Part("style", falling, gates=("ok",)))
+  parts = (Part("ok", 0.7), Part("style", falling, gates=(("ok", 0.5),)))
   result = combine.combine(VALUES, parts, rule, step=3)
   assert result.weights["style"] == 0.25
   again = combine.RULES[rule](
@@ -58,8 +58,8 @@ def test_the_total_can_be_made_again_from_the_log(rule):
 def test_gates_have_thresholds_and_need_not_count():
   values = {**VALUES, "format": jnp.array([1.0, 1.0, 0.4, 1.0])}
   parts = (
-    Part("ok", threshold=0.0),
-    Part("style", 0.5, gates=("ok", "format")),
+    Part("ok"),
+    Part("style", 0.5, gates=(("ok", 0.0), ("format", 0.5))),
   )
   result = combine.combine(values, parts)
   np.testing.assert_allclose(result.values["style"], [0.2, 0, 0, 0])
@@ -128,13 +128,14 @@ def test_terms_without_a_weight_leave_nothing():
 
 
 def test_a_gate_opens_above_its_threshold():
-  """By default above 1/2, whether or not the gate is a part of its own."""
+  """At the threshold it is closed, whether or not the gate is a part."""
   values = {"gate": jnp.array([0.5, 0.625, 0.75, 0.875]), "style": STYLE}
-  gated = Part("style", gates=("gate",))
+  gated = Part("style", gates=(("gate", 0.5),))
+  higher = Part("style", gates=(("gate", 0.75),))
   for parts, expected in (
     ((gated,), [0, 0.9, 0.4, 0.1]),
     ((gated, Part("gate")), [0, 0.9, 0.4, 0.1]),
-    ((gated, Part("gate", threshold=0.75)), [0, 0, 0, 0.1]),
+    ((higher, Part("gate")), [0, 0, 0, 0.1]),
   ):
     result = combine.combine(values, parts)
     np.testing.assert_allclose(result.values["style"], expected)
@@ -199,10 +200,10 @@ def test_mistakes_are_named():
     combine.combine(VALUES, (Part("ok"), Part("ok")))
   with pytest.raises(ValueError, match="at least one part"):
     combine.combine(VALUES, ())
-  with pytest.raises(KeyError, match="did you mean 'style'"):
+  with pytest.raises(ValueError, match="did you mean 'style'"):
     combine.combine(VALUES, (Part("styl"),))
-  with pytest.raises(KeyError, match="unknown reward 'format'"):
-    combine.combine(VALUES, (Part("ok", gates=("format",)),))
+  with pytest.raises(ValueError, match="unknown reward 'format'"):
+    combine.combine(VALUES, (Part("ok", gates=(("format", 0.5),)),))
   with pytest.raises(ValueError, match="did you mean 'product'"):
     combine.make_reward({}, (Part("ok"),), "produkt")
   with pytest.raises(ValueError, match="distinct names"):
@@ -217,6 +218,6 @@ def test_the_weakness_of_a_sum_is_its_cheapest_term():
   assert wrong > right
   right, wrong = combine.combine(values, cheap, "min").total
   assert right > wrong
-  gated = (Part("ok"), Part("style", 2.0, gates=("ok",)))
+  gated = (Part("ok"), Part("style", 2.0, gates=(("ok", 0.5),)))
   right, wrong = combine.combine(values, gated).total
   assert right > wrong

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-import ml_collections
 import numpy as np
 
 from experiments.evaluation.intervals import CONFIDENCE
@@ -25,6 +24,7 @@ from experiments.studies.bakeoff.table import (
   digits,
   markdown_table,
 )
+from experiments.training import reward_expression
 
 # Marks of a reward; `_reading` defines them.
 HACKED = "hacked"
@@ -49,12 +49,12 @@ COLUMNS = (
 )
 
 
-def add_rewards(row: Row, reward: ml_collections.ConfigDict) -> Row:
+def add_rewards(row: Row, reward: str) -> Row:
   """Returns a row with proxy and training accuracy.
 
   Args:
     row: row of an outcome whose series are the metrics of each training step.
-    reward: the block `reward` of the config.
+    reward: the key `reward` of the config.
   """
   series = row.outcome.series
   if not series:
@@ -70,9 +70,7 @@ def add_rewards(row: Row, reward: ml_collections.ConfigDict) -> Row:
   )
 
 
-def proxy(
-  reward: ml_collections.ConfigDict, series: Mapping[str, np.ndarray]
-) -> np.ndarray:
+def proxy(reward: str, series: Mapping[str, np.ndarray]) -> np.ndarray:
   """Returns the mean reward of a sample at every training step.
 
   If the reward is a sum of parts, it is the sum of their means with the weights
@@ -82,20 +80,21 @@ def proxy(
   steps, it is their sum over a sample.
 
   Args:
-    reward: the block `reward` of the config. If it has no parts, the method
-      defines the reward.
+    reward: the key `reward` of the config. If it is empty, the method defines
+      the reward.
     series: `{metric: [seeds, steps]}`.
 
   Returns:
     `[seeds, steps]`.
   """
-  if not reward.terms:
+  if not reward:
     return series[multi_seed.STEP_REWARD]
-  if reward.rule not in ("sum", "z_scores"):
+  expression = reward_expression.parse(reward)
+  if expression.rule not in ("sum", "z_scores"):
     return series["reward/mean"]
   return sum(
     series[f"reward/weight/{name}"][:, :1] * series[f"score/{name}/mean"]
-    for name in reward.terms
+    for name, *_ in expression.summands
   )
 
 

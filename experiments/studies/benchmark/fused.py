@@ -42,7 +42,7 @@ import rich.console
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.cli import devices, errors
-from experiments.configs import countdown, defaults
+from experiments.configs import countdown
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
 from experiments.studies.benchmark import machine, outcome, timing
@@ -152,7 +152,7 @@ def build_experiment(
   config.rollout.prompts = config.evaluation.batch = prompts
   # The random term makes scores of a group differ, so that gradients are not
   # zero.
-  config.reward = defaults.reward(right="task()", luck="coins(probability=0.1)")
+  config.reward = "task() + coins(probability=0.1)"
   return build.build(config, devices)
 
 

@@ -55,11 +55,11 @@ class PaidRun:
 
   Attributes:
     judge: the judge that pays the run, a key of `JUDGES`.
-    gates: components that must exceed 0.5, or the judge pays nothing.
+    reward: reward of the run; "right" is the judge's answer.
   """
 
   judge: str
-  gates: tuple[str, ...] = ()
+  reward: str = "right"
 
 
 ROWS = {
@@ -71,7 +71,7 @@ ROWS = {
   # wrong answers.
   "augmented": PaidRun(AUGMENTED),
   # The weak judge pays samples with an answer alone.
-  "gated": PaidRun(WEAK, gates=("answered",)),
+  "gated": PaidRun(WEAK, reward="right * (answered > 0.5)"),
 }
 
 
@@ -169,7 +169,7 @@ def _paid_config(row: PaidRun, seed: int, folder: pathlib.Path) -> ConfigDict:
   config.seed, config.steps, config.evaluate_every = seed, STEPS, EVERY
   config.judge.policy = str(folder / f"judge_{row.judge}")
   config.judge.cache = str(folder / "replies.sqlite")
-  config.reward = defaults.reward(right=defaults.term("", gates=row.gates))
+  config.reward = row.reward
   config.evaluation.samples = 16
   config.trip_wires = defaults.trip_wires(
     "rewards.verifiers.trip_wires:no_answer"

@@ -211,7 +211,7 @@ def test_state_on_the_devices_that_sample(sampler_devices):
 
   changes = {}
   if sampler_devices:
-    changes = {"sampling__devices": sampler_devices, "mesh__data": 4}
+    changes = {"inference__devices": sampler_devices, "mesh__data": 4}
   e = build.build(small_run.config(**changes))
   beside = report._other_state_gib(e, "rollout")
   optimizer = report.resident(e)["optimizer"]
@@ -221,7 +221,7 @@ def test_state_on_the_devices_that_sample(sampler_devices):
   assert report._other_state_gib(e, "train_step") == 0
   # Sampling in another layout makes a copy beside all of the state.
   if not sampler_devices:
-    other = build.build(small_run.config(sampling__tensor=2))
+    other = build.build(small_run.config(inference__tensor=2))
     assert report._other_state_gib(other, "rollout") > 1.4 * optimizer
 
 

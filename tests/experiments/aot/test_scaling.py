@@ -101,14 +101,14 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
         "mesh.context": 4,
         "mesh.tensor": 1,
         "plan.microbatches": 4,
-        "sampling.tensor": 2,
+        "inference.tensor": 2,
       },
     ),
     # Tokens are split in place of heads; the sampler still splits these.
     (
       {**ONE_PROMPT, "mesh__context": 4, "rollout__samples": 8},
       analysis_of("train_step"),
-      {"mesh.context": 8, "mesh.tensor": 1, "sampling.tensor": 2},
+      {"mesh.context": 8, "mesh.tensor": 1, "inference.tensor": 2},
     ),
     # With two prompts the sampler cannot split heads over two devices only.
     (
@@ -125,24 +125,24 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
     ),
     # Halved by what is left, to two rows.
     ({}, analysis_of("rollout"), {"rollout.rows": 2}),
-    ({"rollout__rows": 1}, analysis_of("rollout"), {"sampling.tensor": 2}),
+    ({"rollout__rows": 1}, analysis_of("rollout"), {"inference.tensor": 2}),
     # The parameters alone take more than half of the room beside the state.
     (
       {"mesh__fsdp": 8},
       analysis_of("rollout", state=HBM),
-      {"sampling.tensor": 2},
+      {"inference.tensor": 2},
     ),
     (
-      {"rollout__rows": 1, "sampling__tensor": 2},
+      {"rollout__rows": 1, "inference__tensor": 2},
       analysis_of("rollout"),
       {},
     ),
     (
-      {"rollout__rows": 1, "sampling__tensor": 2, "model__heads": 8},
+      {"rollout__rows": 1, "inference__tensor": 2, "model__heads": 8},
       analysis_of("rollout"),
-      {"sampling.tensor": 4},
+      {"inference.tensor": 4},
     ),
-    ({"sampling__devices": 4, "mesh__data": 4}, analysis_of("rollout"), {}),
+    ({"inference__devices": 4, "mesh__data": 4}, analysis_of("rollout"), {}),
     # Of held-out problems: rows, then problems, then heads.
     (
       {"evaluation__samples": 8},
@@ -162,14 +162,14 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
     (
       {"evaluation__rows": 1, "evaluation__batch": 8},
       analysis_of("evaluation"),
-      {"sampling.tensor": 2},
+      {"inference.tensor": 2},
     ),
     (
       {
         "evaluation__rows": 1,
         "evaluation__batch": 8,
         "mesh__data": 4,
-        "sampling__devices": 4,
+        "inference__devices": 4,
       },
       analysis_of("evaluation"),
       {"evaluation.batch": 4},
@@ -179,7 +179,7 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
         "evaluation__rows": 1,
         "evaluation__batch": 4,
         "mesh__data": 4,
-        "sampling__devices": 4,
+        "inference__devices": 4,
       },
       analysis_of("evaluation"),
       {"mesh.tensor": 2, "mesh.data": 2},

@@ -21,8 +21,8 @@ def test_a_method_reads_the_reward_of_its_config(file, name):
   config = {"judged": judged, "reward": reward}[file].get_config(name)
   method, _ = spec.parse(config.method)
   signal = method_contract.rows()[method].signal
-  assert not config.reward.terms or "scores" in signal
-  assert not config.reward.step_reward or "step_scores" in signal
+  assert not config.reward or "scores" in signal
+  assert not config.step_reward or "step_scores" in signal
 
 
 def test_relevance_reaches_the_gradient():

@@ -14,7 +14,7 @@ from experiments.cli import spec
 from experiments.configs import judged as judged_configs
 from experiments.configs import method as method_configs
 from experiments.configs import reward as reward_configs
-from experiments.training import build
+from experiments.training import build, reward_from_config
 
 _CONTROL = "a control to be run beside any config, as a term of its reward"
 # Rewards without a config: no embedded task provides what they read, or they
@@ -48,7 +48,7 @@ def test_every_config_can_run(name):
 
 
 def test_no_entry_has_a_key_that_nothing_reads():
-  allowed = {"family", "summary", "rule", "terms", "step_reward"}
+  allowed = {"family", "summary", "reward", "step_reward"}
   allowed |= {"task", "method", "sampler", "paper"}
   for name, entry in reward_configs.ENTRIES.items():
     assert entry.keys() <= allowed, name
@@ -56,9 +56,7 @@ def test_no_entry_has_a_key_that_nothing_reads():
 
 def paid(config: ConfigDict) -> set[str]:
   """The rewards that a config names."""
-  calls = [config.reward.step_reward]
-  calls += [term.reward for term in config.reward.terms.values()]
-  return {spec.parse(call)[0] for call in calls if call}
+  return {spec.parse(call)[0] for call in reward_from_config.calls(config)}
 
 
 def test_every_reward_has_a_config_or_a_reason_why_not():
@@ -66,7 +64,6 @@ def test_every_reward_has_a_config_or_a_reason_why_not():
   for configs in (reward_configs, judged_configs):
     for name in configs.names():
       used |= paid(configs.get_config(name))
-  used.discard("")  # the answer of a judge
   assert used.isdisjoint(LACKING)
   assert used | set(LACKING) == set(registry.names())
 
@@ -83,8 +80,7 @@ def test_references_are_samples_of_the_policy_before_the_run():
   comparing = [c for c in configs if "references=" in str(c.reward)]
   assert comparing
   for config in comparing:
-    (term,) = config.reward.terms.values()
-    _, settings = spec.parse(term.reward)
+    _, settings = spec.parse(config.reward)
     assert settings["references"] == "sampler/reference_scores"
     sampler, settings = spec.parse(config.rollout.sampler)
     assert sampler == "reference_scores"

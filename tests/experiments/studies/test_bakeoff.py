@@ -573,12 +573,12 @@ def test_a_schedule_of_weights_does_not_change_the_proxy():
     "score/b/mean": np.array([[0.1, 0.2, 0.3]]),
     "reward/mean": np.array([[1.1, 0.7, 0.3]]),
   }
-  for rule, expected in {
-    "sum": [1.1, 1.2, 1.3],
-    "z_scores": [1.1, 1.2, 1.3],
-    "min": [1.1, 0.7, 0.3],
+  for total, expected in {
+    "linear(2.0, 0.0, 2) * a + b": [1.1, 1.2, 1.3],
+    "z_scores(a, b)": [1.1, 1.2, 1.3],
+    "min(a, b)": [1.1, 0.7, 0.3],
   }.items():
-    reward = defaults.reward(rule, a="task()", b="verdict()")
+    reward = "a = task(); b = verdict(); " + total
     np.testing.assert_allclose(reward_table.proxy(reward, series)[0], expected)
 
 

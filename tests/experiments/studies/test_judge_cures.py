@@ -85,8 +85,8 @@ def test_the_configs_of_a_row(tmp_path):
     unit._paid_config(unit.ROWS[name], 3, tmp_path)
     for name in ("weak", "gated", "augmented")
   )
-  assert weak.reward.terms.right.gates == ()
-  assert gated.reward.terms.right.gates == ("answered",)
+  assert weak.reward == "right"
+  assert gated.reward == "right * (answered > 0.5)"
   assert gated.judge.policy == weak.judge.policy != cured.judge.policy
   assert weak.init_from == cured.init_from == str(tmp_path / "base")
   assert {c.seed for c in (weak, gated, cured)} == {3}

@@ -93,7 +93,7 @@ def config(server, cache, **questions):
   settings.timeout, settings.retries = TIMEOUT, 1
   settings.cache = str(cache)
   result = small_run.config(task="chain(operations=1)", steps=2, judge=settings)
-  result.reward = defaults.reward(process="component(name='quality')")
+  result.reward = "component(name='quality')"
   result.method = "rloo"
   result.rollouts_every = 1
   return result

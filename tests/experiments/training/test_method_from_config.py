@@ -24,14 +24,12 @@ def test_a_method_is_what_its_call_says():
 
 
 def test_a_method_may_bring_its_reward_and_then_no_other_is_taken(monkeypatch):
-  paid = reward_from_config.make_reward(
-    defaults.reward(brief="length_charge()")
-  )
+  paid = reward_from_config.make_reward({"reward": "length_charge()"})
   brings = dataclasses.replace(methods.get("rloo"), reward=paid)
   monkeypatch.setattr(method_from_config, "make_method", lambda text: brings)
   config = defaults.rl()
   assert policy_method(config).reward is paid
-  config.reward = defaults.reward(right="verdict()")
+  config.reward = "verdict()"
   with pytest.raises(ValueError, match=r"reward: rloo.* reward of its own"):
     method_from_config.check(config, method_from_config.make(config))
   monkeypatch.setattr(
@@ -46,11 +44,11 @@ def test_importance_weights_are_added_where_a_config_truncates_them():
   for sampling, text in (
     (None, ""),
     ({"devices": 0}, ""),
-    ({"truncation": 0.0}, ""),
-    ({"truncation": 3.0}, "truncated_importance(cap=3)"),
+    ({"importance_cap": 0.0}, ""),
+    ({"importance_cap": 3.0}, "truncated_importance(cap=3)"),
   ):
     with config.unlocked():
-      config.sampling = sampling
+      config.inference = sampling
     method = str(policy_method(config))
     assert ("truncated_importance" in method) == bool(text)
     assert text in method

@@ -294,7 +294,7 @@ def divided(
     ),
     (divided(mesh(data=2), mesh(), mesh(), batch=9), None),
     (divided(mesh(), mesh(tensor=4)), None),
-    (divided(mesh(), mesh(tensor=3)), "sampling.tensor = 3 cannot split"),
+    (divided(mesh(), mesh(tensor=3)), "inference.tensor = 3 cannot split"),
   ],
 )
 def test_meshes_divide_what_they_split(parts, message, monkeypatch):

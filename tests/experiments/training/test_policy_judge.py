@@ -179,7 +179,7 @@ def test_the_policy_of_a_run_is_read_on_one_device(tmp_path, monkeypatch):
   (tmp_path / checkpoint_reader.FOLDER / "5").mkdir(parents=True)
   config = small_run.config()
   config.mesh.fsdp, config.mesh.context = 2, 2
-  config.sampling.devices, config.sampling.ahead = 3, 1
+  config.inference.devices, config.inference.ahead = 3, 1
   for name in ("models", "judge", "trip_wires"):
     with config.unlocked():
       config[name] = ml_collections.ConfigDict({"some": "thing"})
@@ -219,7 +219,7 @@ def test_the_policy_of_a_run_is_read_on_one_device(tmp_path, monkeypatch):
   assert devices == [jax.local_devices()[0]]
   for name in ("models", "judge", "trip_wires"):
     assert not read_config[name]
-  assert (read_config.sampling.devices, read_config.sampling.ahead) == (0, 0)
+  assert (read_config.inference.devices, read_config.inference.ahead) == (0, 0)
   assert read_config.mesh.to_dict() == {
     "replica": None,
     "data": -1,
@@ -388,7 +388,7 @@ def test_a_run_is_paid_by_p_yes(folder, tmp_path):
   config = small_run.config(task="chain(operations=1)", steps=2)
   config.judge = defaults.policy_judge(str(folder), likely="p_yes(yes='2')")
   config.judge.cache = str(tmp_path / "replies")
-  config.reward = defaults.reward(likely=defaults.term(""))
+  config.reward = "likely"
   config.method, config.rollouts_every = "rloo", 1
   e = validate.check_and_build(config, tmp_path / "run")
   loop.run(small_run.on_one_device(e), tmp_path / "run")

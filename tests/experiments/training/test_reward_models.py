@@ -52,7 +52,7 @@ def make_config(workdir, labels="", **keys):
   config = defaults.rl(steps=4)
   config.task, config.model = TASK, defaults.model(**fitted_model.TINY)
   config.method = "sum_form()"
-  config.reward = defaults.reward(step_reward="model_steps(model='prm')")
+  config.step_reward = "model_steps(model='prm')"
   config.models.prm = defaults.reward_model(str(workdir))
   config.models.prm.labels = labels
   config.rollout.prompts, config.rollout.samples = 4, 4
@@ -148,7 +148,7 @@ def test_metrics_compare_the_model_with_the_task():
 
 def make_config_without_model():
   config = make_config("")
-  config.models, config.reward = {}, defaults.reward()
+  config.models, config.step_reward = {}, ""
   return config
 
 
@@ -420,7 +420,7 @@ def test_a_frozen_model_with_a_reference_pays(tmp_path):
 
 def test_a_model_can_be_watched_without_paying(fitted, tmp_path):
   config = make_config(fitted[0], steps=1)
-  config.method, config.reward = "grpo(beta=0.0)", defaults.reward()
+  config.method, config.step_reward = "grpo(beta=0.0)", ""
   _, metrics = run(config, tmp_path)
   assert np.isfinite(metrics[0]["prm/score"])
   assert np.isfinite(metrics[0]["prm/task_score"])
@@ -461,7 +461,7 @@ def test_a_task_without_steps_is_refused(tmp_path):
 
 def test_a_reward_of_a_missing_model_is_refused(fitted):
   config = make_config(fitted[0])
-  config.reward = defaults.reward(step_reward="model_steps(model='prn')")
+  config.step_reward = "model_steps(model='prn')"
   with pytest.raises(ValueError, match=r"model/prn.*config\.models"):
     validate.check_and_build(config, devices=jax.devices()[:1])
 

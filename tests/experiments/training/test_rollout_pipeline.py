@@ -28,8 +28,8 @@ from rl.losses import importance
 
 pytestmark = pytest.mark.several_devices
 
-HALF = {"sampling__devices": 4}
-AHEAD = {**HALF, "sampling__ahead": 1, "method": "grpo(beta=0.0)"}
+HALF = {"inference__devices": 4}
+AHEAD = {**HALF, "inference__ahead": 1, "method": "grpo(beta=0.0)"}
 OPEN = {"replica": None, "data": -1, "fsdp": None, "tensor": None, "context": 1}
 GIB = 2**30
 
@@ -59,10 +59,10 @@ def assert_same(result, expected):
 @pytest.mark.parametrize(
   "changes",
   [
-    {"mesh__fsdp": 8, "sampling__tensor": 2},
+    {"mesh__fsdp": 8, "inference__tensor": 2},
     {**HALF, "mesh__fsdp": 4},
-    {**HALF, "mesh__tensor": 2, "sampling__fsdp": 2},
-    {"mesh__fsdp": 8, "sampling__tensor": 4, "model__lora_rank": 2},
+    {**HALF, "mesh__tensor": 2, "inference__fsdp": 2},
+    {"mesh__fsdp": 8, "inference__tensor": 4, "model__lora_rank": 2},
   ],
   ids=["same devices", "own devices", "own devices, own layout", "heads twice"],
 )
@@ -84,7 +84,7 @@ def test_another_mesh_gives_the_same_rollout(changes):
 @pytest.mark.long
 @pytest.mark.parametrize(
   ("changes", "mesh"),
-  [({"sampling__tensor": 2}, "sampling_mesh"), (HALF, "mesh")],
+  [({"inference__tensor": 2}, "sampling_mesh"), (HALF, "mesh")],
   ids=["same devices", "own devices"],
 )
 def test_an_evaluation_uses_the_devices_of_training(changes, mesh):
@@ -154,28 +154,31 @@ class TestAhead:
 @pytest.mark.parametrize(
   ("changes", "says"),
   [
-    ({"sampling__devices": 8}, "sampling.devices = 8 must leave some of the 8"),
-    ({"sampling__ahead": 1}, "give the sampler devices of its own"),
-    ({"sampling__ahead": 2, **HALF}, "sampling.ahead = 2 must be 0 or 1"),
-    ({"sampling__tensor": 3}, "sampling: mesh replica=1"),
     (
-      {"sampling__tensor": 4},
-      "sampling.tensor = 4 cannot split the 2 heads in 2 groups equally; "
+      {"inference__devices": 8},
+      "devices = 8 must leave some of the 8",
+    ),
+    ({"inference__ahead": 1}, "give the sampler devices of its own"),
+    ({"inference__ahead": 2, **HALF}, "inference.ahead = 2 must be 0 or 1"),
+    ({"inference__tensor": 3}, "inference: mesh replica=1"),
+    (
+      {"inference__tensor": 4},
+      "inference.tensor = 4 cannot split the 2 heads in 2 groups equally; "
       "nearest: 2",
     ),
     (
-      {"sampling__tensor": 2, "evaluation__batch": 6},
+      {"inference__tensor": 2, "evaluation__batch": 6},
       "not divisible by the sampler's replica \\* data \\* fsdp = 4",
     ),
     ({**HALF, "steps_per_dispatch": 2, "steps": 4}, "use 1"),
     (
-      {"sampling__devices": 2, "rollout__prompts": 9, "mesh__data": 3},
+      {"inference__devices": 2, "rollout__prompts": 9, "mesh__data": 3},
       "does not fit 6 devices",
     ),
-    ({"sampling__truncation": -1.0}, "cap = -1.0 must be above 0"),
+    ({"inference__importance_cap": -1.0}, "cap = -1.0 must be above 0"),
     (
-      {"sampling__truncation": 2.0, "method": "semi_online_dpo"},
-      "sampling.truncation = 2.0: semi_online_dpo",
+      {"inference__importance_cap": 2.0, "method": "semi_online_dpo"},
+      "inference.importance_cap = 2.0: semi_online_dpo",
     ),
   ],
 )
@@ -338,7 +341,7 @@ def test_without_a_gap_correction_changes_nothing():
   """One update of samples that are the trainer's own, in float32."""
   result = []
   for cap in (0.0, 2.0):
-    e = experiment(method="grpo(beta=0.0)", sampling__truncation=cap)
+    e = experiment(method="grpo(beta=0.0)", inference__importance_cap=cap)
     rollout = iteration.compile_rollout_fn(e)(state := placement.init_state(e))
     separate = learners.by_learner(rollout)[learners.POLICY]
     moved, *_ = iteration.make_dispatch(

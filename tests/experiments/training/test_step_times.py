@@ -245,7 +245,9 @@ def test_a_reward_on_the_host(tmp_path):
 @pytest.mark.several_devices
 def test_a_sampler_a_step_ahead(tmp_path):
   """The rollout of a step is sampled beside the update of the step before."""
-  config = small_run.config(steps=STEPS, sampling__devices=4, sampling__ahead=1)
+  config = small_run.config(
+    steps=STEPS, inference__devices=4, inference__ahead=1
+  )
   lines, wall = run_loop(scored_on_the_host(build.build(config)), tmp_path)
   assert_of_its_own_step(by_step(lines, "time/update_s"))
   assert_add_up(lines, wall)
