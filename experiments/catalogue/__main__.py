@@ -16,6 +16,9 @@ The rows are read from the code and its docstrings. KIND is one of
   papers    every paper, with each method, reward, task, config, claim or
             function that implements it, and the command that runs it
 
+`python -m experiments.catalogue alive [--grep TEXT]` measures whether the
+quantity of each paper matters in its run (`experiments/catalogue/alive.py`).
+
 `--grep TEXT` prints only the rows that contain TEXT, in upper or lower case.
 `--markdown` prints a Markdown table; those of methods and rewards are in
 `rl/methods/README.md` and `rewards/README.md`.
@@ -315,6 +318,12 @@ _AS_LINES = ("configs", "papers")
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 without rows or for a damaged file."""
+  argv = sys.argv[1:] if argv is None else argv
+  if argv[:1] == ["alive"]:
+    # Imported here, since it loads everything that trains.
+    from experiments.catalogue import alive
+
+    return alive.main(argv[1:])
   parser = arguments.make_parser("catalogue", __doc__)
   add = parser.add_argument
   add("kind", choices=list(KINDS), help="what to list")

@@ -8,7 +8,7 @@ import pkgutil
 from experiments.cli import config_names
 
 # Modules of the folder that define no config.
-_NO_CONFIGS = ("defaults",)
+_NO_CONFIGS = ("defaults", "renamed_keys")
 
 
 def listing() -> dict[str, str]:

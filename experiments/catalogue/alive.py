@@ -1,0 +1,552 @@
+"""Measures whether the quantity of a paper matters in the run of its config.
+
+  python -m experiments.catalogue alive [--grep TEXT] [--bases DIR]
+
+The *quantity* of a paper is the array that its equation adds to the score and
+the log-probabilities. It is alive if, in one rollout of the paper's own config
+from the trained base policy,
+
+  it varies     two samples of a group with the same verdict differ in it (any
+                two samples, if it is the score or the verdict); for a quantity
+                of prompts, two prompts differ
+  it matters    one training step from the rollout with the quantity permuted
+                gives other parameters. Samples are permuted among those of
+                equal verdict in a group, steps and tokens within a sample.
+
+A docstring names the quantity beside its `Source`, by the name that the code
+gives it: "Quantity: old/entropy." It is
+
+  a field of the rollout                   "scores", "step_scores"
+  a component of the score                 "quality", a judge's answer
+  an array of `Rollout.extras`             "old/entropy", "task/preferences"
+  the result of a transform of the method or of its reward
+                                           "token_covariance", "majority"
+  a term of the loss, which is left out instead of permuted
+                                           "pull_to_proxy"
+
+"Quantity: old/entropy, by prompt." permutes prompts. Without the line it is the
+scores for a method, its value for a reward, and the reply for a question to a
+judge, which the planted judge answers. Tasks, verifiers, metrics and studies
+are exempt, since they add no array to a loss; so are sources of step labels and
+losses of fitted models, whose tests permute labels, and runs that start from
+the workdir of another command.
+
+The results are in `alive.json`, by a hash of the config and of the files of the
+method, the reward and the task. A row whose hash is there is not measured
+again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import inspect
+import json
+import pathlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from etils import epath
+
+import rewards
+from experiments import planted_judge
+from experiments.catalogue import papers
+from experiments.cli import arguments, errors, spec
+from experiments.logging import json_files
+from experiments.training import (
+  build,
+  checkpointing,
+  initial_state,
+  iteration,
+)
+from experiments.training.experiment import Experiment
+from experiments.training_run import (
+  command_line,
+  loop,
+  user_code,
+  validate,
+)
+from rl import learners, method_loss, methods, scoring, training_state, types
+from rl.errors import UsageError
+from rl.losses.terms import Loss, Term
+from rl.method import Method
+from rl.transforms import Transform, chain
+
+RESULTS = pathlib.Path(__file__).with_name("alive.json")
+# Quantities of which all samples of a group are compared and permuted.
+OUTCOMES = ("scores", "correct")
+_KINDS = ("method", "reward", "question")
+_RUN = re.compile(r"python -m experiments\.run --config (\S+) --workdir \S+$")
+_LINE = re.compile(r"Quantity: (\S+?)(, by prompt)?\.(?= |$)")
+# A permuted quantity must change the update by this share of its length.
+_LEAST_CHANGE = 1e-5
+_ORDER = "alive/order"  # extra with the permutation of a transform's result
+
+
+class Quantity(NamedTuple):
+  """A quantity, by its name in the code; `by_prompt` permutes prompts."""
+
+  name: str
+  by_prompt: bool = False
+
+
+class Result(NamedTuple):
+  """What was measured of a quantity.
+
+  Attributes:
+    varies: whether it varies among samples of equal verdict.
+    change: length of the difference of the two updates, divided by that of the
+      update.
+  """
+
+  varies: bool
+  change: float
+
+  @property
+  def is_alive(self) -> bool:
+    return self.varies and self.change > _LEAST_CHANGE
+
+
+def quantity_of(docstring: str | None, default: str) -> Quantity:
+  """Returns the quantity that a docstring names, or else the default."""
+  line = _LINE.search(" ".join((docstring or "").split()))
+  return Quantity(line[1], bool(line[2])) if line else Quantity(default)
+
+
+def measure(
+  config: ml_collections.ConfigDict, quantity: Quantity, bases: epath.PathLike
+) -> Result:
+  """Measures a quantity in one training step of a config.
+
+  Args:
+    config: config of an RL run.
+    quantity: the quantity of its paper.
+    bases: folder of the trained base policies, one for each supervised config;
+      a missing one is trained.
+
+  Raises:
+    UsageError: the config is not valid, or the run has no such quantity.
+  """
+  config = config.copy_and_resolve_references()
+  config.steps_per_dispatch = 1
+  if initial_state.has_base(config):
+    config.init_from = _train_base(config, epath.Path(bases))
+    config.base = ml_collections.ConfigDict()
+  e = validate.check_and_build(config)
+  with tempfile.TemporaryDirectory() as folder:
+    workdir = epath.Path(folder)
+    with checkpointing.Checkpoints(workdir / "checkpoints", keep=1) as empty:
+      state = initial_state.restore_or_initialise(e, workdir, empty)
+  rollouts = learners.by_learner(iteration.compile_rollout_fn(e)(state))
+  policy_rollout = rollouts[learners.POLICY]
+  trial = (
+    _find_in_rollout(e, state, policy_rollout, quantity)
+    or _find_in_transform(e, policy_rollout, quantity)
+    or _find_in_term(e, policy_rollout, quantity)
+  )
+  if trial is None:
+    raise UsageError(
+      f"{e.method.name}: the run has no quantity {quantity.name!r}; it must be "
+      "a field of the rollout, a component of the score, an extra, a transform "
+      "or a term of the loss"
+    )
+
+  def params_after(update: Callable, rollout: types.Rollout) -> np.ndarray:
+    arguments = state, {**rollouts, learners.POLICY: rollout}
+    return _flatten(update(*arguments)[0])
+
+  update = jax.jit(iteration.make_update(trial.experiment))
+  plain = params_after(update, trial.rollout)
+  if trial.changed_experiment is not None:
+    update = jax.jit(iteration.make_update(trial.changed_experiment))
+  changed = params_after(update, trial.changed_rollout)
+  jax.effects_barrier()
+  length = np.linalg.norm(plain - _flatten(state))
+  change = float(np.linalg.norm(changed - plain) / length) if length else 0.0
+  return Result(_varies(trial.values[0], policy_rollout, quantity), change)
+
+
+def _train_base(config: ml_collections.ConfigDict, bases: epath.Path) -> str:
+  """Returns the workdir of a config's base policy, and trains a missing one."""
+  base = initial_state.base_config(config)
+  base.evaluate_every = 0
+  digest = hashlib.sha256(base.to_json(sort_keys=True).encode()).hexdigest()
+  folder = bases / digest[:16]
+  loop.run(build.build(base), folder)  # does nothing if it is complete
+  return str(folder)
+
+
+def _flatten(state: training_state.State) -> np.ndarray:
+  """Returns the parameters of all learners as one vector."""
+  params = {name: learner.params for name, learner in state.learners.items()}
+  leaves = jax.tree.leaves(params)
+  return np.concatenate([np.ravel(np.asarray(x, np.float64)) for x in leaves])
+
+
+# ------------------------------------------------------------------------------
+# Where a quantity is
+# ------------------------------------------------------------------------------
+
+
+class _Trial(NamedTuple):
+  """Two training steps that differ in a quantity.
+
+  Attributes:
+    values: list of one array, the quantity; filled by the first step if the
+      step computes it.
+    experiment, rollout: arguments of the first step.
+    changed_rollout: rollout of the second step.
+    changed_experiment: experiment of the second step; None: that of the first.
+  """
+
+  values: list[np.ndarray]
+  experiment: Experiment
+  rollout: types.Rollout
+  changed_rollout: types.Rollout
+  changed_experiment: Experiment | None = None
+
+
+def _find_in_rollout(
+  e: Experiment,
+  state: training_state.State,
+  rollout: types.Rollout,
+  quantity: Quantity,
+) -> _Trial | None:
+  """Permutes an array of the rollout, which a pass may have to compute."""
+  needs = method_loss.required(e.method, e.plan.updates)
+  rollout = scoring.passes(
+    e.policy.with_frozen(state.carried.frozen),
+    {**state.parameters, "old": state.params},
+    [need for need in needs if str(need).startswith(quantity.name)],
+    rollout,
+    e.plan.temperature,
+    e.plan.chunk,
+    e.plan.microbatches,
+  )
+  extras = [n for n in rollout.extras.arrays if n.startswith(quantity.name)]
+  fields = {field.name for field in dataclasses.fields(rollout)}
+  if quantity.name in rollout.components:
+    values = rollout.components[quantity.name]
+  elif extras:
+    values = rollout.extras[extras[0]]
+  elif quantity.name in fields:
+    values = getattr(rollout, quantity.name)
+  else:
+    return None
+  level = "sample"
+  if quantity.name == "step_scores":
+    level = "step"
+  elif values.shape == rollout.mask.shape:
+    level = "token"
+  permuted = _permute(values, _order(rollout, level, quantity))
+  if quantity.name in rollout.components:
+    components = {**rollout.components, quantity.name: permuted}
+    changed = rollout.replace(components=components)
+  elif extras:
+    changed = rollout.replace(
+      extras=rollout.extras.update({extras[0]: permuted})
+    )
+  else:
+    changed = rollout.replace(**{quantity.name: permuted})
+  return _Trial([np.asarray(values)], e, rollout, changed)
+
+
+def _find_in_transform(
+  e: Experiment, rollout: types.Rollout, quantity: Quantity
+) -> _Trial | None:
+  """Permutes the result of a transform, in the order of an extra."""
+  values: list[np.ndarray] = []
+  levels: list[str] = []
+
+  def wrap(transform: Transform) -> Transform:
+    if transform.name.partition("(")[0] != quantity.name:
+      return transform
+    levels.append(transform.gives)
+
+    def apply(signal, rollout, state):
+      value, state = transform.apply(signal, rollout, state)
+      jax.debug.callback(lambda x: values.append(np.asarray(x)), value)
+      return _permute(value, rollout.extras[_ORDER]), state
+
+    return dataclasses.replace(transform, apply=apply, links=())
+
+  wrapped = {name: _rewrite(method, wrap) for name, method in e.methods.items()}
+  if not levels:
+    return None
+  order = _order(rollout, levels[0], quantity)
+  plain = np.broadcast_to(
+    np.arange(order.shape[-1], dtype=np.int32), order.shape
+  )
+  in_orders = [
+    rollout.replace(extras=rollout.extras.update({_ORDER: jnp.asarray(x)}))
+    for x in (plain, order)
+  ]
+  return _Trial(values, dataclasses.replace(e, methods=wrapped), *in_orders)
+
+
+def _find_in_term(
+  e: Experiment, rollout: types.Rollout, quantity: Quantity
+) -> _Trial | None:
+  """Leaves out a term of the loss."""
+  values: list[np.ndarray] = []
+
+  def is_quantity(term: Term) -> bool:
+    return term.name.partition("(")[0] == quantity.name
+
+  def record(term: Term) -> Term:
+    def fn(*arguments):
+      result = term.fn(*arguments)
+      value = result[0] if isinstance(result, tuple) else result
+      jax.debug.callback(lambda x: values.append(np.asarray(x)), value)
+      return result
+
+    return dataclasses.replace(term, fn=fn) if is_quantity(term) else term
+
+  terms = e.method.loss.terms
+  if not any(map(is_quantity, terms)):
+    return None
+  recorded, left = (
+    {**e.methods, learners.POLICY: dataclasses.replace(e.method, loss=Loss(x))}
+    for x in (
+      tuple(map(record, terms)),
+      tuple(term for term in terms if not is_quantity(term)),
+    )
+  )
+  return _Trial(
+    values,
+    dataclasses.replace(e, methods=recorded),
+    rollout,
+    rollout,
+    dataclasses.replace(e, methods=left),
+  )
+
+
+def _rewrite(method: Method, wrap: Callable[[Transform], Transform]) -> Method:
+  """Returns a method whose transforms are wrapped, also those in others."""
+
+  def rewrite(transform: Any) -> Any:
+    if not isinstance(transform, Transform):
+      return transform  # None, or the weight of a term
+    if transform.links:
+      symbols = [symbol for symbol, _ in transform.links]
+      links = [rewrite(link) for _, link in transform.links]
+      if symbols[0] == "":
+        return chain(*links)
+      left, right = links
+      return left + right if symbols[1] == "+" else left & right
+    return wrap(transform)
+
+  reward = method.reward
+  if reward is not None:
+    reward = dataclasses.replace(
+      reward,
+      parts=tuple((name, rewrite(part)) for name, part in reward.parts),
+      steps=rewrite(reward.steps),
+    )
+  terms = tuple(
+    dataclasses.replace(
+      term,
+      signal=rewrite(term.signal),
+      loss_filter=rewrite(term.loss_filter),
+      weight=rewrite(term.weight),
+    )
+    for term in method.loss.terms
+  )
+  return dataclasses.replace(
+    method,
+    reward=reward,
+    loss=Loss(terms),
+    advantage=rewrite(method.advantage),
+    sample_filter=rewrite(method.sample_filter),
+    loss_filter=rewrite(method.loss_filter),
+    prepared=tuple((name, rewrite(t)) for name, t in method.prepared),
+  )
+
+
+# ------------------------------------------------------------------------------
+# Permutations
+# ------------------------------------------------------------------------------
+
+
+def _order(
+  rollout: types.Rollout, level: str, quantity: Quantity
+) -> np.ndarray:
+  """Returns the indices of a cyclic shift, `[P]`, `[P, S]` or `[P, S, K]`.
+
+  Samples move among those of equal verdict in a group, or among all if the
+  quantity is an outcome; steps and tokens move within a sample.
+  """
+  mask = np.asarray(rollout.sample_mask)
+  if quantity.by_prompt:
+    return np.roll(np.arange(len(mask), dtype=np.int32), 1)
+  if level in ("step", "token"):
+    classes = np.where(np.asarray(rollout.valid(level)), 0, -1)
+  else:
+    classes = np.where(mask, _classes(rollout, quantity), -2)
+  order = np.empty(classes.shape, np.int32)
+  for index in np.ndindex(classes.shape[:-1]):
+    for value in np.unique(classes[index]):
+      (members,) = np.nonzero(classes[index] == value)
+      order[index][members] = np.roll(members, 1) if value >= -1 else members
+  return order
+
+
+def _classes(rollout: types.Rollout, quantity: Quantity) -> np.ndarray:
+  """Returns `[P, S]`, equal numbers for samples that are compared."""
+  correct = np.asarray(rollout.correct)
+  return np.zeros_like(correct) if quantity.name in OUTCOMES else correct
+
+
+def _permute(values: jax.Array, order: jax.Array) -> jax.Array:
+  """Moves prompts, samples, or the steps or tokens of a sample."""
+  axis = order.ndim - 1
+  order = order.reshape(order.shape + (1,) * (values.ndim - order.ndim))
+  return jnp.take_along_axis(values, order, axis)
+
+
+def _varies(
+  values: np.ndarray, rollout: types.Rollout, quantity: Quantity
+) -> bool:
+  """Returns whether two samples that are compared differ in the quantity."""
+  values = np.nan_to_num(np.asarray(values, np.float64))
+  if quantity.by_prompt:
+    return bool((values != values[:1]).any())
+  if values.shape == rollout.mask.shape:
+    values = np.where(rollout.mask, values, 0.0)
+  mask, classes = np.asarray(rollout.sample_mask), _classes(rollout, quantity)
+  for group, in_group, verdicts in zip(values, mask, classes, strict=True):
+    for verdict in np.unique(verdicts[in_group]):
+      members = group[in_group & (verdicts == verdict)]
+      if (members != members[:1]).any():
+        return True
+  return False
+
+
+# ------------------------------------------------------------------------------
+# The rows of the catalogue
+# ------------------------------------------------------------------------------
+
+
+def _measured_rows() -> Iterator[tuple[dict[str, str], str]]:
+  """Yields the rows of papers that are measured, with their configs."""
+  for row in papers.rows():
+    command = _RUN.match(row["command"])
+    if command and row["kind"] in _KINDS:
+      yield row, command[1]
+
+
+def _quantity(
+  kind: str, name: str, config: ml_collections.ConfigDict
+) -> Quantity:
+  """Returns the quantity of a row."""
+  if kind == "question":
+    for component, call in config.judge.questions.items():
+      if spec.parse(call)[0] == name:
+        scores_steps = component in ("steps", "labels")
+        return Quantity("step_scores" if scores_steps else component)
+    raise UsageError(f"the config asks the judge no question {name!r}")
+  make = (methods if kind == "method" else rewards).factory(name)
+  texts = [inspect.getdoc(x) or "" for x in (make, inspect.getmodule(make))]
+  text = next(filter(_LINE.search, texts), "")
+  return quantity_of(text, "scores" if kind == "method" else name)
+
+
+def _key(config: ml_collections.ConfigDict, quantity: Quantity) -> str:
+  """Returns the hash of what a result depends on."""
+  files = sorted(user_code.source_files(config))
+  parts = [config.to_json(sort_keys=True, default=str), str(quantity)]
+  parts += [pathlib.Path(file).read_text() for file in files]
+  return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def run(text: str, bases: epath.PathLike) -> Iterator[dict[str, Any]]:
+  """Measures the rows that contain a text, and writes `alive.json`.
+
+  Args:
+    text: part of a row, in lower case.
+    bases: folder of the trained base policies.
+
+  Yields:
+    The record of each row.
+  """
+  records = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+  for row, config_name in _measured_rows():
+    if text not in " | ".join(row.values()).lower():
+      continue
+    config = command_line.parse(
+      ["alive", f"--config={config_name}"], lambda values: None, ()
+    ).config
+    label = f"{row['kind']} {row['name']} | {row['paper']}"
+    record = {"config": config_name}
+    try:
+      quantity = _quantity(row["kind"], row["name"], config)
+      record["quantity"] = quantity.name
+      record["key"] = _key(config, quantity)
+      if records.get(label, {}).get("key") != record["key"]:
+        with _with_planted_judge(config):
+          result = measure(config, quantity, bases)
+        record |= {
+          "alive": result.is_alive,
+          "varies": result.varies,
+          "change": float(f"{result.change:.2g}"),
+        }
+      else:
+        record = records[label]
+    except UsageError as error:
+      record |= {"alive": False, "refused": str(error)}
+    records[label] = record
+    content = json.dumps(records, indent=1, sort_keys=True) + "\n"
+    json_files.replace(epath.Path(RESULTS), content)
+    yield {"row": label, **record}
+
+
+@contextlib.contextmanager
+def _with_planted_judge(config: ml_collections.ConfigDict) -> Iterator[None]:
+  """Serves the planted judge for a config that asks a judge on a server."""
+  settings = config.get("judge") or {}
+  if not settings or settings.policy:
+    yield
+    return
+  faults = planted_judge.Faults(words=18)  # as `configs/judged.py` says
+  with tempfile.TemporaryDirectory() as folder:
+    settings.cache = f"{folder}/replies.sqlite"
+    with planted_judge.serving(faults) as settings.url:
+      yield
+
+
+@errors.command
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command; returns 0, or 1 if a quantity is not alive."""
+  parser = arguments.make_parser("catalogue alive", __doc__)
+  text = "measure only rows that contain this text, in upper or lower case"
+  parser.add_argument("--grep", default="", metavar="TEXT", help=text)
+  arguments.add(
+    parser, "--bases", "~/.cache/extremum/bases", "folder of base policies"
+  )
+  options = parser.parse_args(argv)
+  bases = epath.Path(options.bases).expanduser()
+  num_dead = 0
+  for record in run(options.grep.lower(), bases):
+    num_dead += not record["alive"]
+    print(_describe(record))
+  print(f"{num_dead} not alive; wrote {RESULTS.name}")
+  return 1 if num_dead else 0
+
+
+def _describe(record: Mapping[str, Any]) -> str:
+  """Returns the line of a record."""
+  if "refused" in record:
+    return f"refused: {record['row']}: {record['refused']}"
+  verdict = "alive" if record["alive"] else "DEAD"
+  varies = "varies" if record["varies"] else "is constant"
+  return (
+    f"{verdict}: {record['row']}: {record['quantity']} {varies}, and permuting "
+    f"it changes the update by {record['change']:g}"
+  )
