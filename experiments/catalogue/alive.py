@@ -265,8 +265,8 @@ def _find_in_transform(
   values: list[np.ndarray] = []
   levels: list[str] = []
 
-  def wrap(transform: Transform) -> Transform:
-    if transform.name.partition("(")[0] != quantity.name:
+  def wrap(transform: Transform, part: str = "") -> Transform:
+    if quantity.name not in (part, transform.name.partition("(")[0]):
       return transform
     levels.append(transform.gives)
 
@@ -328,10 +328,10 @@ def _find_in_term(
   )
 
 
-def _rewrite(method: Method, wrap: Callable[[Transform], Transform]) -> Method:
+def _rewrite(method: Method, wrap: Callable[..., Transform]) -> Method:
   """Returns a method whose transforms are wrapped, also those in others."""
 
-  def rewrite(transform: Any) -> Any:
+  def rewrite(transform: Any, part: str = "") -> Any:
     if not isinstance(transform, Transform):
       return transform  # None, or the weight of a term
     if transform.links:
@@ -341,13 +341,13 @@ def _rewrite(method: Method, wrap: Callable[[Transform], Transform]) -> Method:
         return chain(*links)
       left, right = links
       return left + right if symbols[1] == "+" else left & right
-    return wrap(transform)
+    return wrap(transform, part)
 
   reward = method.reward
   if reward is not None:
     reward = dataclasses.replace(
       reward,
-      parts=tuple((name, rewrite(part)) for name, part in reward.parts),
+      parts=tuple((name, rewrite(part, name)) for name, part in reward.parts),
       steps=rewrite(reward.steps),
     )
   terms = tuple(
@@ -489,7 +489,8 @@ def run(text: str, bases: epath.PathLike) -> Iterator[dict[str, Any]]:
       quantity = _quantity(row["kind"], row["name"], config)
       record["quantity"] = quantity.name
       record["key"] = _key(config, quantity)
-      if records.get(label, {}).get("key") != record["key"]:
+      earlier = [r for r in records.values() if r.get("key") == record["key"]]
+      if not earlier:
         with _with_planted_judge(config):
           result = measure(config, quantity, bases)
         record |= {
@@ -498,7 +499,7 @@ def run(text: str, bases: epath.PathLike) -> Iterator[dict[str, Any]]:
           "change": float(f"{result.change:.2g}"),
         }
       else:
-        record = records[label]
+        record = earlier[0]
     except UsageError as error:
       record |= {"alive": False, "refused": str(error)}
     records[label] = record

@@ -30,6 +30,7 @@ def ppo_process(
   Normalization for Process-supervised Non-verifiable Agentic Tasks (PPR: beta
   0.001, step rewards `outcome_centered` of the scores of a judge, which the
   question `principles` of `rewards.judged` asks for).
+  Quantity: step_scores.
 
   Args:
     gamma, lam, clip, value_clip, value_coef: same as in `ppo`.

@@ -41,6 +41,7 @@ def prlcoder(
   compile and for one that fails a test.
   Source: Ye et al. 2025, Process-Supervised Reinforcement Learning for Code
   Generation (PRLCoder).
+  Quantity: step_scores.
 
   Args:
     process_weight: weight of the scores of steps; with 0 it is `ppo`.

@@ -49,6 +49,7 @@ def tulu3(
   from a reward model.
   Source: Lambert et al. 2024, Tulu 3: Pushing Frontiers in Open Language Model
   Post-Training.
+  Quantity: correct.
 
   Args:
     alpha: reward of a right answer.

@@ -94,6 +94,7 @@ def hero(
   Open: the decay of the moving average is a guess.
   Source: Tao et al. 2025, Hybrid Reinforcement: When Reward Is Sparse, It's
   Better to Be Dense (HERO), and its released code.
+  Quantity: quality.
 
   Args:
     model: name of the component with the model's scores.

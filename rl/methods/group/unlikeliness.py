@@ -54,6 +54,7 @@ def unlikeliness(
   paper makes two epochs over a rollout (`plan.epochs` of the config).
   Left out: the paper skips groups whose advantages are below a threshold.
   Source: He et al. 2025, Rewarding the Unlikely.
+  Quantity: discount_likely.
 
   Args:
     beta_rank: largest share of the score that the rank takes away, almost

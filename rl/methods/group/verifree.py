@@ -66,6 +66,7 @@ def verifree() -> Method:
   no KL, so that it is right for one update per rollout.
   Source: Zhou et al. 2025, Reinforcing General Reasoning without Verifiers
   (VeriFree).
+  Quantity: probability.
   """
   gradient = policy_gradient(reinforce(), aggregate=seq_mean_token_sum())
   return Method(

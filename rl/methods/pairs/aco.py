@@ -66,6 +66,7 @@ def aco(beta: float = 0.1, alpha: float = 1.0, most: float = 10.0) -> Method:
   paper.
   Source: Xu et al. 2025, Genius: A Generalizable and Purely Unsupervised
   Self-Training Framework for Advanced Reasoning.
+  Quantity: foresight.
 
   Args:
     beta: factor of the log-ratios d.

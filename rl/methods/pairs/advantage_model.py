@@ -97,6 +97,7 @@ def advantage_model(
   cluster.
   Source: Peng et al. 2023, Stabilizing RLHF through Advantage Model and
   Selective Rehearsal.
+  Quantity: modelled_advantages.
 
   Args:
     margin: m, a soft bound of |a|.

@@ -74,6 +74,7 @@ def brpo_writing(
   limit; this implementation drops the other groups.
   Source: Jia et al. 2025, Writing-Zero (bootstrapped relative policy
   optimisation).
+  Quantity: task/preferences.
 
   Args:
     limit: largest |sum A| / n of a group.

@@ -77,6 +77,7 @@ def duration_aware(
   paper's rewards are left to the task.
   Source: Yang et al. 2025, Reinforcement Learning for Machine Learning
   Engineering Agents.
+  Quantity: task/durations.
 
   Args:
     timeout: largest duration; a longer one is replaced by it.

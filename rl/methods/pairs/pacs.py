@@ -60,6 +60,7 @@ def pacs(beta: float = 1.0, balanced: bool = True) -> Method:
   place of the sum.
   Source: Li et al. 2025, Implicit Actor Critic Coupling via a Supervised
   Learning Framework for RLVR.
+  Quantity: correct.
 
   Args:
     beta: factor of the implied rewards.

@@ -64,6 +64,7 @@ def pref_grpo(
   Deviation: clip and KL of the paper are for flow models; this implementation
   has those of `grpo`.
   Source: Wang et al. 2025, Pref-GRPO: Pairwise Preference Reward-based GRPO.
+  Quantity: win_rates.
 
   Args:
     clip, beta, ddof, eps: same as in `grpo`.

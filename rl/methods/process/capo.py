@@ -51,6 +51,7 @@ def capo(
   standard deviation over the tokens of the group.
   Source: Xie et al. 2025, CAPO: Towards Enhancing LLM Reasoning through
   Verifiable Generative Credit Assignment.
+  Quantity: step_scores.
 
   Args:
     outcome_weight: w_o.

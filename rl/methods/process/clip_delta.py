@@ -52,6 +52,7 @@ def clip_delta(
   group.
   Source: Gao et al. 2024, On Designing Effective RL Reward at Training Time for
   LLM Reasoning.
+  Quantity: step_scores.
 
   Args:
     form: "clip", "delta" or "clip_delta".

@@ -32,6 +32,7 @@ def igpo(
   Deviation: the released code subtracts the mean of the group at the same token
   index and does not divide by a standard deviation; this is the paper's form.
   Source: Wang et al. 2025, Information Gain-based Policy Optimization (IGPO).
+  Quantity: information_gain.
 
   Args:
     gamma: discount per turn.

@@ -40,6 +40,7 @@ def min_form(
   number x `horizon`). The loss is PPO-clip, averaged over the tokens of all
   samples.
   Source: Cheng et al. 2025, Stop Summation (PURE), the paper's layout.
+  Quantity: step_scores.
 
   Args:
     temperature: temperature of the softmax, in units of the score.

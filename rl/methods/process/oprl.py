@@ -128,6 +128,7 @@ def oprl(
   old policy if sampler and trainer agree.
   Source: Liu et al. 2025, Agentic Reinforcement Learning with Implicit Step
   Rewards (iStar), and its code.
+  Quantity: sum_tokens_in_steps.
 
   Args:
     beta: scale of the implicit rewards.

@@ -34,6 +34,7 @@ def papo(weight: float = 1.0, clip: float = 0.2) -> Method:
   judge gives to a whole right sample; here it is the mean of the step scores of
   the task.
   Source: Process-Aware Policy Optimization (PAPO), arXiv 2603.26535.
+  Quantity: step_scores.
 
   Args:
     weight: weight of the process advantage.

@@ -70,6 +70,7 @@ def prime(
   batch is full of groups within [low, high]; this implementation drops the
   other groups.
   Source: Cui et al. 2025, Process Reinforcement through Implicit Rewards.
+  Quantity: log_ratios.
 
   Args:
     beta: factor of sum_t q_t in the PRM's loss.

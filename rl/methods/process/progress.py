@@ -40,6 +40,7 @@ def progress(
   Optimizing Test-Time Compute via Meta Reinforcement Fine-Tuning (MRT); Yue et
   al. 2025, Promoting Efficient Reasoning with Verifiable Stepwise Reward
   (VSRM).
+  Quantity: sampler/values.
 
   Args:
     alpha: weight of the progress.

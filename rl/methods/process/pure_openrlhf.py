@@ -62,6 +62,7 @@ def pure_openrlhf(
   in the variance. In this implementation a group with one sample has advantage
   0 and is left out of the whitening.
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, main branch.
+  Quantity: step_scores.
 
   Args:
     temperature: temperature of the soft minimum, in units of the step score.

@@ -49,6 +49,7 @@ def pure_verl(
   implementation a group with one sample has advantage 0 and is left out of the
   whitening.
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, verl branch.
+  Quantity: step_scores.
 
   Args:
     temperature: temperature of the soft minimum, in units of the step score.

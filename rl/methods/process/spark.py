@@ -46,6 +46,7 @@ def spark(beta: float = 0.001, clip: float = 0.2) -> Method:
   the start of the run; both are averaged over the tokens of all samples.
   Source: SPARK: Stepwise Process-Aware Rewards for Reference-Free Reinforcement
   Learning.
+  Quantity: step_scores.
 
   Args:
     beta: weight of the KL; 0 drops the reference and its forward pass.

@@ -36,6 +36,7 @@ def strict_min_form(
   almost nowhere positive. In this implementation, as in the paper, the minimum
   is over steps.
   Source: Cheng et al. 2025, Stop Summation (PURE), strict min-form.
+  Quantity: step_scores.
 
   Args:
     verifiable: weight of the leave-one-out advantage of the verdicts, of

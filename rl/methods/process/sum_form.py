@@ -35,6 +35,7 @@ def sum_form(
   steps. `min_form` is compared with this method. Baseline and loss are those of
   `min_form`.
   Source: Cheng et al. 2025, Stop Summation (PURE); Uesato et al. 2022.
+  Quantity: step_scores.
 
   Args:
     gamma: discount per token.

@@ -62,6 +62,7 @@ def tp_grpo(alpha: float = 1.0, clip: float = 0.2, eps: float = 1e-6) -> Method:
   Open: the paper's alpha is unknown; 1 is a guess.
   Source: Good Learners Think Their Thinking: Generative PRM Makes Large
   Reasoning Model More Efficient Math Learner (TP-GRPO).
+  Quantity: step_scores.
 
   Args:
     alpha: charge for a wrong thought in a group of accuracy 1.

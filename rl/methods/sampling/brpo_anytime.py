@@ -165,6 +165,7 @@ def brpo_anytime(
   itself, and a sample that ended within a budget is its own answer.
   Source: Qi et al. 2025, Optimizing Anytime Reasoning via Budget Relative
   Policy Optimization.
+  Quantity: step_scores.
 
   Args:
     budgets: shares of T, the largest number of completion tokens; they must

@@ -186,6 +186,7 @@ def carl(initial: int = 1, max_actions: int = 32, clip: float = 0.2) -> Method:
   action are averaged.
   Source: Shen et al. 2025, CARL: Criticality-Aware Agentic Reinforcement
   Learning, arXiv 2512.04949.
+  Quantity: branch_advantages.
 
   Args:
     initial: number of samples that are drawn from the prompt.

@@ -178,6 +178,7 @@ def diver(
   potential-based form.
   Source: DIVER: Diversity-Incentivized Exploration for Versatile Reasoning,
   2025.
+  Quantity: host/diversity.
 
   Args:
     kind: kind of the diversity d, "bleu" or "steps".

@@ -114,6 +114,7 @@ def eepo(
   0 is GRPO without a KL, with ratios to the sampler's log-probs.
   Source: EEPO: Exploration-Enhanced Policy Optimization via Sample-Then-Forget,
   2025.
+  Quantity: behavior_log_probs.
 
   Args:
     rate: learning rate of the unlearning step.

@@ -158,6 +158,7 @@ def prof(
   paper; the defaults are guesses.
   Source: Ye et al. 2025, Beyond Correctness: Harmonizing Process and Outcome
   Rewards through RL Training (PROF), and its code's README.
+  Quantity: step_scores.
 
   Args:
     share: share of a group's samples that is kept.

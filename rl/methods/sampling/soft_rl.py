@@ -80,6 +80,7 @@ def soft_rl(
   Deviation: the paper's critics, replay buffer and reparameterised gradient are
   left out.
   Source: Haarnoja et al. 2018, Soft Actor-Critic.
+  Quantity: old/log_probs.
 
   Args:
     alpha: first weight of the surprise.

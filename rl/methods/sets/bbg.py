@@ -71,6 +71,7 @@ def bbg(k: int = 16, threshold: float = 0.01, clip: float = 0.2) -> Method:
   Source: Bayesian Boundary Gating (BBG), arXiv 2606.15455; not checked against
   the paper. The gate is from a public implementation that cites its equations;
   the normalisation of the weight u is not known.
+  Quantity: correct.
 
   Args:
     k: number of tries of pass@k.

@@ -39,6 +39,7 @@ def from_value(
   Source: Advantage Shaping as Surrogate Reward Maximization, arXiv 2510.23049,
   of which only the abstract was available: a function of the success rate gives
   an advantage. The unbiased estimate for any series is from this project.
+  Quantity: correct.
 
   Args:
     series: coefficients of f in powers of 1 - p, from degree 0.

@@ -80,6 +80,7 @@ def max_at_k_min_form(k: int = 4, clip: float = 0.2) -> Method:
   Source: Walder & Karkhanis 2025, Pass@K Policy Optimization (the best of a
   set); Cheng et al. 2025, Stop Summation, PURE (the minimum over steps). The
   combination is from this project.
+  Quantity: step_scores.
 
   Args:
     k: size of the set whose best worst step is maximised.

@@ -47,6 +47,7 @@ def maxrl(clip: float = 0.2) -> Method:
   Source: Maximum Likelihood Reinforcement Learning (MaxRL), arXiv 2602.02710.
   It states the truncation as n, which holds for its estimator without a
   baseline.
+  Quantity: correct.
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio. The paper

@@ -63,6 +63,7 @@ def pass_at_k_adaptive(
   averaged over; in this implementation these are all tokens of its group, and
   the entropy is that of the policy at the start of the training step.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.3.
+  Quantity: old/entropy, by prompt.
 
   Args:
     k: size of the subsets.

@@ -77,6 +77,7 @@ def earl(
   task.
   Source: Shi et al. 2025, EARL: Entropy-Aware RL Alignment of LLMs for Reliable
   RTL Code Generation.
+  Quantity: old/entropy.
 
   Args:
     rho: share of the tokens that are trained on.

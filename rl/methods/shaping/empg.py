@@ -100,6 +100,7 @@ def empg(
   0 for all steps.
   Source: Wang et al. 2025, Harnessing Uncertainty: Entropy-Modulated Policy
   Gradients.
+  Quantity: old/entropy.
 
   Args:
     k: how fast the factor g falls with entropy.

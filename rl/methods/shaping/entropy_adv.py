@@ -43,6 +43,7 @@ def entropy_adv(
   kappa = 1, which can set A of a wrong answer to 0. The loss is PPO-clip,
   averaged over the tokens of all samples, without a KL.
   Source: Cheng et al. 2025, Reasoning with Exploration: An Entropy Perspective.
+  Quantity: old/entropy.
 
   Args:
     alpha: weight of the entropy.

@@ -174,6 +174,7 @@ def erv(
   its singular values are exact.
   Source: Huang et al. 2025, Beyond the Exploration-Exploitation Trade-off: A
   Hidden State Approach for LLM Reasoning (VERL).
+  Quantity: explore_or_exploit.
 
   Args:
     stride: number of tokens between the ends of prefixes.

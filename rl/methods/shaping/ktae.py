@@ -143,6 +143,7 @@ def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
   Left out: the paper has an optional term in x, the frequency of the id.
   Source: Sun et al. 2025, KTAE: A Model-Free Algorithm to Key-Tokens Advantage
   Estimation in Mathematical Reasoning.
+  Quantity: key_bonus.
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.

@@ -147,6 +147,7 @@ def less(
   which the pieces are found decides.
   Source: Chen et al. 2025, Beyond High-Entropy Exploration: Correctness-Aware
   Low-Entropy Segment-Based Advantage Shaping (LESS).
+  Quantity: host/segment_weights.
 
   Args:
     mu: smallest number of tokens of a segment.

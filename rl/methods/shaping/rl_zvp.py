@@ -60,6 +60,7 @@ def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
   Open: the paper has alpha between 0.1 and 0.2, depending on the size of the
   model.
   Source: Le et al. 2025, No Prompt Left Behind (RL-ZVP).
+  Quantity: old/entropy.
 
   Args:
     alpha: scale of the advantages of groups without variance.

@@ -460,6 +460,7 @@ def rlfr(
   equal scores divide 0 by 0, where u is 0 here.
   Source: Zhang et al. 2025, RLFR: Extending Reinforcement Learning for LLMs
   with Flow Environment, and its released code.
+  Quantity: flow_rewards.
 
   Args:
     coef: charge of the token with the largest score of a sample.

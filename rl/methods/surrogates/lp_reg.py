@@ -90,6 +90,7 @@ def lp_reg(
   turns off, is left out.
   Source: Huang et al. 2025, Low-probability Tokens Sustain Exploration in
   Reinforcement Learning with Verifiable Reward.
+  Quantity: pull_to_proxy.
 
   Args:
     kappa: probability, relative to the largest one, below which the proxy has

@@ -110,6 +110,7 @@ def siren(
   the factor 2 coef (h_old - h*).
   Source: Jiang et al. 2025, Rethinking Entropy Regularization in Large
   Reasoning Models.
+  Quantity: nucleus_entropy.
 
   Args:
     p: mass of the nucleus.

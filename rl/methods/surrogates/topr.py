@@ -42,6 +42,7 @@ def topr(
   a right sample keeps w = 1. The objective is averaged over samples, without a
   KL. Samples with an unknown verdict are left out.
   Source: Le Roux et al. 2025, Tapered Off-Policy REINFORCE.
+  Quantity: correct.
 
   Args:
     baseline: c, between -1 and 1. A share p of right samples then acts like a

@@ -22,6 +22,7 @@ def nsr(clip: float = 0.2) -> Method:
   (`Rollout.correct`), not the scores; samples with an unknown verdict are left
   out.
   Source: The Surprising Effectiveness of Negative Reinforcement.
+  Quantity: correct.
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.

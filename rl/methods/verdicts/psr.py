@@ -19,6 +19,7 @@ def psr(clip: float = 0.2) -> Method:
   cut counts by its verdict (the tasks of this project call it wrong); a sample
   with an unknown verdict is left out.
   Source: The Surprising Effectiveness of Negative Reinforcement.
+  Quantity: correct.
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.

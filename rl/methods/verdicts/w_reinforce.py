@@ -20,6 +20,7 @@ def w_reinforce(positive: float = 0.1, clip: float = 0.2) -> Method:
   verdicts (`Rollout.correct`), not the scores; samples with an unknown verdict
   are left out.
   Source: The Surprising Effectiveness of Negative Reinforcement.
+  Quantity: correct.
 
   Args:
     positive: lambda, the advantage of right samples.
