@@ -27,9 +27,9 @@ gives it: "Quantity: old/entropy." It is
 "Quantity: old/entropy, by prompt." permutes prompts. Without the line it is the
 scores for a method, its value for a reward, and the reply for a question to a
 judge, which the planted judge answers. Tasks, verifiers, metrics and studies
-are exempt, since they add no array to a loss; so are sources of step labels and
-losses of fitted models, whose tests permute labels, and runs that start from
-the workdir of another command.
+are exempt, since they add no array to a loss; so are runs that start from the
+workdir of another command. The labels of sources and of step losses are
+measured by `alive_labels`.
 
 The results are in `alive.json`, by a hash of the config and of the files of the
 method, the reward and the task. A row whose hash is there is not measured
@@ -41,6 +41,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import importlib
 import inspect
 import json
 import pathlib
@@ -57,8 +58,9 @@ from etils import epath
 
 import rewards
 from experiments import planted_judge
-from experiments.catalogue import papers
+from experiments.catalogue import alive_labels, papers
 from experiments.cli import arguments, errors, spec
+from experiments.configs import chain
 from experiments.logging import json_files
 from experiments.training import (
   build,
@@ -73,11 +75,20 @@ from experiments.training_run import (
   user_code,
   validate,
 )
-from rl import learners, method_loss, methods, scoring, training_state, types
+from rewards.process import label_sources, step_losses
+from rl import (
+  learners,
+  method_loss,
+  methods,
+  scoring,
+  training_state,
+  transforms,
+  types,
+)
 from rl.errors import UsageError
 from rl.losses.terms import Loss, Term
 from rl.method import Method
-from rl.transforms import Transform, chain
+from rl.transforms import Transform
 
 RESULTS = pathlib.Path(__file__).with_name("alive.json")
 # Quantities of which all samples of a group are compared and permuted.
@@ -113,6 +124,11 @@ class Result(NamedTuple):
   def is_alive(self) -> bool:
     return self.varies and self.change > _LEAST_CHANGE
 
+  def as_record(self) -> dict[str, Any]:
+    """Returns the result in the form of `alive.json`."""
+    change = float(f"{self.change:.2g}")
+    return {"alive": self.is_alive, "varies": self.varies, "change": change}
+
 
 def quantity_of(docstring: str | None, default: str) -> Quantity:
   """Returns the quantity that a docstring names, or else the default."""
@@ -137,7 +153,8 @@ def measure(
   config = config.copy_and_resolve_references()
   config.steps_per_dispatch = 1
   if initial_state.has_base(config):
-    config.init_from = _train_base(config, epath.Path(bases))
+    base = initial_state.base_config(config)
+    config.init_from = _train_base(base, epath.Path(bases))
     config.base = ml_collections.ConfigDict()
   e = validate.check_and_build(config)
   with tempfile.TemporaryDirectory() as folder:
@@ -146,11 +163,9 @@ def measure(
       state = initial_state.restore_or_initialise(e, workdir, empty)
   rollouts = learners.by_learner(iteration.compile_rollout_fn(e)(state))
   policy_rollout = rollouts[learners.POLICY]
-  trial = (
-    _find_in_rollout(e, state, policy_rollout, quantity)
-    or _find_in_transform(e, policy_rollout, quantity)
-    or _find_in_term(e, policy_rollout, quantity)
-  )
+  trial = _find_in_rollout(
+    e, state, policy_rollout, quantity
+  ) or _find_in_method(e, policy_rollout, quantity)
   if trial is None:
     raise UsageError(
       f"{e.method.name}: the run has no quantity {quantity.name!r}; it must be "
@@ -158,28 +173,26 @@ def measure(
       "or a term of the loss"
     )
 
-  def params_after(update: Callable, rollout: types.Rollout) -> np.ndarray:
-    arguments = state, {**rollouts, learners.POLICY: rollout}
-    return _flatten(update(*arguments)[0])
-
   update = jax.jit(iteration.make_update(trial.experiment))
-  plain = params_after(update, trial.rollout)
-  if trial.changed_experiment is not None:
-    update = jax.jit(iteration.make_update(trial.changed_experiment))
-  changed = params_after(update, trial.changed_rollout)
+
+  def params_after(rollout: types.Rollout) -> np.ndarray:
+    return _flatten(update(state, {**rollouts, learners.POLICY: rollout})[0])
+
+  plain = params_after(trial.rollout)
+  changed = params_after(trial.changed_rollout)
   jax.effects_barrier()
   length = np.linalg.norm(plain - _flatten(state))
   change = float(np.linalg.norm(changed - plain) / length) if length else 0.0
   return Result(_varies(trial.values[0], policy_rollout, quantity), change)
 
 
-def _train_base(config: ml_collections.ConfigDict, bases: epath.Path) -> str:
-  """Returns the workdir of a config's base policy, and trains a missing one."""
-  base = initial_state.base_config(config)
-  base.evaluate_every = 0
+def _train_base(base: ml_collections.ConfigDict, bases: epath.Path) -> str:
+  """Returns the workdir of a base policy; trains a missing one."""
   digest = hashlib.sha256(base.to_json(sort_keys=True).encode()).hexdigest()
   folder = bases / digest[:16]
-  loop.run(build.build(base), folder)  # does nothing if it is complete
+  if not (folder / "complete").exists():
+    loop.run(build.build(base), folder)
+    (folder / "complete").touch()
   return str(folder)
 
 
@@ -201,16 +214,14 @@ class _Trial(NamedTuple):
   Attributes:
     values: list of one array, the quantity; filled by the first step if the
       step computes it.
-    experiment, rollout: arguments of the first step.
-    changed_rollout: rollout of the second step.
-    changed_experiment: experiment of the second step; None: that of the first.
+    experiment: the experiment of both steps.
+    rollout, changed_rollout: the rollouts of the first and the second step.
   """
 
   values: list[np.ndarray]
   experiment: Experiment
   rollout: types.Rollout
   changed_rollout: types.Rollout
-  changed_experiment: Experiment | None = None
 
 
 def _find_in_rollout(
@@ -258,115 +269,103 @@ def _find_in_rollout(
   return _Trial([np.asarray(values)], e, rollout, changed)
 
 
-def _find_in_transform(
+def _find_in_method(
   e: Experiment, rollout: types.Rollout, quantity: Quantity
 ) -> _Trial | None:
-  """Permutes the result of a transform, in the order of an extra."""
+  """Permutes the result of a transform, or leaves out a term of the loss.
+
+  Both are done in the order of an extra, so that one program makes both steps.
+  """
   values: list[np.ndarray] = []
   levels: list[str] = []
 
-  def wrap(transform: Transform, part: str = "") -> Transform:
-    if quantity.name not in (part, transform.name.partition("(")[0]):
+  def record(value: jax.Array) -> None:
+    jax.debug.callback(lambda x: values.append(np.asarray(x)), value)
+
+  def is_quantity(part: Transform | Term, name: str = "") -> bool:
+    return quantity.name in (name, part.name.partition("(")[0])
+
+  def permute_result(transform: Transform, name: str = "") -> Transform:
+    if not is_quantity(transform, name):
       return transform
     levels.append(transform.gives)
 
     def apply(signal, rollout, state):
       value, state = transform.apply(signal, rollout, state)
-      jax.debug.callback(lambda x: values.append(np.asarray(x)), value)
+      record(value)
       return _permute(value, rollout.extras[_ORDER]), state
 
     return dataclasses.replace(transform, apply=apply, links=())
 
-  wrapped = {name: _rewrite(method, wrap) for name, method in e.methods.items()}
+  def leave_out(term: Term) -> Term:
+    if not is_quantity(term):
+      return term
+    levels.append("sample")
+
+    def fn(signal, policy, rollout):
+      result = term.fn(signal, policy, rollout)
+      value, metrics = result if isinstance(result, tuple) else (result, {})
+      record(value)
+      order = rollout.extras[_ORDER]
+      is_plain = (order == jnp.arange(order.shape[-1])).all()
+      return jnp.where(is_plain, value, 0.0), metrics
+
+    return dataclasses.replace(term, fn=fn)
+
+  methods = {
+    name: _rewrite(method, permute_result, leave_out)
+    for name, method in e.methods.items()
+  }
   if not levels:
     return None
   order = _order(rollout, levels[0], quantity)
-  plain = np.broadcast_to(
-    np.arange(order.shape[-1], dtype=np.int32), order.shape
-  )
-  in_orders = [
+  plain = np.zeros_like(order) + np.arange(order.shape[-1], dtype=np.int32)
+  rollouts = [
     rollout.replace(extras=rollout.extras.update({_ORDER: jnp.asarray(x)}))
     for x in (plain, order)
   ]
-  return _Trial(values, dataclasses.replace(e, methods=wrapped), *in_orders)
+  return _Trial(values, dataclasses.replace(e, methods=methods), *rollouts)
 
 
-def _find_in_term(
-  e: Experiment, rollout: types.Rollout, quantity: Quantity
-) -> _Trial | None:
-  """Leaves out a term of the loss."""
-  values: list[np.ndarray] = []
+def _rewrite(
+  method: Method,
+  wrap: Callable[..., Transform],
+  wrap_term: Callable[[Term], Term],
+) -> Method:
+  """Returns a method whose transforms, also those in others, are wrapped."""
 
-  def is_quantity(term: Term) -> bool:
-    return term.name.partition("(")[0] == quantity.name
-
-  def record(term: Term) -> Term:
-    def fn(*arguments):
-      result = term.fn(*arguments)
-      value = result[0] if isinstance(result, tuple) else result
-      jax.debug.callback(lambda x: values.append(np.asarray(x)), value)
-      return result
-
-    return dataclasses.replace(term, fn=fn) if is_quantity(term) else term
-
-  terms = e.method.loss.terms
-  if not any(map(is_quantity, terms)):
-    return None
-  recorded, left = (
-    {**e.methods, learners.POLICY: dataclasses.replace(e.method, loss=Loss(x))}
-    for x in (
-      tuple(map(record, terms)),
-      tuple(term for term in terms if not is_quantity(term)),
-    )
-  )
-  return _Trial(
-    values,
-    dataclasses.replace(e, methods=recorded),
-    rollout,
-    rollout,
-    dataclasses.replace(e, methods=left),
-  )
-
-
-def _rewrite(method: Method, wrap: Callable[..., Transform]) -> Method:
-  """Returns a method whose transforms are wrapped, also those in others."""
-
-  def rewrite(transform: Any, part: str = "") -> Any:
+  def rewrite(transform: Any, name: str = "") -> Any:
     if not isinstance(transform, Transform):
       return transform  # None, or the weight of a term
-    if transform.links:
-      symbols = [symbol for symbol, _ in transform.links]
-      links = [rewrite(link) for _, link in transform.links]
-      if symbols[0] == "":
-        return chain(*links)
-      left, right = links
-      return left + right if symbols[1] == "+" else left & right
-    return wrap(transform, part)
+    if not transform.links:
+      return wrap(transform, name)
+    symbols = [symbol for symbol, _ in transform.links]
+    links = [rewrite(link) for _, link in transform.links]
+    if symbols[0] == "":
+      return transforms.chain(*links)
+    return links[0] + links[1] if symbols[1] == "+" else links[0] & links[1]
+
+  def rewrite_fields(record: Any, *names: str, **changes: Any) -> Any:
+    fields = {name: rewrite(getattr(record, name)) for name in names}
+    return dataclasses.replace(record, **fields, **changes)
+
+  def rewrite_pairs(pairs: Sequence[tuple[str, Transform]]) -> tuple:
+    return tuple((name, rewrite(transform, name)) for name, transform in pairs)
 
   reward = method.reward
   if reward is not None:
-    reward = dataclasses.replace(
-      reward,
-      parts=tuple((name, rewrite(part, name)) for name, part in reward.parts),
-      steps=rewrite(reward.steps),
-    )
-  terms = tuple(
-    dataclasses.replace(
-      term,
-      signal=rewrite(term.signal),
-      loss_filter=rewrite(term.loss_filter),
-      weight=rewrite(term.weight),
-    )
+    parts = rewrite_pairs(reward.parts)
+    reward = rewrite_fields(reward, "steps", parts=parts)
+  terms = (
+    rewrite_fields(wrap_term(term), "signal", "loss_filter", "weight")
     for term in method.loss.terms
   )
-  return dataclasses.replace(
+  return rewrite_fields(
     method,
+    *("advantage", "sample_filter", "loss_filter"),
     reward=reward,
-    loss=Loss(terms),
-    advantage=rewrite(method.advantage),
-    sample_filter=rewrite(method.sample_filter),
-    loss_filter=rewrite(method.loss_filter),
-    prepared=tuple((name, rewrite(t)) for name, t in method.prepared),
+    loss=Loss(tuple(terms)),
+    prepared=rewrite_pairs(method.prepared),
   )
 
 
@@ -434,14 +433,6 @@ def _varies(
 # ------------------------------------------------------------------------------
 
 
-def _measured_rows() -> Iterator[tuple[dict[str, str], str]]:
-  """Yields the rows of papers that are measured, with their configs."""
-  for row in papers.rows():
-    command = _RUN.match(row["command"])
-    if command and row["kind"] in _KINDS:
-      yield row, command[1]
-
-
 def _quantity(
   kind: str, name: str, config: ml_collections.ConfigDict
 ) -> Quantity:
@@ -458,15 +449,45 @@ def _quantity(
   return quantity_of(text, "scores" if kind == "method" else name)
 
 
-def _key(config: ml_collections.ConfigDict, quantity: Quantity) -> str:
-  """Returns the hash of what a result depends on."""
+def _measurement(
+  row: Mapping[str, str], bases: epath.Path
+) -> tuple[dict[str, str], Callable[[], Result]] | None:
+  """Returns a row's quantity and key, and a function; None for exempt rows."""
+  kind, name = row["kind"], row["name"]
+  if kind in ("label source", "step loss"):
+    package = label_sources if kind == "label source" else step_losses
+    module = importlib.import_module(f"{package.__name__}.{name}")
+    argument = {"source" if kind == "label source" else "loss": name}
+    described = {
+      "quantity": "labels",
+      "key": _digest(inspect.getsource(module), str(argument)),
+    }
+    return described, lambda: Result(
+      *alive_labels.measure(_train_base(chain.base(), bases), **argument)
+    )
+  command = _RUN.match(row["command"])
+  if not command or kind not in _KINDS:
+    return None
+  words = ["alive", f"--config={command[1]}"]
+  config = command_line.parse(words, lambda values: None, ()).config
+  quantity = _quantity(kind, name, config)
   files = sorted(user_code.source_files(config))
-  parts = [config.to_json(sort_keys=True, default=str), str(quantity)]
-  parts += [pathlib.Path(file).read_text() for file in files]
-  return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+  texts = [pathlib.Path(file).read_text() for file in files]
+  key = _digest(config.to_json(sort_keys=True), str(quantity), *texts)
+
+  def measure_config() -> Result:
+    with _with_planted_judge(config):
+      return measure(config, quantity, bases)
+
+  return {"quantity": quantity.name, "key": key}, measure_config
 
 
-def run(text: str, bases: epath.PathLike) -> Iterator[dict[str, Any]]:
+def _digest(*texts: str) -> str:
+  """Returns the hash of what a result depends on."""
+  return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
+def run(text: str, bases: epath.Path) -> Iterator[dict[str, Any]]:
   """Measures the rows that contain a text, and writes `alive.json`.
 
   Args:
@@ -477,29 +498,19 @@ def run(text: str, bases: epath.PathLike) -> Iterator[dict[str, Any]]:
     The record of each row.
   """
   records = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-  for row, config_name in _measured_rows():
+  for row in papers.rows():
     if text not in " | ".join(row.values()).lower():
       continue
-    config = command_line.parse(
-      ["alive", f"--config={config_name}"], lambda values: None, ()
-    ).config
     label = f"{row['kind']} {row['name']} | {row['paper']}"
-    record = {"config": config_name}
+    record: dict[str, Any] = {}
     try:
-      quantity = _quantity(row["kind"], row["name"], config)
-      record["quantity"] = quantity.name
-      record["key"] = _key(config, quantity)
+      measurement = _measurement(row, bases)
+      if measurement is None:
+        continue
+      record, measure_row = measurement
       earlier = [r for r in records.values() if r.get("key") == record["key"]]
-      if not earlier:
-        with _with_planted_judge(config):
-          result = measure(config, quantity, bases)
-        record |= {
-          "alive": result.is_alive,
-          "varies": result.varies,
-          "change": float(f"{result.change:.2g}"),
-        }
-      else:
-        record = earlier[0]
+      result = None if earlier else measure_row()
+      record = earlier[0] if earlier else record | result.as_record()
     except UsageError as error:
       record |= {"alive": False, "refused": str(error)}
     records[label] = record
