@@ -49,8 +49,7 @@ from experiments.training_run import command_line
 from rewards import attacks
 from rewards.attacks import Example
 from rewards.verifiers import Item
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 from rl.reward import Reward
 from rl.sampling import generation
 
@@ -294,12 +293,11 @@ def _audit_config(argv: Sequence[str]) -> list[Finding]:
     flags.DEFINE_integer("problems", PROBLEMS, text, flag_values=values)
 
   options = command_line.parse(argv, define, required=("config",))
-  with errors.usage_errors():
-    count = _check_problems(options.problems)
-    reward = reward_from_config.make_reward(options.config)
-    folder = pretrained.resolve(options.config.policy.path)
-    task = build.make_task(options.config, folder)
-    return audit(*_of_task(task, count, reward))
+  count = _check_problems(options.problems)
+  reward = reward_from_config.make_reward(options.config)
+  folder = pretrained.resolve(options.config.policy.path)
+  task = build.make_task(options.config, folder)
+  return audit(*_of_task(task, count, reward))
 
 
 def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
@@ -312,15 +310,14 @@ def _audit_verifier(argv: Sequence[str]) -> list[Finding]:
   parser.add_argument("--write", default="{}")
   parser.add_argument("--problems", type=int, default=PROBLEMS)
   options = parser.parse_args(argv[1:])
-  with errors.usage_errors():
-    count = _check_problems(options.problems)
-    score = _of_verifier(registry.load("verifier", options.reward))
-    examples = (
-      _read_examples(options.data)
-      if options.data
-      else _sums(count, options.write)
-    )
-    return audit(score, examples)
+  count = _check_problems(options.problems)
+  score = _of_verifier(registry.load("verifier", options.reward))
+  examples = (
+    _read_examples(options.data)
+    if options.data
+    else _sums(count, options.write)
+  )
+  return audit(score, examples)
 
 
 @errors.command

@@ -35,7 +35,7 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
 from experiments.evaluation import fallback_settings
-from rl.errors import UsageError
+from rl import UsageError
 
 
 @errors.command
@@ -43,39 +43,36 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a wrong flag or path."""
   defaults = fallback_settings.DEFAULTS
   options = _parser(defaults).parse_args(argv)
-  with errors.usage_errors():
-    if options.out and options.out.suffix != ".json":
-      raise UsageError(
-        f"--out {options.out} must end in .json; for example "
-        f"{options.out.with_suffix('.json')}"
-      )
-    _check_options(options)
-    arguments.check_counts(
-      options, "problems", "samples", "batch", "max_tokens", "cpu_devices"
+  if options.out and options.out.suffix != ".json":
+    raise UsageError(
+      f"--out {options.out} must end in .json; for example "
+      f"{options.out.with_suffix('.json')}"
     )
-    arguments.check_counts(options, "rows", "step", minimum=0)
-    if options.seed is not None:
-      arguments.check_seed("--seed", options.seed)
-    if options.out:
-      arguments.check_writable("--out", options.out)
-    print(
-      f"loading {options.workdir or pretrained.describe(options.policy)} ..."
-    )
-    # Imported here, so that the line above is printed at once.
-    from experiments.evaluation import evaluator, policy_loader, summary
-    from experiments.logging import progress
+  _check_options(options)
+  arguments.check_counts(
+    options, "problems", "samples", "batch", "max_tokens", "cpu_devices"
+  )
+  arguments.check_counts(options, "rows", "step", minimum=0)
+  if options.seed is not None:
+    arguments.check_seed("--seed", options.seed)
+  if options.out:
+    arguments.check_writable("--out", options.out)
+  print(f"loading {options.workdir or pretrained.describe(options.policy)} ...")
+  # Imported here, so that the line above is printed at once.
+  from experiments.evaluation import evaluator, policy_loader, summary
+  from experiments.logging import progress
 
-    if options.workdir:
-      overrides = _flags_present(options, defaults)
-      loaded = policy_loader.load_from_run(
-        options.workdir, options.step, overrides
-      )
-    else:
-      names = (*defaults, "max_tokens", "dtype", "cpu_devices")
-      overrides = _flags_present(options, names)
-      loaded = policy_loader.load_from_folder(
-        options.policy, options.task, **overrides
-      )
+  if options.workdir:
+    overrides = _flags_present(options, defaults)
+    loaded = policy_loader.load_from_run(
+      options.workdir, options.step, overrides
+    )
+  else:
+    names = (*defaults, "max_tokens", "dtype", "cpu_devices")
+    overrides = _flags_present(options, names)
+    loaded = policy_loader.load_from_folder(
+      options.policy, options.task, **overrides
+    )
   settings = loaded.settings
   console = rich.console.Console()
   batch = evaluator.batch_size(

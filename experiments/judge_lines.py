@@ -49,7 +49,7 @@ from experiments.training import judging
 from experiments.training.training_texts import PROMPT, SOLUTION
 from rewards.judged import p_yes
 from rewards.verifiers import Item, llm_judge
-from rl.errors import UsageError
+from rl import UsageError
 
 # System message of the larger judge.
 VOTING = (
@@ -150,33 +150,32 @@ def main(argv: Sequence[str] | None = None) -> int:
   arguments.add(parser, "--votes", 5, "default: %(default)s")
   arguments.add(parser, "--seed", 0, "default: 0")
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    arguments.check_counts(options, "votes")
-    arguments.check_seed("--seed", options.seed)
-    arguments.check_writable("--out", options.out)
-    arguments.check_differ("--out", options.out, "--data", options.data)
-    if not 0 <= options.openings <= 1:
-      raise UsageError(f"--openings {options.openings} must be from 0 to 1")
-    if bool(options.judge) != bool(options.judge_model):
-      raise UsageError("--judge and --judge_model go together; give both")
-    keys = dict(labelled_responses.KEYS)
-    if options.judge:
-      del keys["label"]
-    items, data = labelled_responses.read(options.data, keys)
-    labels = [line.get("label") for line in data]
-    if options.judge:
-      complete = judging.keep_replies(
-        llm_judge.Endpoint(
-          options.judge,
-          options.judge_model,
-          key_variable=options.judge_key,
-          temperature=1.0,
-        )
+  arguments.check_counts(options, "votes")
+  arguments.check_seed("--seed", options.seed)
+  arguments.check_writable("--out", options.out)
+  arguments.check_differ("--out", options.out, "--data", options.data)
+  if not 0 <= options.openings <= 1:
+    raise UsageError(f"--openings {options.openings} must be from 0 to 1")
+  if bool(options.judge) != bool(options.judge_model):
+    raise UsageError("--judge and --judge_model go together; give both")
+  keys = dict(labelled_responses.KEYS)
+  if options.judge:
+    del keys["label"]
+  items, data = labelled_responses.read(options.data, keys)
+  labels = [line.get("label") for line in data]
+  if options.judge:
+    complete = judging.keep_replies(
+      llm_judge.Endpoint(
+        options.judge,
+        options.judge_model,
+        key_variable=options.judge_key,
+        temperature=1.0,
       )
-      print(f"asking about {len(items)} responses ...")
-      labels = llm_judge.in_threads(
-        lambda item: _vote(item, complete, options.votes), items, _WORKERS
-      )
+    )
+    print(f"asking about {len(items)} responses ...")
+    labels = llm_judge.in_threads(
+      lambda item: _vote(item, complete, options.votes), items, _WORKERS
+    )
   labelled = [
     Labelled(item, label)
     for item, label in zip(items, labels, strict=True)

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.cli import arguments, errors
-from rl.errors import UsageError
+from rl import UsageError
 
 PORT = 8600
 # Matches the scale in a system message: "x from 1 (worst) to 10 (best)".
@@ -320,8 +320,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.add(parser, flag, field.default, "default: %(default)r")
   options = vars(parser.parse_args(argv))
   port = options.pop("port")
-  with errors.usage_errors():
-    server = _make_server(port, Faults(**options))
+  server = _make_server(port, Faults(**options))
   print(f"http://127.0.0.1:{server.server_port}/v1")
   with contextlib.suppress(KeyboardInterrupt):
     server.serve_forever()

@@ -60,7 +60,7 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def problems_in_window(
@@ -74,8 +74,7 @@ def problems_in_window(
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, 1 for an empty file, or 2 for a wrong flag."""
   options = _parser().parse_args(argv)
-  with errors.usage_errors():
-    _check(options)
+  _check(options)
   print(f"loading {options.workdir or pretrained.describe(options.policy)} ...")
   # Imported here, so that the line above is printed at once.
   from experiments.evaluation import policy_loader, training_lines
@@ -83,31 +82,30 @@ def main(argv: Sequence[str] | None = None) -> int:
   from experiments.training import prng_keys
   from rl.sampling import generation
 
-  with errors.usage_errors():
-    if options.workdir:
-      loaded = policy_loader.load_from_run(
-        options.workdir, options.step, {"batch": options.batch}
-      )
-    else:
-      loaded = policy_loader.load_from_folder(
-        options.policy,
-        options.task,
-        max_tokens=options.max_tokens,
-        problems=1,  # of the test split, which is not read
-        samples=options.samples,
-        batch=options.batch,
-        temperature=options.temperature,
-      )
-    task = loaded.task
-    sampling = generation.Sampling(
+  if options.workdir:
+    loaded = policy_loader.load_from_run(
+      options.workdir, options.step, {"batch": options.batch}
+    )
+  else:
+    loaded = policy_loader.load_from_folder(
+      options.policy,
+      options.task,
+      max_tokens=options.max_tokens,
+      problems=1,  # of the test split, which is not read
       samples=options.samples,
-      max_tokens=options.max_tokens or loaded.settings["max_tokens"],
-      eos_ids=task.eos_ids,
-      pad_id=task.pad_id,
+      batch=options.batch,
       temperature=options.temperature,
     )
-    key = prng_keys.from_seed(options.seed)
-    problems = training_lines.distinct_problems(task, key, options.problems)
+  task = loaded.task
+  sampling = generation.Sampling(
+    samples=options.samples,
+    max_tokens=options.max_tokens or loaded.settings["max_tokens"],
+    eos_ids=task.eos_ids,
+    pad_id=task.pad_id,
+    temperature=options.temperature,
+  )
+  key = prng_keys.from_seed(options.seed)
+  problems = training_lines.distinct_problems(task, key, options.problems)
   count = len(problems.ids)
   console = rich.console.Console(highlight=False)
   console.print(f"{loaded.name}, step {loaded.step}: {task.name}", markup=False)

@@ -28,8 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser = arguments.make_parser("pretrained", __doc__)
   parser.add_argument("name", help=f"one of: {', '.join(pretrained.MODELS)}")
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    pretrained.fetch(options.name, rich.console.Console())
+  pretrained.fetch(options.name, rich.console.Console())
   return 0
 
 

@@ -32,8 +32,15 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from models import storage_paths
-from rl import learners, method_loss, scoring, step, training_state, types
-from rl.errors import UsageError
+from rl import (
+  UsageError,
+  learners,
+  method_loss,
+  scoring,
+  step,
+  training_state,
+  types,
+)
 
 
 @errors.command
@@ -44,17 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
   default = "default: the latest that was saved"
   arguments.add(parser, "--step", int, f"training step that failed; {default}")
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    arguments.check_counts(options, "step", minimum=0)
-    arguments.check_folder("--workdir", options.workdir)
-    workdir = storage_paths.parse(options.workdir)
-    config = workdirs.read_config(workdir)
-    devices.configure(config.cpu_devices, batches=devices.batch_sizes(config))
-    e = build.build(config)
-    failed_step = options.step
-    if failed_step is None:
-      failed_step = _latest_failed_step(workdir)
-    state, rollout_by_learner = nan_guard.load_rollout(e, workdir, failed_step)
+  arguments.check_counts(options, "step", minimum=0)
+  arguments.check_folder("--workdir", options.workdir)
+  workdir = storage_paths.parse(options.workdir)
+  config = workdirs.read_config(workdir)
+  devices.configure(config.cpu_devices, batches=devices.batch_sizes(config))
+  e = build.build(config)
+  failed_step = options.step
+  if failed_step is None:
+    failed_step = _latest_failed_step(workdir)
+  state, rollout_by_learner = nan_guard.load_rollout(e, workdir, failed_step)
   frozen = initial_state.frozen_params(e, workdir)
   state = state.with_carried(frozen=frozen)
   if packed_texts.packs(e):

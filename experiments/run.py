@@ -35,7 +35,7 @@ from absl import flags
 from experiments.cli import errors
 from experiments.data import pretrained
 from experiments.training_run import command_line
-from rl.errors import UsageError
+from rl import UsageError
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -97,8 +97,7 @@ def main(argv: Sequence[str]) -> int:
   config, workdir = options.config, options.workdir
   # Only process 0 prints, as far as the flags say which process this is.
   if not options.explain and not options.process:
-    with errors.usage_errors():
-      source = pretrained.describe(config.policy.path) or "JAX"
+    source = pretrained.describe(config.policy.path) or "JAX"
     print(f"{workdir}: loading {source} ...")
   _check_packages()
   # Imported here, so that a wrong flag is reported before JAX is loaded.
@@ -109,25 +108,24 @@ def main(argv: Sequence[str]) -> int:
   from experiments.training import decoder, multihost, preemption
   from experiments.training_run import loop, user_code, validate
 
-  with errors.usage_errors():
-    is_multihost = options.distributed or options.coordinator
-    # Processes that measured by themselves might differ.
-    num_cpu_devices = config.cpu_devices or (1 if is_multihost else 0)
-    reason = devices.configure(
-      num_cpu_devices,
-      keep_programs=options.cache,
-      batches=devices.batch_sizes(config),
-    )
-    multihost.connect_processes(
-      options.distributed,
-      options.coordinator,
-      options.processes,
-      options.process,
-    )
-    multihost.check_same("the config", config.to_json(sort_keys=True))
-    multihost.check_same("--workdir", str(workdir))
+  is_multihost = options.distributed or options.coordinator
+  # Processes that measured by themselves might differ.
+  num_cpu_devices = config.cpu_devices or (1 if is_multihost else 0)
+  reason = devices.configure(
+    num_cpu_devices,
+    keep_programs=options.cache,
+    batches=devices.batch_sizes(config),
+  )
+  multihost.connect_processes(
+    options.distributed,
+    options.coordinator,
+    options.processes,
+    options.process,
+  )
+  multihost.check_same("the config", config.to_json(sort_keys=True))
+  multihost.check_same("--workdir", str(workdir))
   files = user_code.source_files(config)
-  with errors.usage_errors("checking the config", files):
+  with errors.doing("checking the config", files):
     experiment = validate.check_and_build(config, workdir)
   if options.explain:
     from experiments.aot.report import explain  # only --explain needs it
@@ -142,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
       f"{experiment.sampling.max_tokens} tokens in a step"
     )
   status = 0
-  with errors.run_errors("training", files):
+  with errors.doing("training", files):
     try:
       with errors.translate_disk_errors(workdir):
         with jax.debug_nans(options.debug):

@@ -39,7 +39,7 @@ import rich.console
 
 from experiments.cli import arguments, errors
 from experiments.data import pretrained
-from rl.errors import UsageError
+from rl import UsageError
 
 if TYPE_CHECKING:
   from experiments.evaluation import policy_loader
@@ -56,53 +56,50 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a wrong flag or path."""
   options = _parser().parse_args(argv)
   console = rich.console.Console(highlight=False)
-  with errors.usage_errors():
-    arguments.check_counts(options, "problems", "samples", "max_tokens")
-    arguments.check_counts(options, "step", minimum=0)
-    arguments.check_seed("--seed", options.seed)
-    arguments.check_source(options)
-    has_prompts = options.prompt or options.talk
-    if _has_no_task(options) and not has_prompts:
-      raise UsageError(
-        "--policy needs a --prompt TEXT, --talk, or a --task, whose problems "
-        "are then the prompts"
-      )
-    print(
-      f"loading {options.workdir or pretrained.describe(options.policy)} ..."
+  arguments.check_counts(options, "problems", "samples", "max_tokens")
+  arguments.check_counts(options, "step", minimum=0)
+  arguments.check_seed("--seed", options.seed)
+  arguments.check_source(options)
+  has_prompts = options.prompt or options.talk
+  if _has_no_task(options) and not has_prompts:
+    raise UsageError(
+      "--policy needs a --prompt TEXT, --talk, or a --task, whose problems "
+      "are then the prompts"
     )
-    # Imported here, so that the line above is printed at once.
-    from experiments.evaluation import policy_loader, talk, user_prompts
-    from experiments.logging import progress
-    from experiments.training import prng_keys
+  print(f"loading {options.workdir or pretrained.describe(options.policy)} ...")
+  # Imported here, so that the line above is printed at once.
+  from experiments.evaluation import policy_loader, talk, user_prompts
+  from experiments.logging import progress
+  from experiments.training import prng_keys
 
-    if options.workdir:
-      # One prompt is sampled at a time, so several CPU devices would only
-      # repeat it.
-      loaded = policy_loader.load_from_run(
-        options.workdir, options.step, {}, cpu_devices=1
-      )
-    else:
-      loaded = policy_loader.load_from_folder(
-        options.policy,
-        options.task or "",
-        max_tokens=options.max_tokens,
-        cpu_devices=1,
-        # With prompts of the user the test set is not read further.
-        problems=1 if has_prompts else options.problems,
-      )
-    task = loaded.task
-    problems = [
-      user_prompts.make_problem(task, task.prompt_ids(text), i)
-      for i, text in enumerate(options.prompt)
-    ]
-    if not problems and not options.talk:
-      problems = list(user_prompts.held_out_problems(task, options.problems))
-    sampling = _make_sampling(options, loaded)
-    if options.talk and task.encode_turns and sampling.samples > 1:
-      raise UsageError(
-        f"--samples {sampling.samples}: a turn of a conversation has one "
-        "answer; leave --samples out"
-      )
+  if options.workdir:
+    # One prompt is sampled at a time, so several CPU devices would only
+    # repeat it.
+    loaded = policy_loader.load_from_run(
+      options.workdir, options.step, {}, cpu_devices=1
+    )
+  else:
+    loaded = policy_loader.load_from_folder(
+      options.policy,
+      options.task or "",
+      max_tokens=options.max_tokens,
+      cpu_devices=1,
+      # With prompts of the user the test set is not read further.
+      problems=1 if has_prompts else options.problems,
+    )
+  task = loaded.task
+  problems = [
+    user_prompts.make_problem(task, task.prompt_ids(text), i)
+    for i, text in enumerate(options.prompt)
+  ]
+  if not problems and not options.talk:
+    problems = list(user_prompts.held_out_problems(task, options.problems))
+  sampling = _make_sampling(options, loaded)
+  if options.talk and task.encode_turns and sampling.samples > 1:
+    raise UsageError(
+      f"--samples {sampling.samples}: a turn of a conversation has one "
+      "answer; leave --samples out"
+    )
   console.print(f"{loaded.name}, step {loaded.step}: {task.name}", markup=False)
   console.print(
     f"settings: {loaded.defaults}, samples {sampling.samples}, max_tokens "

@@ -39,7 +39,7 @@ from absl import flags
 from experiments.cli import arguments, errors
 from experiments.training_run import command_line
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 _OPENING, _CLOSING = "([{", ")]}"
 
@@ -56,21 +56,20 @@ class PlannedRun(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, 1 if a run failed, or 2 for a wrong flag."""
   options = _parser().parse_args(argv)
-  with errors.usage_errors():
-    arguments.check_counts(options, "seeds", "jobs")
-    arguments.check_seed("--seeds: the last seed", options.seeds - 1)
-    arguments.check_folder("--workdir", options.workdir)
-    runs = plan_runs(
-      options.config,
-      options.workdir,
-      product=options.product,
-      zipped=options.zip,
-      fixed=options.set,
-      seeds=options.seeds,
-    )
-    if options.run:
-      storage_paths.require_local(options.workdir, "--workdir")
-    _check_runs(runs)
+  arguments.check_counts(options, "seeds", "jobs")
+  arguments.check_seed("--seeds: the last seed", options.seeds - 1)
+  arguments.check_folder("--workdir", options.workdir)
+  runs = plan_runs(
+    options.config,
+    options.workdir,
+    product=options.product,
+    zipped=options.zip,
+    fixed=options.set,
+    seeds=options.seeds,
+  )
+  if options.run:
+    storage_paths.require_local(options.workdir, "--workdir")
+  _check_runs(runs)
   for run in runs:
     print(shlex.join(command(run)))
   return _run_all(runs, options.jobs) if options.run else 0
@@ -238,7 +237,7 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
   devices.configure(counts[0] or 1)
   for run, options in zip(runs, parsed, strict=True):
     files = user_code.source_files(options.config)
-    with _prefix_errors(run), errors.usage_errors("checking the config", files):
+    with _prefix_errors(run), errors.doing("checking the config", files):
       validate.check_and_build(options.config, options.workdir)
 
 

@@ -112,15 +112,14 @@ def main(argv: Sequence[str] | None = None) -> int:
   add("--out", required=True, type=epath.Path, help="JSONL file to write")
   arguments.add_judge(parser, required=True)
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    arguments.check_writable("--out", options.out)
-    arguments.check_differ("--out", options.out, "--data", options.data)
-    complete = judging.keep_replies(
-      llm_judge.Endpoint(
-        options.judge, options.judge_model, key_variable=options.judge_key
-      )
+  arguments.check_writable("--out", options.out)
+  arguments.check_differ("--out", options.out, "--data", options.data)
+  complete = judging.keep_replies(
+    llm_judge.Endpoint(
+      options.judge, options.judge_model, key_variable=options.judge_key
     )
-    items, _ = labelled_responses.read(options.data, _KEYS)
+  )
+  items, _ = labelled_responses.read(options.data, _KEYS)
   print(f"asking about {len(items)} responses ...")
   pairs = llm_judge.in_threads(
     lambda item: _rewrite(item.prompt, item.text, complete),

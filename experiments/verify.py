@@ -42,8 +42,7 @@ from experiments.cli import arguments, errors, spec
 from experiments.data import labelled_responses
 from rewards import judged
 from rewards.verifiers import Item, llm_judge
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 _WORKERS = 8  # requests at a time
 
@@ -162,20 +161,19 @@ def main(argv: Sequence[str] | None = None) -> int:
   add("--answer_only", action="store_true", help="judge the answer alone")
   add("--attacks", action="store_true", help="add responses that say nothing")
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    judges = options.reward, options.judge, options.judge_policy
-    if sum(map(bool, judges)) != 1:
-      raise UsageError("give one of --reward, --judge and --judge_policy")
-    keys, read_key = labelled_responses.KEYS, "response"
-    if options.answer_only:
-      keys = labelled_responses.KEYS | {"answer": str}
-      read_key = "answer"
-    items, lines = labelled_responses.read(options.data, keys, read_key)
-    if options.attacks:
-      more_items, more_lines = attacks(lines)
-      items, lines = items + more_items, lines + more_lines
-    print(f"judging {len(items)} lines ...")
-    results = _by_category(_verdicts(options, items), lines)
+  judges = options.reward, options.judge, options.judge_policy
+  if sum(map(bool, judges)) != 1:
+    raise UsageError("give one of --reward, --judge and --judge_policy")
+  keys, read_key = labelled_responses.KEYS, "response"
+  if options.answer_only:
+    keys = labelled_responses.KEYS | {"answer": str}
+    read_key = "answer"
+  items, lines = labelled_responses.read(options.data, keys, read_key)
+  if options.attacks:
+    more_items, more_lines = attacks(lines)
+    items, lines = items + more_items, lines + more_lines
+  print(f"judging {len(items)} lines ...")
+  results = _by_category(_verdicts(options, items), lines)
   rich.console.Console(highlight=False).print(table(results))
   if results[labelled_responses.ALL_LINES].unknown == len(items):
     judge_name = options.reward or options.judge or options.judge_policy

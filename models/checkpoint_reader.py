@@ -20,8 +20,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from models import checksums, storage_paths
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 
 FOLDER = "checkpoints"  # name of the folder of checkpoints in a workdir
 STEP = "step"  # key of the step in the JSON of a run's checkpoint

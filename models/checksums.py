@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl.errors import UsageError
+from rl import UsageError
 
 PyTree = Any
 KEY = "checksums"  # key of the checksums in the JSON file of a checkpoint

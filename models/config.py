@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.rope import RopeScaling
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 DTYPES = ("float32", "bfloat16", "float64")
 REMATS = ("none", "full", "dots", "attention")

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec
 from models import sharding, transformer
 from models.config import ModelConfig
 from models.layers import KeyValues, write_ring
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 # Keys and values of all layers: stacked on axis 0 if the layers run in a loop

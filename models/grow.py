@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from models import transformer
 from models.config import ModelConfig
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 

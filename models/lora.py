@@ -21,8 +21,7 @@ import jax.numpy as jnp
 
 from models import transformer
 from models.config import ModelConfig
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 Array = jax.Array
 Params = transformer.Params

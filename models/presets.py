@@ -24,8 +24,7 @@ import jax
 from models import transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling, longrope_attention_factor
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 
 def names() -> list[str]:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from models import sharding
 from models.config import ModelConfig
-from rl.errors import UsageError
+from rl import UsageError
 
 # Parameters whose second last axis is the key and value heads.
 _HEAD_PARAMETERS = r"layers\.attention\.(key|value)\.(kernel|bias|lora_b)$"

@@ -13,8 +13,7 @@ import math
 
 import numpy as np
 
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 KINDS = ("linear", "dynamic", "llama3", "yarn", "longrope")  # of RopeScaling
 

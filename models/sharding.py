@@ -30,7 +30,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from rl.errors import UsageError
+from rl import UsageError
 
 AXES = ("replica", "data", "fsdp", "tensor", "context")
 PROMPT_AXES = ("replica", "data", "fsdp")  # the axes that split prompts

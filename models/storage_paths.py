@@ -13,8 +13,7 @@ import pathlib
 
 from etils import epath
 
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 SCHEMES = ("gs", "s3", "az")  # the bucket schemes that `epath` supports
 

@@ -25,7 +25,7 @@ import transformers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 PAD, EOS = "<pad>", "<eos>"
 MIN_VOCAB_SIZE = 256 + len((PAD, EOS))  # all bytes and the special tokens

@@ -50,7 +50,7 @@ from models import heads as head_lib
 from models.config import ModelConfig
 from models.layers import Layer, LayerPositions, make_norm
 from models.rope import frequencies
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 Params = dict[str, Any]

@@ -42,8 +42,7 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 if TYPE_CHECKING:
   from rl.transforms import Transform

@@ -15,8 +15,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, registry, scoring, types
 from rl.scoring import Need
 
 Array = jax.Array

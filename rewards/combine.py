@@ -43,8 +43,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import advantages, masked, registry, types
-from rl.errors import UsageError
+from rl import UsageError, advantages, masked, registry, types
 from rl.reward import Reward
 from rl.transforms import Transform
 

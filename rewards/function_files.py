@@ -12,8 +12,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 
 class FunctionFiles:

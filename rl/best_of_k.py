@@ -44,8 +44,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl import masked, registry
-from rl.errors import UsageError
+from rl import UsageError, masked, registry
 
 Array = jax.Array
 BASELINES = ("none", "leave_one_out", "leave_one_out_minus_one", "centered")

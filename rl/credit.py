@@ -17,8 +17,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, registry
-from rl.errors import UsageError
+from rl import UsageError, masked, registry
 
 Array = jax.Array
 REDUCE = ("sum", "min")  # allowed values of `reduce` in `returns_to_go`

@@ -25,8 +25,7 @@ from typing import TypeVar
 
 import optax
 
-from rl import method_loss, types
-from rl.errors import UsageError
+from rl import UsageError, method_loss, types
 from rl.method import Method
 from rl.parameter_sets import ParameterSet
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 Axis = int | tuple[int, ...]

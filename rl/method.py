@@ -34,8 +34,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import registry, scoring, transforms
-from rl.errors import UsageError
+from rl import UsageError, registry, scoring, transforms
 from rl.losses.terms import Loss, Term
 from rl.parameter_sets import ParameterSet
 from rl.reward import Reward

@@ -26,8 +26,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from rl import gradients, metrics, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, gradients, metrics, scoring, types
 from rl.method import Method, State
 from rl.metrics import Tally
 from rl.transforms import LevelError

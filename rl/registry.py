@@ -20,7 +20,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rl.errors import UsageError
+from rl import UsageError
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Annotated type of a parameter -> types of the values that it accepts.

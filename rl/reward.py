@@ -25,8 +25,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import transforms, types
-from rl.errors import UsageError
+from rl import UsageError, transforms, types
 from rl.transforms import LevelError, Transform
 
 Array = jax.Array

@@ -39,8 +39,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import bit_sets, types, update_plan
-from rl.errors import UsageError
+from rl import UsageError, bit_sets, types, update_plan
 
 Array = jax.Array
 # Sources whose needs no pass computes -> end of the error if one is missing.

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import (
+  UsageError,
   further_losses,
   gradients,
   learners,
@@ -34,7 +35,6 @@ from rl import (
   types,
   update_guard,
 )
-from rl.errors import UsageError
 from rl.learners import POLICY
 from rl.method import Method
 from rl.training_state import Learner, State

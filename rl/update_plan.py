@@ -19,8 +19,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 
 
 @dataclasses.dataclass(frozen=True)

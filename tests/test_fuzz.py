@@ -23,10 +23,18 @@ from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.training_run import loop, validate
 from models import checkpoint_reader
-from rl import advantages, best_of_k, credit, methods, step, training_state
+from rl import (
+  UsageError,
+  advantages,
+  best_of_k,
+  credit,
+  methods,
+  step,
+  training_state,
+)
 from rl.update_plan import Plan
 
-REFUSALS = errors.REFUSALS
+REFUSALS = (UsageError, OSError)
 EXAMPLES = hypothesis.settings().max_examples
 WHOLE = EXAMPLES >= 10_000
 RUNS = 30 if WHOLE else 2

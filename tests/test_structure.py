@@ -27,7 +27,7 @@ MAY_IMPORT = {
   "experiments": set(PACKAGES),
 }
 # All that models know of rl: the interface, and how to refuse something.
-RL_SEEN_BY_MODELS = {"rl", "rl.types", "rl.registry", "rl.errors"}
+RL_SEEN_BY_MODELS = {"rl", "rl.types", "rl.registry", "rl.UsageError"}
 NOT_FOR_THE_CORE = {"ml_collections", "absl", "transformers", "orbax", "etils"}
 
 

@@ -34,7 +34,7 @@ from experiments.aot import stack
 from experiments.cli import errors
 from experiments.logging import json_files
 from experiments.training_run import command_line
-from rl.errors import UsageError
+from rl import UsageError
 
 STDOUT = "-"  # value of `--json` without a file
 # Columns of the table of programs: the seconds of a roofline, see `report`.
@@ -93,21 +93,20 @@ def main(argv: Sequence[str]) -> int:
   def log(text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
-  with errors.usage_errors():
-    chip, devices = chips.devices(options.topology, options.slices)
-    experiment = validate.check_and_build(
-      options.config, devices=devices, memory=chip.memory
-    )
-    axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
-    log(f"{options.topology}: {len(devices)} devices as {axes}")
-    if options.explain:
-      print(report.explain(experiment))
-      return 0
-    changes: fit.Changes = {}
-    if options.fit:
-      changes, analysis = fit.search(options.config, devices, chip, log)
-    else:
-      analysis = report.analyse(experiment, chip, log)
+  chip, devices = chips.devices(options.topology, options.slices)
+  experiment = validate.check_and_build(
+    options.config, devices=devices, memory=chip.memory
+  )
+  axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
+  log(f"{options.topology}: {len(devices)} devices as {axes}")
+  if options.explain:
+    print(report.explain(experiment))
+    return 0
+  changes: fit.Changes = {}
+  if options.fit:
+    changes, analysis = fit.search(options.config, devices, chip, log)
+  else:
+    analysis = report.analyse(experiment, chip, log)
   # `fit.search` has already tried all changes.
   advice = {} if options.fit else fit.change(experiment, analysis)
   result = {

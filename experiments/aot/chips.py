@@ -22,8 +22,7 @@ import jax
 from jax.experimental import topologies
 
 from experiments.cli import devices as runtime
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 GIB = 2**30
 GB = 1e9

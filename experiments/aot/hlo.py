@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl.errors import UsageError
+from rl import UsageError
 
 KINDS = (
   "all-gather",

@@ -39,7 +39,7 @@ from etils import epath
 from experiments.aot import stack
 from experiments.cli import arguments, errors
 from experiments.logging import json_files, provenance
-from rl.errors import UsageError
+from rl import UsageError
 
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "qwen3-32b", "llama3-70b")
 MACHINES = (
@@ -297,9 +297,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     help="Markdown file into which both tables are written, such as SCALING.md",
   )
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    if options.out and not options.out.exists():
-      raise UsageError(f"--out={options.out}: there is no such file")
+  if options.out and not options.out.exists():
+    raise UsageError(f"--out={options.out}: there is no such file")
   all_cells, programs = list(cells()), {}
   # Read the commit before a new line in the CSV file marks it as modified.
   commit = provenance.commit()
@@ -322,9 +321,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = options.out.read_text()
     models = [row for row in rows if row[0] in MODELS]
     recipes = [row for row in rows if row[0] not in MODELS]
-    with errors.usage_errors():
-      text = _between(text, "models", table(models))
-      text = _between(text, "recipes", table(recipes))
+    text = _between(text, "models", table(models))
+    text = _between(text, "recipes", table(recipes))
     json_files.replace(options.out, text)
     _print(f"wrote {options.out}")
   return 0

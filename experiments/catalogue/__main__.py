@@ -43,8 +43,7 @@ from experiments.catalogue import papers
 from experiments.cli import arguments, config_names, errors
 from models import presets
 from rewards import verifiers
-from rl import learners, methods, scoring, transforms
-from rl.errors import UsageError
+from rl import UsageError, learners, methods, scoring, transforms
 from rl.method import Method
 
 WIDTH = 160  # columns of the printed table, also if the output is a file
@@ -331,8 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   add("--grep", default="", metavar="TEXT", help=text)
   add("--markdown", action="store_true", help="print a Markdown table")
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    rows = KINDS[options.kind]()
+  rows = KINDS[options.kind]()
   text = options.grep.lower()
   matching = [row for row in rows if text in " | ".join(row.values()).lower()]
   if not matching:

@@ -77,6 +77,7 @@ from experiments.training_run import (
 )
 from rewards.process import label_sources, step_losses
 from rl import (
+  UsageError,
   learners,
   method_loss,
   methods,
@@ -85,7 +86,6 @@ from rl import (
   transforms,
   types,
 )
-from rl.errors import UsageError
 from rl.losses.terms import Loss, Term
 from rl.method import Method
 from rl.transforms import Transform

@@ -23,7 +23,7 @@ from experiments.prm import __main__ as prm
 from experiments.prm import label, step_lines
 from models import checkpoint_reader
 from rewards.process import step_losses
-from rl.errors import UsageError
+from rl import UsageError
 
 _LABEL = ("--problems", "64", "--samples", "8", "--batch", "32")
 _FIT = ("--steps", "8", "--batch", "32")

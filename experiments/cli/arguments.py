@@ -10,8 +10,7 @@ Example:
   parser = arguments.make_parser("sample", __doc__)
   arguments.add(parser, "--samples", 8, "number of completions")
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    arguments.check_counts(options, "samples")
+  arguments.check_counts(options, "samples")
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any
 from etils import epath
 
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 # `jax.random.key` keeps the low 32 bits of a seed, so two seeds that differ
 # only in higher bits would give the same random numbers.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ml_collections import ConfigDict
 
-from rl.errors import UsageError
+from rl import UsageError
 
 FOLDER = "experiments/configs"
 LIST_COMMAND = "python -m experiments.catalogue configs"

@@ -32,7 +32,7 @@ import jax
 import ml_collections
 
 from experiments.cli import cache_folders, cpu_devices
-from rl.errors import UsageError
+from rl import UsageError
 
 # Share of a GPU's memory that JAX reserves, instead of its default of 0.75. The
 # rest is left to libraries that allocate outside of JAX.

@@ -1,21 +1,19 @@
 """Errors that a command reports in one line, without a traceback.
 
-A `UsageError` (`rl.errors`) says what this project refuses; the command exits
-with status 2. A `RunError` ends a run that has begun, for example because the
-disk is full; the command exits with status 1. Every other exception is a bug,
-of this project or of code that a user wrote. It is not translated until it
-leaves the command, which then reports what it was doing, the type and message
-of the exception, and the line of code. The flag `--traceback`, which every
-command has, also prints the traceback.
+A `UsageError` says what this project refuses, and an `OSError` that a file
+cannot be used; the command exits with status 2. A `RunError` ends a run that
+has begun, for example because the disk is full; the command exits with status
+1. Every other exception is a bug, of this project or of code that a user wrote.
+The command then reports what it was doing, the type and message of the
+exception, and the line of code, with status 1. The flag `--traceback`, which
+every command has, also prints the traceback.
 
 Example:
 
   @errors.command
   def main(argv=None) -> int:
-    with errors.usage_errors("checking the config", files):
-      experiment = validate(argv)  # exit status 2, whatever is raised
-    with errors.run_errors("training", files):
-      run(experiment)  # exit status 1
+    with errors.doing("checking the config", files):
+      experiment = validate(argv)
     return 0
 """
 
@@ -32,7 +30,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from etils import epath
 
-from rl.errors import UsageError, locate
+from rl import UsageError
+from rl.errors import locate
 
 USAGE, FAILURE = 2, 1  # exit statuses
 TRACEBACK = "--traceback"
@@ -51,45 +50,21 @@ class RunError(Exception):
 
 
 @contextlib.contextmanager
-def usage_errors(
-  activity: str = "", files: Collection[str] = ()
-) -> Iterator[None]:
-  """Re-raises exceptions, except `RunError`, as a `UsageError`.
+def doing(activity: str, files: Collection[str]) -> Iterator[None]:
+  """Re-raises a bug as a `RunError`, with what the block does.
 
   Args:
     activity: what the block does, such as "checking the config".
     files: files of the user's code, for `describe`.
-
-  Raises:
-    UsageError: the block raised an exception. The message is that of a
-      `UsageError`, and for others the result of `describe`.
-    RunError: the block raised it.
   """
-  with _translate_to(UsageError, activity, files):
-    yield
-
-
-@contextlib.contextmanager
-def run_errors(activity: str, files: Collection[str] = ()) -> Iterator[None]:
-  """Re-raises exceptions, except `UsageError`, as a `RunError`.
-
-  The arguments are those of `usage_errors`.
-  """
-  with _translate_to(RunError, activity, files):
-    yield
-
-
-@contextlib.contextmanager
-def _translate_to(
-  kind: type[Exception], activity: str, files: Collection[str]
-) -> Iterator[None]:
-  """Re-raises exceptions, except refusals, as an exception of a type."""
   try:
     yield
   except (UsageError, RunError):
     raise
   except Exception as error:
-    raise kind(describe(error, activity, files)) from error
+    if isinstance(error, OSError) and locate(error, files).file not in files:
+      raise
+    raise RunError(describe(error, activity, files)) from error
 
 
 def describe(
@@ -108,12 +83,10 @@ def describe(
   # The first paragraph; JAX explains its errors in further ones.
   text = error.args[0] if isinstance(error, KeyError) else error
   message = " ".join(str(text).strip().partition("\n\n")[0].split())
+  message = f"{type(error).__name__}: {message}"
   place = locate(error, files)
-  # The message of an `OSError` has the file and the reason.
-  if place.file in files or not isinstance(error, OSError):
-    message = f"{type(error).__name__}: {message}"
-    if place and not isinstance(error, SyntaxError):  # which has its place
-      message += f" ({place}); {TRACEBACK} shows the whole traceback"
+  if place and not isinstance(error, SyntaxError):  # which has its place
+    message += f" ({place}); {TRACEBACK} shows the whole traceback"
   notes = (note.strip() for note in getattr(error, "__notes__", ()))
   done = [activity, *reversed([n for n in notes if "\n" not in n]), message]
   return ": ".join(filter(None, done))
@@ -163,7 +136,7 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
 
   Returns:
     The same function, which prints an exception to stderr and returns the exit
-    status: 2 for a `UsageError`, and else 1. It accepts the flag `--traceback`.
+    status. It accepts the flag `--traceback`.
   """
 
   @functools.wraps(main)
@@ -178,10 +151,10 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
     except Exception as error:
       if shows_traceback:
         traceback.print_exception(error)
-      is_refusal = isinstance(error, UsageError | RunError)
-      message = str(error) if is_refusal else describe(error)
+      is_complete = isinstance(error, UsageError | RunError | OSError)
+      message = str(error) if is_complete else describe(error)
       print(f"error: {' '.join(message.split())}", file=sys.stderr)
-      return USAGE if isinstance(error, UsageError) else FAILURE
+      return USAGE if isinstance(error, UsageError | OSError) else FAILURE
 
   return call
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.cli import arguments
-from rl.errors import UsageError
+from rl import UsageError
 
 # Examples for error messages, by the last part of the config key.
 EXAMPLES = {

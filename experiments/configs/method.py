@@ -22,8 +22,7 @@ from ml_collections import ConfigDict
 
 from experiments.cli import config_names, spec
 from experiments.configs import chain, countdown, defaults
-from rl import methods, registry
-from rl.errors import UsageError
+from rl import UsageError, methods, registry
 
 # A task with many right answers per problem, on which pass@k can exceed pass@1.
 COUNTDOWN = "countdown(count=4)"

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from etils import epath
 
-from rl.errors import UsageError
+from rl import UsageError
 
 # The objects of a file, each after its location for messages, such as
 # "gsm8k_test.jsonl line 3".

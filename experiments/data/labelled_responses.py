@@ -12,7 +12,7 @@ from etils import epath
 
 from experiments.data import json_lines
 from rewards.verifiers import Item
-from rl.errors import UsageError
+from rl import UsageError
 
 KEYS = {"question": str, "reference": str, "response": str, "label": bool}
 # Rows of the tables over such lines that are no categories.

@@ -13,7 +13,7 @@ import os
 import unicodedata
 from collections.abc import Mapping, Sequence
 
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def normalize(question: str) -> str:

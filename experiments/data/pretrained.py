@@ -19,8 +19,7 @@ from collections.abc import Mapping
 import rich.console
 
 from experiments.cli import cache_folders
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from rl.errors import UsageError
+from rl import UsageError
 
 SPLITS = ("train", "test")
 DATA_VARIABLE = "EXTREMUM_DATA"  # environment variable: folder of data files

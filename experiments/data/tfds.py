@@ -21,7 +21,7 @@ from etils import epath
 
 from experiments.data import json_lines
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def read(

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import method_loss, types
-from rl.errors import UsageError
+from rl import UsageError, method_loss, types
 from rl.method import Method
 
 # T, tokens of every sample. Its value hardly matters, because advantages of

@@ -21,8 +21,7 @@ from experiments.logging import progress
 from experiments.tasks.task import Problems, Task
 from experiments.training import drawing, multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.sampling import generation
 from rl.training_state import State
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 CONFIDENCE = 0.95  # of `student_interval`

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def _check_budgets(ks: Sequence[int], samples: int) -> None:

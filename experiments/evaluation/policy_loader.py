@@ -26,8 +26,7 @@ from experiments.training import (
 )
 from models import checkpoint_reader, hf, policy, sharding, storage_paths
 from models.config import ModelConfig
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.sampling import generation
 
 PyTree = Any

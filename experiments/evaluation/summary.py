@@ -35,8 +35,7 @@ from etils import epath
 
 from experiments.evaluation import intervals, majority_vote
 from experiments.logging import json_files
-from rl import best_of_k
-from rl.errors import UsageError
+from rl import UsageError, best_of_k
 
 # Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"

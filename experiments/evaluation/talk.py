@@ -11,7 +11,7 @@ import rich.console
 from experiments.evaluation import policy_loader, user_prompts
 from experiments.logging import progress
 from experiments.tasks.task import Problems
-from rl.errors import UsageError
+from rl import UsageError
 from rl.sampling import generation
 
 NEW = "/new"  # starts a new conversation

@@ -25,8 +25,7 @@ from experiments.evaluation import evaluator
 from experiments.logging import json_files
 from experiments.training import multihost, placement, prng_keys
 from experiments.training.experiment import Experiment
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.training_state import State
 
 FILE = "trip_wires.jsonl"

@@ -18,7 +18,7 @@ from experiments.evaluation import policy_loader
 from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import drawing
 from models import sharding
-from rl.errors import UsageError
+from rl import UsageError
 from rl.sampling import generation
 
 # Padded lengths below `task.prompt_length`, which is the largest.

@@ -25,8 +25,7 @@ from etils import epath
 
 from experiments.logging import json_files
 from models import storage_paths
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 METRICS_FILE = "metrics.jsonl"
 # Metrics that the terminal shows, with the short names that it shows.

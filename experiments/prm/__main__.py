@@ -41,7 +41,7 @@ from rich.console import Console
 
 from experiments.cli import arguments, errors, spec
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 if TYPE_CHECKING:
   from experiments.evaluation import policy_loader
@@ -57,9 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _print_names()
     return 0
   console = Console(highlight=False)
-  with errors.usage_errors():
-    workdir = storage_paths.parse(options.workdir)
-    arguments.check_writable("--workdir", workdir / METRICS_FILE)
+  workdir = storage_paths.parse(options.workdir)
+  arguments.check_writable("--workdir", workdir / METRICS_FILE)
   commands = {"label": _label, "fit": _fit, "evaluate": _evaluate}
   commands[options.command](options, workdir, console)
   return 0
@@ -73,21 +72,17 @@ def _label(
   from experiments.logging import progress
   from experiments.prm import label
 
-  with errors.usage_errors():
-    arguments.check_counts(options, "problems", "samples", "batch")
-    arguments.check_seed("--seed", options.seed)
-    # All other flags are settings, by the same names.
-    flags = set(vars(options)) - {"command", "workdir"}
-    settings = label.Settings(
-      **{name: getattr(options, name) for name in flags}
-    )
-    label.check_settings(settings, workdir)
+  arguments.check_counts(options, "problems", "samples", "batch")
+  arguments.check_seed("--seed", options.seed)
+  # All other flags are settings, by the same names.
+  flags = set(vars(options)) - {"command", "workdir"}
+  settings = label.Settings(**{name: getattr(options, name) for name in flags})
+  label.check_settings(settings, workdir)
   print(f"loading {options.policy} ...")
-  with errors.usage_errors():
-    step = (label.read_record(workdir) or {}).get(label.POLICY_STEP)
-    loaded = _load_policy(options.policy, options.task, step)
-    with progress.bar_or_lines(console, "labels", options.problems) as update:
-      record = label.run(settings, loaded, workdir, update)
+  step = (label.read_record(workdir) or {}).get(label.POLICY_STEP)
+  loaded = _load_policy(options.policy, options.task, step)
+  with progress.bar_or_lines(console, "labels", options.problems) as update:
+    record = label.run(settings, loaded, workdir, update)
   mean = record["sum"] / max(record["steps"], 1)
   unjudged = record.get("unjudged", 0)
   console.print(
@@ -108,40 +103,38 @@ def _fit(
   from experiments.logging import progress
   from experiments.prm import fit, step_lines
 
-  with errors.usage_errors():
-    arguments.check_counts(options, "steps", "batch", "max_steps")
-    arguments.check_counts(options, "layers", minimum=0)
-    arguments.check_seed("--seed", options.seed)
-    fit.Settings(loss=options.loss).make_loss()  # refuses unknown names
-    policy, task, step = _policy_of(options, workdir)
-    file = _data_of(options, workdir)
-    same = ("loss", "text", "batch", "learning_rate", "layers", "max_steps")
-    settings = fit.Settings(
-      policy=policy,
-      task=task,
-      data=str(file),
-      data_digest=hashlib.sha256(file.read_bytes()).hexdigest()[:12],
-      updates=options.steps,
-      **{name: getattr(options, name) for name in (*same, "seed")},
-    )
-    fit.check_settings(settings, workdir)
+  arguments.check_counts(options, "steps", "batch", "max_steps")
+  arguments.check_counts(options, "layers", minimum=0)
+  arguments.check_seed("--seed", options.seed)
+  fit.Settings(loss=options.loss).make_loss()  # refuses unknown names
+  policy, task, step = _policy_of(options, workdir)
+  file = _data_of(options, workdir)
+  same = ("loss", "text", "batch", "learning_rate", "layers", "max_steps")
+  settings = fit.Settings(
+    policy=policy,
+    task=task,
+    data=str(file),
+    data_digest=hashlib.sha256(file.read_bytes()).hexdigest()[:12],
+    updates=options.steps,
+    **{name: getattr(options, name) for name in (*same, "seed")},
+  )
+  fit.check_settings(settings, workdir)
   print(f"loading {policy} ...")
-  with errors.usage_errors():
-    loaded = _load_policy(policy, task, step)
-    lines = step_lines.read(file, loaded.task, settings.max_steps)
-    if lines.left_out:
-      print(
-        f"{file}: {lines.left_out} lines are longer than the task allows, and "
-        "are left out"
-      )
-    with progress.Heartbeat(print) as heartbeat:
-      heartbeat.start("compiling and making the first updates")
+  loaded = _load_policy(policy, task, step)
+  lines = step_lines.read(file, loaded.task, settings.max_steps)
+  if lines.left_out:
+    print(
+      f"{file}: {lines.left_out} lines are longer than the task allows, and "
+      "are left out"
+    )
+  with progress.Heartbeat(print) as heartbeat:
+    heartbeat.start("compiling and making the first updates")
 
-      def update(done: int) -> None:
-        print(f"update {done} of {options.steps}")
-        heartbeat.start("further updates", first_seconds=30.0)
+    def update(done: int) -> None:
+      print(f"update {done} of {options.steps}")
+      heartbeat.start("further updates", first_seconds=30.0)
 
-      record = fit.fit(settings, loaded, lines.data, workdir, update)
+    record = fit.fit(settings, loaded, lines.data, workdir, update)
   console.print(
     f"{workdir}: {record['examples']} examples, loss {record['loss']:.4f}, "
     f"threshold {record['threshold']:.3f}",
@@ -159,38 +152,36 @@ def _evaluate(
   from experiments.prm import evaluate, fit, label, search, step_lines
   from experiments.training import reward_models
 
-  with errors.usage_errors():
-    arguments.check_counts(options, "problems", "batch")
-    arguments.check_counts(options, "samples", minimum=4)
-    searching = None
-    if options.search and options.data:
-      raise UsageError(
-        "--search samples held-out problems, and --data reads lines; use one "
-        "of them"
-      )
-    if options.search:
-      name, settings = spec.parse(options.search, "--search")
-      searching = name, search.get(name, **settings)
-    record = reward_models.read_record(workdir)
-    policy, task = (record["settings"][name] for name in ("policy", "task"))
+  arguments.check_counts(options, "problems", "batch")
+  arguments.check_counts(options, "samples", minimum=4)
+  searching = None
+  if options.search and options.data:
+    raise UsageError(
+      "--search samples held-out problems, and --data reads lines; use one "
+      "of them"
+    )
+  if options.search:
+    name, settings = spec.parse(options.search, "--search")
+    searching = name, search.get(name, **settings)
+  record = reward_models.read_record(workdir)
+  policy, task = (record["settings"][name] for name in ("policy", "task"))
   print(f"loading {policy} ...")
-  with errors.usage_errors():
-    loaded = _load_policy(policy, task, record.get(label.POLICY_STEP))
-    fitted = fit.load(workdir, loaded)
-    if options.data:
-      lines = step_lines.read(options.data, loaded.task, fitted.max_steps)
-      if lines.left_out:
-        print(f"{options.data}: {lines.left_out} lines do not fit")
-      estimates = evaluate.on_lines(fitted, lines.data, lines.categories)
-    else:
-      judged_task = loaded.task
-      if options.task:
-        judged_task = _make_task(options.task, policy)
-      ns = [2**i for i in range(1, 12) if 2**i <= options.samples // 2]
-      estimates = evaluate.on_samples(
-        *(fitted, loaded, judged_task, options.problems, options.samples),
-        *(options.batch, ns, options.seed, searching),
-      )
+  loaded = _load_policy(policy, task, record.get(label.POLICY_STEP))
+  fitted = fit.load(workdir, loaded)
+  if options.data:
+    lines = step_lines.read(options.data, loaded.task, fitted.max_steps)
+    if lines.left_out:
+      print(f"{options.data}: {lines.left_out} lines do not fit")
+    estimates = evaluate.on_lines(fitted, lines.data, lines.categories)
+  else:
+    judged_task = loaded.task
+    if options.task:
+      judged_task = _make_task(options.task, policy)
+    ns = [2**i for i in range(1, 12) if 2**i <= options.samples // 2]
+    estimates = evaluate.on_samples(
+      *(fitted, loaded, judged_task, options.problems, options.samples),
+      *(options.batch, ns, options.seed, searching),
+    )
   labels = label.read_record(workdir) or {}
   metrics = {
     "loss": record["settings"]["loss"],

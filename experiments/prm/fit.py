@@ -29,8 +29,7 @@ from models.config import ModelConfig
 from rewards.process import losses, step_losses, step_model
 from rewards.process import metrics as step_metrics
 from rewards.process.step_data import StepData, take
-from rl import gradients, registry, types
-from rl.errors import UsageError
+from rl import UsageError, gradients, registry, types
 
 Array = jax.Array
 DISPATCH = 50  # number of updates in one call of the compiled program

@@ -23,7 +23,7 @@ from experiments.prm import policy_forest, step_lines
 from experiments.training import prng_keys
 from rewards.process import label_sources
 from rewards.verifiers import llm_judge, step_judge
-from rl.errors import UsageError
+from rl import UsageError
 from rl.sampling import generation
 
 LINES_FILE = "labels.jsonl"

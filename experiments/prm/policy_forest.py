@@ -20,8 +20,7 @@ from experiments.training import drawing, extensions
 from rewards.process import continuations
 from rewards.process.forest import Forest, Samples, StepChanges
 from rewards.verifiers import step_judge
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.sampling import generation
 
 Array = jax.Array

@@ -16,8 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rewards.process.forest import Forest
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Function of samples `[R]` and numbers of steps `[R]` that returns the score of
 # the last step of each state, `[R]`.

@@ -31,8 +31,7 @@ from experiments.tasks.task import Problems, Task
 from rewards.process import step_data
 from rewards.process.forest import Samples
 from rewards.process.label_sources.base import StepLabels
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 
 PROMPT, STEPS = "prompt", "steps"
 LABELS, POTENTIALS = "labels", "potentials"

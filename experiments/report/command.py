@@ -10,7 +10,7 @@ from etils import epath
 from experiments.cli import arguments, errors
 from experiments.logging import json_files
 from experiments.report import data, page, runs, samples, tables
-from rl.errors import UsageError
+from rl import UsageError
 
 PAGE_FILE = "report.html"  # in the workdir
 _SUFFIXES = (".html", ".png")  # of --out
@@ -42,14 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   options = parser.parse_args(argv)
   console = rich.console.Console()
-  with errors.usage_errors():
-    if options.out and not options.out.endswith(_SUFFIXES):
-      raise UsageError(
-        f"--out {options.out} must end in {' or '.join(_SUFFIXES)}"
-      )
-    if options.out:
-      arguments.check_writable("--out", options.out)
-    all_runs = [runs.read(workdir) for workdir in options.workdirs]
+  if options.out and not options.out.endswith(_SUFFIXES):
+    raise UsageError(
+      f"--out {options.out} must end in {' or '.join(_SUFFIXES)}"
+    )
+  if options.out:
+    arguments.check_writable("--out", options.out)
+  all_runs = [runs.read(workdir) for workdir in options.workdirs]
   for run in all_runs:
     table = tables.evaluation_table(run)
     if table is not None:
@@ -69,8 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       # Imported here, because only this case needs matplotlib.
       from experiments.report import picture
 
-      with errors.usage_errors():
-        figure = picture.comparison(all_runs)
+      figure = picture.comparison(all_runs)
       path = picture.write_figure(figure, options.out)
     console.print(f"wrote {path}", soft_wrap=True)
   return 0

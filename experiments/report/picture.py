@@ -15,7 +15,7 @@ from etils import epath
 from experiments.evaluation import summary
 from experiments.logging import json_files
 from experiments.report.runs import Run, names
-from rl.errors import UsageError
+from rl import UsageError
 
 # Color of the base policy (gray), then of the trained policies: the palette of
 # Okabe and Ito, which color-blind readers can distinguish.

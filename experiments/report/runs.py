@@ -14,7 +14,7 @@ from experiments.evaluation import summary
 from experiments.logging import run_logger
 from experiments.training import workdirs
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 # Files of the evaluations before and after training, by the policy's name.
 EVALUATIONS = {

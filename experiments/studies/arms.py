@@ -29,8 +29,7 @@ from experiments.evaluation import evaluator
 from experiments.logging import json_files, provenance
 from experiments.studies import multi_seed
 from experiments.training_run import validate
-from rl import metrics, types
-from rl.errors import UsageError
+from rl import UsageError, metrics, types
 
 # Prefixes of the names of arrays in the file of a seed: a leaf of the
 # parameters, and the series of a metric.

@@ -31,6 +31,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from rl import (
+  UsageError,
   fused_loop,
   learners,
   masked,
@@ -39,7 +40,6 @@ from rl import (
   training_state,
   types,
 )
-from rl.errors import UsageError
 
 Array = jax.Array
 # `config.steps` is divided into this many parts. `SideBySide` runs a part as

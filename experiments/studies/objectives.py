@@ -34,8 +34,7 @@ import numpy as np
 
 from experiments.cli import arguments, errors
 from experiments.evaluation import advantages_by_count
-from rl import methods
-from rl.errors import UsageError
+from rl import UsageError, methods
 from rl.method import Method
 from rl.methods.sets.success_rates import power_series
 
@@ -219,16 +218,15 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument("--k", type=int, default=4, help="set size; default: 4")
   parser.add_argument("--picture", type=pathlib.Path, help="image file")
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    arguments.check_counts(options, "samples", "k", minimum=2)
-    if options.k >= options.samples:
-      raise UsageError(
-        f"--k {options.k} must be below --samples {options.samples}; the "
-        f"nearest valid value is {options.samples - 1}"
-      )
-    print(table(options.samples, options.k))
-    if options.picture:
-      draw(options.samples, options.k, options.picture)
+  arguments.check_counts(options, "samples", "k", minimum=2)
+  if options.k >= options.samples:
+    raise UsageError(
+      f"--k {options.k} must be below --samples {options.samples}; the "
+      f"nearest valid value is {options.samples - 1}"
+    )
+  print(table(options.samples, options.k))
+  if options.picture:
+    draw(options.samples, options.k, options.picture)
   return 0
 
 

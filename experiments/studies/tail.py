@@ -34,7 +34,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.cli import arguments, errors
-from rl.errors import UsageError
+from rl import UsageError
 
 # Regions in which a proxy errs: their lowest and highest share of the ranks.
 REGIONS = {
@@ -122,12 +122,11 @@ def main(argv: Sequence[str] | None = None) -> int:
       help=f"{text}; default: {default}",
     )
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    arguments.check_counts(options, "answers", minimum=10)
-    if min(options.best_of) < 1:
-      raise UsageError(f"--best_of {min(options.best_of)} must be at least 1")
-    if not np.isfinite(options.strength).all():
-      raise UsageError(f"--strength {options.strength} must be finite")
+  arguments.check_counts(options, "answers", minimum=10)
+  if min(options.best_of) < 1:
+    raise UsageError(f"--best_of {min(options.best_of)} must be at least 1")
+  if not np.isfinite(options.strength).all():
+    raise UsageError(f"--strength {options.strength} must be finite")
   policies = {
     f"tilted by {x:g}": tilted(options.answers, x) for x in options.strength
   } | {f"best of {n}": best_of(options.answers, n) for n in options.best_of}

@@ -24,8 +24,7 @@ from typing import Any
 from experiments.cli import arguments, devices, errors
 from experiments.logging import json_files, provenance
 from experiments.training import preemption
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 ALL = "all"  # stands for all names
 COMMANDS = ("run", "unit")
@@ -130,8 +129,7 @@ class Study:
   def execute(self, options: argparse.Namespace) -> int:
     """Runs the command `run` or `unit`; returns its exit status."""
     if options.command == "unit":
-      with errors.usage_errors():
-        self.check([options.name], [options.seed])
+      self.check([options.name], [options.seed])
       devices.configure()
       try:
         self._run_unit(options.name, options.seed, options.workdir)
@@ -139,8 +137,7 @@ class Study:
         return preemption.STATUS
       return 0
     names = self.names if options.names == [ALL] else options.names
-    with errors.usage_errors():
-      self.check(names, options.seeds)
+    self.check(names, options.seeds)
     return self._run(names, options.seeds, options.workdir)
 
   def check(self, names: Sequence[str], seeds: Sequence[int] = ()) -> None:

@@ -16,8 +16,7 @@ from typing import Any
 
 from experiments.tasks import text
 from experiments.tasks.task import Judged, Problems, Task
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 __all__ = [
   "Judged",

@@ -32,8 +32,7 @@ import numpy as np
 from experiments.tasks import numbered_problems
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import chain as rules
-from rl import registry, types
-from rl.errors import UsageError
+from rl import UsageError, registry, types
 
 Array = jax.Array
 

@@ -30,8 +30,7 @@ import jax.numpy as jnp
 from experiments.tasks import chain as chains
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import chain as rules
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 
 Array = jax.Array
 

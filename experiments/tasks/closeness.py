@@ -20,7 +20,7 @@ from experiments.tasks import countdown
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import closeness as reward
 from rewards.tasks import countdown as rules
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 

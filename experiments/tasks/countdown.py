@@ -32,7 +32,7 @@ import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import countdown as rules
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 

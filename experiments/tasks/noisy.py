@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from experiments import tasks
 from experiments.cli import spec
 from experiments.tasks.task import Judged, Problems, Task
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 

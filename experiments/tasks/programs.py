@@ -38,7 +38,7 @@ from experiments.tasks.task import Judged, Problems, Task, spec
 from rewards.process.forest import StepChanges
 from rewards.tasks import programs as rules
 from rewards.verifiers import answer_id, sandbox
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from rewards.process.forest import StepChanges
 from rewards.verifiers import Item
-from rl import registry, types
-from rl.errors import UsageError
+from rl import UsageError, registry, types
 
 Array = jax.Array
 

@@ -28,8 +28,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from models import policy
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 from rl.method import Method
 from rl.sampling import generation
 from rl.update_plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ml_collections
 
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def check(config: ml_collections.ConfigDict) -> None:

@@ -29,8 +29,7 @@ from orbax.checkpoint import checkpoint_managers
 from experiments.logging import run_logger
 from experiments.training import host_needs, iteration, placement
 from experiments.training.experiment import Experiment
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from experiments.training import multihost, prng_keys
 from models import checkpoint_reader, checksums, storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 PyTree = Any
 

@@ -13,8 +13,7 @@ from experiments import tasks
 from models import lora, presets
 from models.config import ModelConfig
 from models.rope import RopeScaling
-from rl import learners, scoring
-from rl.errors import UsageError
+from rl import UsageError, learners, scoring
 from rl.method import Method
 
 # Keys of `config.model` that replace those of a folder or a preset.

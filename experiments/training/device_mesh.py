@@ -29,7 +29,7 @@ from jax.sharding import Mesh
 from experiments.training import multihost
 from models import presets, sharding
 from models.config import ModelConfig
-from rl.errors import UsageError
+from rl import UsageError
 from rl.update_plan import Plan
 
 _TRAINING_BYTES = 16  # per parameter

@@ -14,8 +14,7 @@ import jax
 from experiments.training import rollout_extras
 from experiments.training.experiment import Experiment
 from experiments.training.step_timer import StepTimer
-from rl import learners, scoring
-from rl.errors import UsageError
+from rl import UsageError, learners, scoring
 from rl.method import Method
 from rl.step import Rollouts
 from rl.training_state import State

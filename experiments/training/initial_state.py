@@ -29,8 +29,7 @@ from experiments.training import (
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, sharding, storage_paths, transformer
 from models.config import ModelConfig
-from rl import training_state, types
-from rl.errors import UsageError
+from rl import UsageError, training_state, types
 
 BASE_FOLDER = "base"  # in the workdir: the supervised run that it starts from
 # Key in the metadata of a checkpoint: the commit of the code that saved it.

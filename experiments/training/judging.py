@@ -40,7 +40,7 @@ from rewards import judged as questions_to_judges
 from rewards.agreement import votes
 from rewards.judged import Question, base
 from rewards.verifiers import Item, judge_cache, llm_judge
-from rl.errors import UsageError
+from rl import UsageError
 
 # Key of `Problems.facts`: whether the samples of a problem are judged.
 _IS_JUDGED = "is_judged"

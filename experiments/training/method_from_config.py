@@ -18,8 +18,7 @@ from experiments.training import placement, reward_from_config
 from experiments.training.experiment import Experiment
 from rewards.process import prefix_values
 from rewards.shaping import reference_scores
-from rl import learners, methods, registry, transforms, types
-from rl.errors import UsageError
+from rl import UsageError, learners, methods, registry, transforms, types
 from rl.losses import importance, terms
 from rl.method import Method
 from rl.sampling import samplers

@@ -23,7 +23,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from rl.errors import UsageError
+from rl import UsageError
 
 PyTree = Any
 # Seconds without a heartbeat after which a process counts as dead.

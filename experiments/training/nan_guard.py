@@ -41,8 +41,7 @@ from experiments.training import (
   rollouts,
 )
 from experiments.training.experiment import Experiment
-from rl import learners, step, training_state, types
-from rl.errors import UsageError
+from rl import UsageError, learners, step, training_state, types
 from rl.update_plan import Plan
 
 FOLDER = "stopped"  # in the workdir

@@ -10,8 +10,7 @@ from typing import Any
 import ml_collections
 import optax
 
-from rl import learners, registry
-from rl.errors import UsageError
+from rl import UsageError, learners, registry
 from rl.update_plan import Plan
 
 SCHEDULES = ("constant", "cosine", "linear")

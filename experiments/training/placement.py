@@ -17,8 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiments.training import prng_keys
 from experiments.training.experiment import KINDS, Experiment
 from models import decoding, lora, repeated_heads, sharding, transformer
-from rl import learners, training_state, types
-from rl.errors import UsageError
+from rl import UsageError, learners, training_state, types
 
 
 def check(e: Experiment) -> None:

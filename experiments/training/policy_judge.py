@@ -38,8 +38,7 @@ from experiments.training import (
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, hf, policy
 from rewards.verifiers import llm_judge
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.sampling import generation
 
 # Padded lengths of prompts, besides the largest one that the policy reads; each

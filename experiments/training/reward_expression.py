@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from experiments.cli import spec
 from rewards import combine
-from rl.errors import UsageError
+from rl import UsageError
 
 SCHEDULES = ("linear", "cosine")
 _EXAMPLE = "verdict() + 0.1 * distinct_ngrams(n=2)"
@@ -82,30 +82,33 @@ def parse(text: str) -> Expression:
     UsageError: the text has another form, or a name is used twice.
   """
   try:
-    statements = ast.parse(_join_modules(text)).body
-  except (SyntaxError, tokenize.TokenError) as error:
-    raise _refusal(text, str(error)) from None
+    return _parse(text)
+  except (SyntaxError, tokenize.TokenError, UsageError) as error:
+    raise UsageError(
+      f'reward = {text!r}: {error}; an example is "{_EXAMPLE}"'
+    ) from None
+
+
+def _parse(text: str) -> Expression:
+  *statements, total = ast.parse(_join_modules(text)).body or [None]
   calls: dict[str, str] = {}
-  for statement in statements[:-1]:
-    is_name = isinstance(statement, ast.Assign) and isinstance(
-      statement.targets[0], ast.Name
-    )
-    if not is_name or len(statement.targets) > 1:
-      raise _refusal(text, f"{_source(statement)!r} names no reward")
-    _add(calls, statement.targets[0].id, statement.value, text)
-  if not statements or not isinstance(statements[-1], ast.Expr):
-    raise _refusal(text, "the last statement must be the reward")
-  total, rule = statements[-1].value, "sum"
-  terms = [(1.0, total)]
-  if _function_name(total) in combine.RULES and total.args:
-    rule, terms = total.func.id, [(1.0, node) for node in total.args]
-  else:
-    terms = _split_sum(total)
-  summands = tuple(_summand(sign, node, calls, text) for sign, node in terms)
+  for statement in statements:
+    match statement:
+      case ast.Assign(targets=[ast.Name(id=name)], value=value):
+        _add(calls, name, value)
+      case _:
+        raise UsageError(f"{_source(statement)!r} names no reward")
+  if not isinstance(total, ast.Expr):
+    raise UsageError("the last statement must be the reward")
+  rule, terms = "sum", _split_sum(total.value)
+  match total.value:
+    case ast.Call(func=ast.Name(id=name), args=nodes) if name in combine.RULES:
+      rule, terms = name, [(1.0, node) for node in nodes]
+  summands = tuple(_summand(sign, node, calls) for sign, node in terms)
   names = [summand.name for summand in summands]
   for name in names:
     if names.count(name) > 1:
-      raise _refusal(text, f"the part {name!r} occurs twice; name one of them")
+      raise UsageError(f"the part {name!r} occurs twice; name one of them")
   return Expression(calls, summands, rule)
 
 
@@ -116,8 +119,7 @@ def _join_modules(text: str) -> str:
     kinds = before.type, colon.string, after.type
     if kinds == (tokenize.NAME, ":", tokenize.NAME):
       start, end = colon.start[1], colon.end[1]
-      joined = f"{text[:start]}{_COLON}{text[end:]}"
-      return _join_modules(joined)
+      return _join_modules(f"{text[:start]}{_COLON}{text[end:]}")
   return text
 
 
@@ -126,109 +128,78 @@ def _source(node: ast.AST) -> str:
   return ast.unparse(node).replace(_COLON, ":")
 
 
-def _function_name(node: ast.AST) -> str:
-  """Returns the name of the function of a call; "" for other nodes."""
-  is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-  return node.func.id if is_call else ""
+def _add(calls: dict[str, str], name: str, node: ast.expr) -> None:
+  """Adds a call under a name that must be new."""
+  if name in calls:
+    raise UsageError(
+      f"two rewards have the name {name!r}; write {name}_2 = ... for one"
+    )
+  calls[name] = _source(node)
+  spec.parse(calls[name], "reward")  # refuses what is no call
 
 
 def _split_sum(node: ast.expr) -> list[tuple[float, ast.expr]]:
   """Returns the signs and the summands of a sum."""
-  if not isinstance(node, ast.BinOp) or not isinstance(
-    node.op, ast.Add | ast.Sub
-  ):
-    return [(1.0, node)]
-  sign = 1.0 if isinstance(node.op, ast.Add) else -1.0
-  right = [(sign * s, summand) for s, summand in _split_sum(node.right)]
-  return _split_sum(node.left) + right
+  match node:
+    case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
+      sign = 1.0 if isinstance(op, ast.Add) else -1.0
+      summands = [(sign * s, summand) for s, summand in _split_sum(right)]
+      return _split_sum(left) + summands
+  return [(1.0, node)]
 
 
-def _summand(
-  sign: float, node: ast.expr, calls: dict[str, str], text: str
-) -> Summand:
+def _summand(sign: float, node: ast.expr, calls: dict[str, str]) -> Summand:
   """Reads a product of weights, gates and one reward; adds its call."""
   factors, names, gates = [node], [], []
   number, schedules = sign, []
   while factors:
-    factor = factors.pop()
-    if isinstance(factor, ast.BinOp) and isinstance(factor.op, ast.Mult):
-      factors += [factor.left, factor.right]
-    elif isinstance(factor, ast.Compare):
-      gates.append(_gate(factor, text))
-    elif _function_name(factor) in SCHEDULES:
-      schedules.append(factor)
-    elif isinstance(factor, ast.Name | ast.Call):
-      names.append(_name_of(factor, calls, text))
-    else:
-      number *= _number(factor, text)
+    match factors.pop():
+      case ast.BinOp(left=left, op=ast.Mult(), right=right):
+        factors += [left, right]
+      case ast.Compare(
+        left=ast.Name(id=name), ops=[ast.Gt()], comparators=[threshold]
+      ):
+        gates.append((name, _number(threshold)))
+      case ast.Call(func=ast.Name(id=name)) as call if name in SCHEDULES:
+        schedules.append(call)
+      case ast.Name(id=name) if _COLON not in name:
+        names.append(name)
+      case ast.Name() | ast.Call() as call:
+        name, _ = spec.parse(_source(call), "reward")
+        names.append(name.rpartition(":")[2])
+        _add(calls, names[-1], call)
+      case factor:
+        number *= _number(factor)
   if len(names) != 1 or len(schedules) > 1:
-    raise _refusal(
-      text,
+    raise UsageError(
       f"{_source(node)!r} must have one reward and at most one schedule; the "
-      "product of rewards is written product(..., ...)",
+      "product of rewards is written product(..., ...)"
     )
-  weights = [_schedule(factor, number, text) for factor in schedules]
+  weights = [_schedule(call, number) for call in schedules]
   return Summand(names[0], (*weights, number)[0], tuple(gates))
 
 
-def _name_of(
-  node: ast.Name | ast.Call, calls: dict[str, str], text: str
-) -> str:
-  """Returns the name of a part, and adds its call if it has one."""
-  if isinstance(node, ast.Name) and _COLON not in node.id:
-    return node.id
-  name, _ = spec.parse(_source(node), "reward")
-  name = name.rpartition(":")[2]
-  _add(calls, name, node, text)
-  return name
-
-
-def _add(calls: dict[str, str], name: str, node: ast.expr, text: str) -> None:
-  """Adds a call under a name that must be new."""
-  if name in calls:
-    raise _refusal(
-      text, f"two rewards have the name {name!r}; write {name}_2 = ... for one"
-    )
-  call = _source(node)
-  spec.parse(call, "reward")  # refuses what is no call
-  calls[name] = call
-
-
-def _gate(node: ast.Compare, text: str) -> tuple[str, float]:
-  """Reads a gate such as `right > 0.5`."""
-  is_gate = isinstance(node.left, ast.Name) and isinstance(node.ops[0], ast.Gt)
-  if not is_gate or len(node.ops) > 1:
-    raise _refusal(
-      text, f"{_source(node)!r} is no gate, which is written (NAME > NUMBER)"
-    )
-  return node.left.id, _number(node.comparators[0], text)
-
-
-def _schedule(node: ast.Call, factor: float, text: str) -> Schedule:
+def _schedule(call: ast.Call, factor: float) -> Schedule:
   """Reads a schedule such as `linear(1.0, 0.0, 40)`; multiplies its weights."""
-  if len(node.args) != 3 or node.keywords:
-    raise _refusal(
-      text,
-      f"{_source(node)!r} must have three arguments: first weight, final "
-      "weight and training steps",
+  numbers = [_number(argument) for argument in call.args]
+  if len(numbers) != 3 or call.keywords or numbers[2] not in range(1, 2**31):
+    raise UsageError(
+      f"{_source(call)!r} must have the first weight, the final weight and the "
+      "number of training steps: 1, 2, ..."
     )
-  first, final, steps = (_number(argument, text) for argument in node.args)
-  if steps < 1 or steps != int(steps):
-    raise _refusal(text, f"{_source(node)!r}: steps must be 1, 2, ...")
-  return Schedule(node.func.id, factor * first, factor * final, int(steps))
+  first, final, steps = numbers
+  return Schedule(call.func.id, factor * first, factor * final, int(steps))
 
 
-def _number(node: ast.expr, text: str) -> float:
+def _number(node: ast.expr) -> float:
   """Reads a number."""
   try:
     value = ast.literal_eval(node)
   except (ValueError, TypeError):
     value = None
   if isinstance(value, bool) or not isinstance(value, int | float):
-    raise _refusal(text, f"{_source(node)!r} is neither a number nor a reward")
+    raise UsageError(
+      f"{_source(node)!r} is neither a number, a reward nor a gate such as "
+      "(right > 0.5)"
+    )
   return float(value)
-
-
-def _refusal(text: str, reason: str) -> UsageError:
-  """Returns the error of an expression that cannot be read."""
-  return UsageError(f'reward = {text!r}: {reason}; an example is "{_EXAMPLE}"')

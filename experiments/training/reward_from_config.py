@@ -13,8 +13,7 @@ import rewards
 from experiments.cli import spec
 from experiments.training import reward_expression
 from rewards import combine
-from rl import scoring, transforms
-from rl.errors import UsageError
+from rl import UsageError, scoring, transforms
 from rl.method import Method
 from rl.reward import Reward
 

@@ -33,6 +33,7 @@ from rewards import base
 from rewards.process import step_features as process_model
 from rewards.process import step_losses, step_model
 from rl import (
+  UsageError,
   gradients,
   learners,
   masked,
@@ -42,7 +43,6 @@ from rl import (
   types,
   update_plan,
 )
-from rl.errors import UsageError
 from rl.method import Method
 
 Array = jax.Array

@@ -25,7 +25,7 @@ from etils import epath
 
 from experiments.data import epochs, json_lines
 from experiments.tasks.task import Problems, Task
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = np.ndarray
 

@@ -26,7 +26,7 @@ from etils import epath
 
 from experiments.training import multihost
 from models import storage_paths
-from rl.errors import UsageError
+from rl import UsageError
 
 LOCK_FILE = "run.lock"
 

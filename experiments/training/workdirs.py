@@ -22,7 +22,7 @@ from experiments.configs import renamed_keys
 from experiments.logging import json_files
 from models import checkpoint_reader, storage_paths
 from models.config import ModelConfig
-from rl.errors import UsageError
+from rl import UsageError
 
 CONFIG_FILE = "config.json"
 FINGERPRINTS_FILE = "fingerprints.json"

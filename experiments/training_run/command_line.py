@@ -27,7 +27,7 @@ from experiments.cli import arguments as checks
 from experiments.cli import config_names, errors, spec
 from experiments.configs import renamed_keys
 from experiments.training_run import config_keys
-from rl.errors import UsageError
+from rl import UsageError
 
 # Defines the flags of a command other than `--config` in the given FlagValues.
 DefineFlags = Callable[[flags.FlagValues], None]
@@ -55,8 +55,7 @@ def parse(
   argv, settings = _take_settings(argv)
   # First reads the config without overrides, whose keys must exist in it.
   without_overrides, _ = _read(argv, define, ("config",), overrides=False)
-  with errors.usage_errors():
-    config_keys.check(without_overrides.config)
+  config_keys.check(without_overrides.config)
   _check_overrides(argv, without_overrides.config)
   values, arguments_left = _read(argv, define, required, overrides=True)
   if arguments_left:
@@ -134,8 +133,7 @@ def _read(
     if values[name].value is None:
       raise UsageError(f"--{name} is missing; see --help")
     if name == "workdir":
-      with errors.usage_errors():
-        checks.check_folder("--workdir", values[name].value)
+      checks.check_folder("--workdir", values[name].value)
   return values, arguments_left[1:]
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import ml_collections
 
 from experiments.configs import defaults, renamed_keys
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 
 def check(config: ml_collections.ConfigDict, where: str = "config") -> None:

@@ -15,8 +15,7 @@ import rewards
 from experiments import tasks
 from experiments.cli import spec
 from experiments.training import reward_from_config
-from rl import methods, registry
-from rl.errors import UsageError
+from rl import UsageError, methods, registry
 
 
 def source_files(config: ml_collections.ConfigDict) -> frozenset[str]:

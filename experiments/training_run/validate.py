@@ -41,8 +41,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import KINDS, Experiment
 from experiments.training_run import config_keys
-from rl import registry, step
-from rl.errors import UsageError
+from rl import UsageError, registry, step
 from rl.method import Method
 from rl.update_plan import Plan
 

@@ -17,8 +17,7 @@ from etils import epath
 from models import checkpoint_reader, hf, storage_paths, transformer
 from models.config import DTYPES, from_fields
 from models.hf import gguf_import, load_folder, save_folder, tensor_layout
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 
 Params = transformer.Params
 MODEL_FILE = "model.json"  # the file of a workdir that describes its model

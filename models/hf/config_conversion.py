@@ -14,8 +14,7 @@ import transformers
 from models.config import ModelConfig
 from models.hf.config_reader import ConfigReader
 from models.hf.families import FAMILIES, shortest_pattern
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Keys of a Hugging Face config, or fields of `ModelConfig`, with their values.
 Fields = dict[str, Any]

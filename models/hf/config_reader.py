@@ -6,8 +6,7 @@ from typing import Any
 
 import transformers
 
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 
 class ConfigReader:

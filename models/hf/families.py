@@ -23,8 +23,7 @@ from typing import Any
 from models.config import ModelConfig
 from models.hf import rope_parameters
 from models.hf.config_reader import ConfigReader
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Fields of `ModelConfig`, or keys of a Hugging Face config, with their values.
 Fields = dict[str, Any]

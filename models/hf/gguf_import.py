@@ -27,8 +27,7 @@ from models.hf import (
   save_folder,
   tensor_layout,
 )
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 Fields = dict[str, Any]
 # Names of tensors in a file -> names in a folder. In a layer, the names follow

@@ -25,8 +25,7 @@ from models import sharding, storage_paths, transformer
 from models.config import DTYPES, ModelConfig
 from models.hf import config_conversion, tensor_layout
 from models.hf.tensor_layout import LeafLayout
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 Params = transformer.Params
 Folder = str | os.PathLike

@@ -11,8 +11,7 @@ from typing import Any
 from models import rope
 from models.hf.config_reader import ConfigReader
 from models.rope import RopeScaling
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 Fields = dict[str, Any]
 

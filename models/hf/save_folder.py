@@ -21,7 +21,7 @@ from models import tokenizer as tokenizer_lib
 from models.config import ModelConfig
 from models.hf import config_conversion, load_folder, tensor_layout
 from models.hf.tensor_layout import LeafLayout
-from rl.errors import UsageError
+from rl import UsageError
 
 Params = transformer.Params
 

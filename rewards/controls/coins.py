@@ -12,8 +12,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.sampling import random_keys
 from rl.transforms import transform
 

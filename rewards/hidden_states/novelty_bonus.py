@@ -50,8 +50,7 @@ from rewards.shaping.running_moments import (
   observe,
   standardized_scores,
 )
-from rl import credit, masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, credit, masked, scoring, types
 from rl.sampling import random_keys
 from rl.scoring import Need
 from rl.transforms import transform

@@ -9,7 +9,7 @@ import numpy as np
 from rewards.judged import agrees as verdicts
 from rewards.judged import base
 from rewards.verifiers import Item
-from rl.errors import UsageError
+from rl import UsageError
 
 NOT_ASKED = -1.0  # answer about a sample that was not appealed
 

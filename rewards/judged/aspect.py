@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rewards.judged import base
 from rewards.verifiers import Item, Outcome, llm_judge, unscored
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Aspects by name, with what the judge is told about them.
 ASPECTS = {

@@ -12,7 +12,7 @@ import numpy as np
 
 from rewards.verifiers import Item, Outcome, llm_judge
 from rewards.verifiers.llm_judge import Complete
-from rl.errors import UsageError
+from rl import UsageError
 
 # P groups of S completions. All items of a group have the same prompt,
 # reference and fields.

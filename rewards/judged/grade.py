@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rewards.judged import base
 from rewards.verifiers import llm_judge
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def grade(

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from rewards.judged import base
 from rewards.verifiers import Item, Outcome, llm_judge
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # System message of `p_yes`, for a question with a reference answer.
 DECIDING = (

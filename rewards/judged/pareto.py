@@ -8,7 +8,7 @@ import numpy as np
 
 from rewards.judged import base
 from rewards.verifiers import Item, llm_judge
-from rl.errors import UsageError
+from rl import UsageError
 
 # System message that asks for the tree.
 GROWING = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rewards.judged import base
 from rewards.verifiers import Item, llm_judge
-from rl.errors import UsageError
+from rl import UsageError
 
 # System message of `principles`.
 SCORING = (

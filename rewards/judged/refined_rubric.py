@@ -6,7 +6,7 @@ import numpy as np
 
 from rewards.judged import base, checklist, rubric
 from rewards.verifiers import llm_judge, rubric_scoring
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def refined_rubric(

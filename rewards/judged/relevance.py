@@ -9,8 +9,7 @@ import numpy as np
 
 from rewards.judged import base
 from rewards.verifiers import Item, Outcome, llm_judge
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 TARGETS = ("question", "reference")
 

@@ -6,8 +6,7 @@ import dataclasses
 
 from rewards.judged import base
 from rewards.verifiers import Item, rubric_scoring
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 _FORMS = {
   "explicit": rubric_scoring.explicit,

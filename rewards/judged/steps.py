@@ -12,8 +12,7 @@ import numpy as np
 
 from rewards.judged import base
 from rewards.verifiers import Item, llm_judge
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # System message of `steps`.
 CRITICISING = (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rewards.judged import base, checklist
 from rewards.verifiers import llm_judge
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # System message that asks for a reference.
 SYNTHESISING = (

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rl.errors import UsageError
+from rl import UsageError
 
 
 class StepChanges(NamedTuple):

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl import masked
-from rl.errors import UsageError
+from rl import UsageError, masked
 
 Array = jax.Array
 

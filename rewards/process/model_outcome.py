@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import masked, registry, types
-from rl.errors import UsageError
+from rl import UsageError, masked, registry, types
 from rl.transforms import transform
 
 Array = jax.Array

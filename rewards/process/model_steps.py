@@ -7,8 +7,7 @@ import jax.numpy as jnp
 
 from rewards import base
 from rewards.steps import information_gain
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.transforms import transform
 
 Array = jax.Array

@@ -22,8 +22,7 @@ import jax.numpy as jnp
 
 from rewards.process import step_data, step_features, text_filter
 from rewards.process.step_losses.base import Outputs, StepLoss
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 
 Array = jax.Array
 

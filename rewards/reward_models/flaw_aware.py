@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.transforms import transform
 
 Array = jax.Array

@@ -9,8 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from rl import registry, types
-from rl.errors import UsageError
+from rl import UsageError, registry, types
 from rl.sampling import samplers
 from rl.sampling.samplers import PromptBatch, Sampler
 

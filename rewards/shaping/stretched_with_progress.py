@@ -22,8 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import masked, types
-from rl.errors import UsageError
+from rl import UsageError, masked, types
 from rl.transforms import transform
 
 Array = jax.Array

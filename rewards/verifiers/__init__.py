@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from rl.errors import UsageError
+from rl import UsageError
 
 _BY_NAME = (  # kinds of parameters that can be passed by name
   inspect.Parameter.POSITIONAL_OR_KEYWORD,

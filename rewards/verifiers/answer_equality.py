@@ -18,7 +18,7 @@ import sympy
 
 from rewards.verifiers import symbolic, units
 from rewards.verifiers.typography import UNION
-from rl.errors import UsageError
+from rl import UsageError
 
 _MAX_MEMBERS = 50  # of a set, since each pair of members is compared
 

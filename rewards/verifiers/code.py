@@ -54,7 +54,7 @@ from concurrent import futures
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, sandbox, unscored
-from rl.errors import UsageError
+from rl import UsageError
 
 # Matches a line that opens or closes a block, also one with a list's bullet.
 _FENCE = re.compile(

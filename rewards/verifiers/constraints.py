@@ -44,8 +44,7 @@ from rewards.verifiers import (
   text_units,
   unscored,
 )
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 CHECKERS = ifeval.CHECKERS | ifbench.CHECKERS
 Constraint = Mapping[str, Any]

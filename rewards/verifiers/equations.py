@@ -23,7 +23,7 @@ import itertools
 import re
 from fractions import Fraction
 
-from rl.errors import UsageError
+from rl import UsageError
 
 # Replacements that bring a text to plain arithmetic, applied in this order.
 _REPLACEMENTS = (

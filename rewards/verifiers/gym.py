@@ -55,8 +55,7 @@ from rewards.verifiers import (
   round_ends,
   unscored,
 )
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Datasets that training may use; the top of the file has the conditions.
 ALLOWED = tuple(

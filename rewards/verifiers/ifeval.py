@@ -29,8 +29,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from rewards.verifiers import text_units
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 Checker = Callable[..., bool]
 

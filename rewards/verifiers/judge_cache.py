@@ -22,7 +22,7 @@ from concurrent import futures
 from typing import NoReturn
 
 from rewards.verifiers.llm_judge import Complete, JudgeError, Message
-from rl.errors import UsageError
+from rl import UsageError
 
 
 class CachedJudge:

@@ -55,7 +55,7 @@ from rewards.verifiers import (
   answer_id,
   unscored,
 )
-from rl.errors import UsageError
+from rl import UsageError
 
 T, R = TypeVar("T"), TypeVar("R")
 Message = dict[str, str]

@@ -48,7 +48,7 @@ from multiprocessing import connection
 
 from rewards.verifiers import Item, Outcome, unscored
 from rewards.verifiers.worker import READY, Worker
-from rl.errors import UsageError
+from rl import UsageError
 
 _MAX_FAILED_STARTS = 4  # failed starts in a row after which a pool gives up
 _TOO_SLOW = Outcome(0.0, 0, "", -1, parts={"timeout": 1.0})

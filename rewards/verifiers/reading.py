@@ -45,7 +45,7 @@ from rewards.verifiers.typography import (
   UNION,
   WITHOUT,
 )
-from rl.errors import UsageError
+from rl import UsageError
 
 _MAX_CHARACTERS = 1000  # longer answers are compared as texts
 _OPENING, _CLOSING = "([{⦃⟨", ")]}⦄⟩"

@@ -45,8 +45,7 @@ from rewards.verifiers import (
   llm_judge,
   unscored,
 )
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": 0.9}
 LOW, HIGH = 1.0, 10.0  # the scale of an implicit grade

@@ -68,8 +68,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 WEIGHTS = {
   "execution": 7.0,

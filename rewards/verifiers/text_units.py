@@ -16,8 +16,7 @@ from __future__ import annotations
 import operator
 import re
 
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"(?<=[.!?\u2026\u3002])[\"'\u201d\u2019)\]*]*(?=\s)|\n\s*\n")

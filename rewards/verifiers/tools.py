@@ -54,7 +54,7 @@ from rewards.verifiers import (
   answer_id,
   unscored,
 )
-from rl.errors import UsageError
+from rl import UsageError
 
 BOUND = 3.0  # correctness lies in [-BOUND, BOUND]
 MAX_CALLS = 256  # per text, which bounds the assignment; more are malformed

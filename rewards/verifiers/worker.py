@@ -23,8 +23,8 @@ import time
 from multiprocessing import connection
 
 from rewards.verifiers import Outcome, unscored
-from rl import registry
-from rl.errors import UsageError, locate
+from rl import UsageError, registry
+from rl.errors import locate
 
 READY = "ready"  # message of a worker that has loaded the verifier
 

@@ -12,8 +12,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from rl import masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, masked, scoring, types
 from rl.losses.terms import Loss, Term
 from rl.method import Method
 from rl.transforms import Transform, broadcast, chain, transform

@@ -26,8 +26,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 
-from rl import factories, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, factories, scoring, types
 
 Array = jax.Array
 # exp(20) = 5e8 stays far below the largest float32, 3e38, so that its product

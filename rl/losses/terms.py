@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 
-from rl import factories, registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, factories, registry, scoring, types
 from rl.losses import aggregates, ratios, surrogates
 from rl.transforms import LevelError, Transform
 

@@ -16,8 +16,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rl import factories, learners, registry
-from rl.errors import UsageError
+from rl import UsageError, factories, learners, registry
 from rl.method import Method
 
 

@@ -23,8 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 
 Array = jax.Array
 

@@ -11,7 +11,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 # Number of vocabulary entries in a block of `sample_token`.

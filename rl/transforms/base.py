@@ -36,8 +36,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.factories import factory, label, resolve_needs
 
 Array = jax.Array

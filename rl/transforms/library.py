@@ -15,8 +15,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, best_of_k, credit, masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, advantages, best_of_k, credit, masked, scoring, types
 from rl.sampling import random_keys
 from rl.transforms.base import Transform, lift, transform
 

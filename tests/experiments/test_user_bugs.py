@@ -158,7 +158,7 @@ def test_a_bug_is_shown_with_its_line_before_anything_is_written(
   name, flag, expected, mine, capsys
 ):
   call = f"mine:{name}()" if flag == "reward" else f"mine:{name}"
-  assert run_with(mine, f"--config.{flag}={call}") == 2
+  assert run_with(mine, f"--config.{flag}={call}") == 1
   error = capsys.readouterr().err
   assert error.count("\n") == 1
   assert error.startswith("error: checking the config: ")
@@ -176,7 +176,7 @@ def test_a_bug_on_the_host_in_the_third_step(mine, capsys):
 
 
 def test_the_traceback_is_whole_on_demand(mine, capsys):
-  assert run_with(mine, "--config.method=mine:factory", "--traceback") == 2
+  assert run_with(mine, "--config.method=mine:factory", "--traceback") == 1
   error = capsys.readouterr().err
   assert "Traceback (most recent call last)" in error
   assert "return undefined_name" in error

@@ -34,7 +34,7 @@ from experiments.logging import json_files
 from experiments.studies.arms import Arm, Store
 from experiments.studies.bakeoff import setting
 from experiments.studies.bakeoff.table import Row
-from rl.errors import UsageError
+from rl import UsageError
 
 
 class _Bakeoff:
@@ -113,32 +113,29 @@ def main(argv: Sequence[str] | None = None) -> int:
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console()
-  with errors.usage_errors():
-    if options.seeds < 2:
-      raise UsageError(
-        f"--seeds {options.seeds} gives no interval; use at least 2"
-      )
-    subject = setting.METHODS if options.rewards is None else setting.REWARDS
-    if options.rewards is not None and options.methods:
-      raise UsageError(
-        "--methods and --rewards do not go together; use one of them"
-      )
-    task = options.task or subject.task
-    if not task:
-      raise UsageError(
-        f"--task must be one of {', '.join(method_configs.BASES)}"
-      )
-    names_text = options.rewards or options.methods
-    names = list(map(subject.check, filter(None, names_text.split(","))))
-    arguments.check_seed("--seeds: the last seed", options.seeds - 1)
-    arguments.check_counts(options, "steps", "cpu_devices")
-    if options.workdir is not None:
-      arguments.check_folder("--workdir", options.workdir)
-    folder = epath.Path(options.workdir or subject.folder)
-    arguments.check_writable("--workdir", folder / "bakeoff.md")
-    devices.configure(options.cpu_devices)
-    steps = subject.steps if options.steps is None else options.steps
-    bakeoff_setting = setting.make(subject, task, steps)
+  if options.seeds < 2:
+    raise UsageError(
+      f"--seeds {options.seeds} gives no interval; use at least 2"
+    )
+  subject = setting.METHODS if options.rewards is None else setting.REWARDS
+  if options.rewards is not None and options.methods:
+    raise UsageError(
+      "--methods and --rewards do not go together; use one of them"
+    )
+  task = options.task or subject.task
+  if not task:
+    raise UsageError(f"--task must be one of {', '.join(method_configs.BASES)}")
+  names_text = options.rewards or options.methods
+  names = list(map(subject.check, filter(None, names_text.split(","))))
+  arguments.check_seed("--seeds: the last seed", options.seeds - 1)
+  arguments.check_counts(options, "steps", "cpu_devices")
+  if options.workdir is not None:
+    arguments.check_folder("--workdir", options.workdir)
+  folder = epath.Path(options.workdir or subject.folder)
+  arguments.check_writable("--workdir", folder / "bakeoff.md")
+  devices.configure(options.cpu_devices)
+  steps = subject.steps if options.steps is None else options.steps
+  bakeoff_setting = setting.make(subject, task, steps)
   start_time = time.monotonic()
 
   def report(line: str) -> None:
@@ -147,10 +144,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   store = Store(folder, report)
   bakeoff = _Bakeoff(bakeoff_setting, store, range(options.seeds))
-  with errors.usage_errors():
-    names_to_train = bakeoff.names_to_train(
-      sorted({subject.reference, *(names or subject.configs.names())})
-    )
+  names_to_train = bakeoff.names_to_train(
+    sorted({subject.reference, *(names or subject.configs.names())})
+  )
   report(
     f"{len(names_to_train)} {subject.name}s to train, "
     f"{options.seeds} seeds of {bakeoff.budget} tokens each; "

@@ -34,8 +34,7 @@ from experiments.studies.arms import Arm, Outcome
 from experiments.studies.bakeoff import method_table, reward_table
 from experiments.studies.bakeoff.table import Estimate, Row, Table, make_row
 from experiments.training_run import validate
-from rl import methods
-from rl.errors import UsageError
+from rl import UsageError, methods
 
 # Samples per held-out problem: twice 64, so that the estimate of pass@64 is an
 # average over many subsets of 64 samples.

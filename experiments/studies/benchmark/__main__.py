@@ -26,8 +26,7 @@ from experiments.cli import errors, spec
 from experiments.logging import json_files
 from experiments.studies.benchmark.outcome import WIDTH, Outcome
 from experiments.studies.benchmark.peers import PEERS
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Name -> module and function. A module is imported when its benchmark is run,
 # because some need packages that a machine with an accelerator may not have.
@@ -60,8 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in BENCHMARKS:
       console.print(f"{name}: {load(name).__doc__.splitlines()[0]}")
     return 0
-  with errors.usage_errors():
-    name, settings = _parse_benchmark(options)
+  name, settings = _parse_benchmark(options)
   outcome = load(name)(console, **settings)
   wide = rich.console.Console(width=WIDTH, stderr=console.stderr)
   wide.print(outcome.table)

@@ -31,8 +31,7 @@ import rich.console
 from experiments.logging import json_files
 from experiments.studies.benchmark import outcome, sides
 from experiments.studies.benchmark.on_accelerator import pieces
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 PIECE_SECONDS = 180.0
 # A piece that could run for less than this is left to the next command.

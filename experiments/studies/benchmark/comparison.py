@@ -25,8 +25,7 @@ from experiments.studies.benchmark import machine, outcome, sides, sizes
 from experiments.studies.benchmark.outcome import Outcome, Row
 from experiments.studies.benchmark.peers import PEERS
 from models import flop_counts
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 NONE = "none"  # value of `peer` with which only this project is measured
 # Number of prompts, and of greedy tokens per prompt, that both sides generate

@@ -22,8 +22,7 @@ import numpy as np
 
 from models import policy, transformer
 from models.config import ModelConfig
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.sampling import generation
 
 Array = jax.Array

@@ -41,7 +41,7 @@ import optax
 import rich.console
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.cli import devices, errors
+from experiments.cli import devices
 from experiments.configs import countdown
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
@@ -49,8 +49,7 @@ from experiments.studies.benchmark import machine, outcome, timing
 from experiments.training import build, iteration, placement, rollouts
 from experiments.training.experiment import Experiment
 from models import sharding
-from rl import fused_loop, step, training_state
-from rl.errors import UsageError
+from rl import UsageError, fused_loop, step, training_state
 
 MAX_TIME_VS_STAGED = 1.05
 MAX_HOST_SHARE = 0.02
@@ -84,15 +83,14 @@ def fused(
   Raises:
     UsageError: a setting has no valid value, or the loops differ.
   """
-  with errors.usage_errors():
-    devices.configure(machine.cores())
-    if count % len(jax.devices()):
-      raise UsageError(
-        f"count = {count} must be a multiple of {len(jax.devices())} devices"
-      )
-    if steps < 2:
-      raise UsageError(f"steps = {steps} fuses nothing; it must be at least 2.")
-    unplaced = build_experiment(steps, prompts)
+  devices.configure(machine.cores())
+  if count % len(jax.devices()):
+    raise UsageError(
+      f"count = {count} must be a multiple of {len(jax.devices())} devices"
+    )
+  if steps < 2:
+    raise UsageError(f"steps = {steps} fuses nothing; it must be at least 2.")
+  unplaced = build_experiment(steps, prompts)
   shape = f"countdown, {prompts} x {unplaced.sampling.samples}, {steps} steps"
   rows, fused_runs = [], {}
 

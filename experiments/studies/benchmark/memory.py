@@ -26,8 +26,7 @@ import rich.console
 from experiments.studies.benchmark import outcome, sizes
 from models import policy, transformer
 from models.config import ModelConfig
-from rl import method_loss, methods, step, training_state, types
-from rl.errors import UsageError
+from rl import UsageError, method_loss, methods, step, training_state, types
 from rl.update_plan import Plan
 
 Array = jax.Array

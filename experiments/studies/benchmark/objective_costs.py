@@ -25,8 +25,7 @@ import rich.table
 
 from experiments.studies.benchmark import timing
 from experiments.studies.benchmark.outcome import Outcome
-from rl import advantages, best_of_k, credit
-from rl.errors import UsageError
+from rl import UsageError, advantages, best_of_k, credit
 
 Array = jax.Array
 SIZES = (64, 256, 1024, 4096, 16384)  # values of n

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rl.errors import UsageError
+from rl import UsageError
 
 OURS = "experiments.studies.benchmark.ours"  # program of our side
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -20,7 +20,7 @@ import rich.console
 
 from experiments.logging import json_files
 from experiments.studies.benchmark import outcome
-from rl.errors import UsageError
+from rl import UsageError
 
 LEAST_RATIO = 3.0  # time of the first start over that of the second
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -34,7 +34,7 @@ from experiments.studies.benchmark import comparison, machine, sides, sizes
 from experiments.studies.benchmark.comparison import Case, Options, Rival
 from experiments.studies.benchmark.outcome import Outcome
 from models import flop_counts
-from rl.errors import UsageError
+from rl import UsageError
 
 # Least ratios by shape: time per token of torch over ours.
 LIMITS = {"small": 1.1, "large": 1.35}

@@ -32,7 +32,7 @@ from experiments.studies.arms import Store
 from experiments.studies.claims import definitions, plots, results
 from experiments.studies.claims.claim import Claim
 from experiments.training_run import validate
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def run(claim: Claim, store: Store, seeds: Sequence[int]) -> results.Result:
@@ -85,17 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console()
-  with errors.usage_errors():
-    if options.seeds < 2:
-      raise UsageError(
-        f"--seeds {options.seeds} is too small for a confidence interval; use "
-        "at least 2"
-      )
-    arguments.check_seed("--seeds: the last seed", options.seeds - 1)
-    arguments.check_folder("--workdir", options.workdir)
-    devices.configure(options.cpu_devices)
-    names = options.names or definitions.NAMES
-    selected = list(map(definitions.get, names))
+  if options.seeds < 2:
+    raise UsageError(
+      f"--seeds {options.seeds} is too small for a confidence interval; use "
+      "at least 2"
+    )
+  arguments.check_seed("--seeds: the last seed", options.seeds - 1)
+  arguments.check_folder("--workdir", options.workdir)
+  devices.configure(options.cpu_devices)
+  names = options.names or definitions.NAMES
+  selected = list(map(definitions.get, names))
   if options.list:
     for claim in selected:
       console.print(f"[bold]{claim.name}[/]: {claim.statement}")
@@ -109,11 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   store = Store(folder, report)
   # Checks the configs of all arms before the first of them trains.
-  with errors.usage_errors():
-    for claim in selected:
-      for arm in claim.arms.values():
-        if store.missing(arm, seeds):
-          validate.check_and_build(arm.config)
+  for claim in selected:
+    for arm in claim.arms.values():
+      if store.missing(arm, seeds):
+        validate.check_and_build(arm.config)
   # The table also shows claims that earlier commands finished in this folder.
   results_by_name = {
     claim.name: run(claim, store, seeds) for claim in finished(store, seeds)

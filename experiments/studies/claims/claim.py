@@ -34,8 +34,7 @@ from scipy import special
 
 from experiments.evaluation.intervals import CONFIDENCE, student_interval
 from experiments.studies.arms import Arm, Outcome
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]

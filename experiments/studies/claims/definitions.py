@@ -29,8 +29,7 @@ from experiments.studies.claims.settings import (
   untrained,
 )
 from experiments.studies.plots import against_rate
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 EPOCHS = 4  # updates on each batch of an arm with several updates
 # As many updates as with one update per batch, on 1 / EPOCHS of the batches.

@@ -45,8 +45,7 @@ from rich.console import Console
 from experiments.cli import arguments, errors
 from experiments.studies.faults import disks, kills, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome, Report, Skipped
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 DEFAULT = ("kill", "processes", "damage", "full", "read_only", "verifier")
 FAULTS = (*DEFAULT, "soak")  # soak runs only if it is named
@@ -91,10 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   for name in options.faults:
     if name not in FAULTS:
       raise UsageError(registry.describe_unknown("fault", name, FAULTS))
-  with errors.usage_errors():
-    arguments.check_seed("--seed", options.seed)
-    if options.json not in (None, "-"):
-      arguments.check_writable("--json", options.json)
+  arguments.check_seed("--seed", options.seed)
+  if options.json not in (None, "-"):
+    arguments.check_writable("--json", options.json)
   names = options.faults or (["kill"] if options.quick else DEFAULT)
   console = Console(stderr=True)
   start = time.monotonic()

@@ -39,13 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
   if options.command in units.COMMANDS:
     return unit.STUDY.execute(options)
-  with errors.usage_errors():
-    unit.STUDY.check(options.arms)
-    print(tables.compare(options.arms))
-    if options.picture:
-      tables.draw(options.arms, options.picture)
-    if options.lists_picture:
-      tables.draw_lists(options.arms, options.lists_picture)
+  unit.STUDY.check(options.arms)
+  print(tables.compare(options.arms))
+  if options.picture:
+    tables.draw(options.arms, options.picture)
+  if options.lists_picture:
+    tables.draw_lists(options.arms, options.lists_picture)
   return 0
 
 

@@ -22,7 +22,7 @@ from experiments.report import picture
 from experiments.studies import plots
 from experiments.studies.real_model import unit, variants
 from experiments.studies.real_model.arms import base_of
-from rl.errors import UsageError
+from rl import UsageError
 
 # Row of the table -> name in `summary.Evaluation.estimates`.
 _ESTIMATES = {

@@ -59,9 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     help="folder of the runs; default: %(default)s",
   )
   options = parser.parse_args(argv)
-  with errors.usage_errors():
-    for seed in options.seeds:
-      arguments.check_seed("--seeds", seed)
+  for seed in options.seeds:
+    arguments.check_seed("--seeds", seed)
   devices.configure()
   for seed in options.seeds:
     file = unit.STUDY.file(_NAME, seed)

@@ -28,7 +28,6 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.cli import errors
 from experiments.data import pretrained
 from experiments.evaluation import policy_loader, summary
 from experiments.logging import json_files, progress
@@ -68,9 +67,8 @@ def run(arm: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
       been downloaded, or a file of an earlier stage is missing.
   """
   workdir = folder / f"{arm}_{seed}"
-  with errors.usage_errors():
-    config = ARMS[arm].make_config(seed, folder)
-    experiment = validate.check_and_build(config, workdir)
+  config = ARMS[arm].make_config(seed, folder)
+  experiment = validate.check_and_build(config, workdir)
   if config.steps:
     _write_base_evaluation(experiment, arm, seed, workdir)
     loop.run(experiment, workdir)

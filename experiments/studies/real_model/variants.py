@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Callable
 
-from experiments.cli import errors
 from experiments.evaluation import evaluator, policy_loader
 from experiments.logging import json_files, provenance
 from experiments.studies.real_model.unit import STUDY
@@ -52,10 +51,7 @@ def measure(policy: str, report: Callable[[str], None]) -> None:
   Raises:
     UsageError: the model has not been downloaded.
   """
-  with errors.usage_errors():
-    loaded = policy_loader.load_from_folder(
-      policy, "short_texts", cpu_devices=1
-    )
+  loaded = policy_loader.load_from_folder(policy, "short_texts", cpu_devices=1)
   rows = {}
   for name, (text, problems) in variants().items():
     task = build.make_task_from_text(text, tokenizer=loaded.name)

@@ -13,7 +13,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import prompting
 from models import hf, tokenizer
 from models.config import ModelConfig
-from rl.errors import UsageError
+from rl import UsageError
 
 NAME = "free prompts"
 # Largest number of tokens of a prompt with earlier turns, and of a completion.

@@ -32,7 +32,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import gym as puzzles
 from rewards.verifiers.pool import Pool
-from rl.errors import UsageError
+from rl import UsageError
 
 INSTRUCTION = "Reason step by step, and end with <answer>ANSWER</answer>."
 FIRST_TEST_SEED = 2**30

@@ -40,7 +40,7 @@ from experiments.tasks.text import prompting, text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from models import tokenizer
 from rewards.verifiers import code, sandbox
-from rl.errors import UsageError
+from rl import UsageError
 
 INSTRUCTION = (
   "Write the whole function, imports included, in one block fenced as Python."

@@ -45,7 +45,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import constraints
 from rewards.verifiers.pool import Pool
-from rl.errors import UsageError
+from rl import UsageError
 
 PARTS = ("strict", "loose", "all_loose")
 

@@ -62,8 +62,7 @@ from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 DEFAULT_VERIFIER = "rewards.verifiers.match:normalized"
 PROMPT_KEYS = ("prompt", "question")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.tasks.text.text_options import TextOptions
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = np.ndarray
 

@@ -31,7 +31,7 @@ from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import maths
 from rewards.verifiers.answer_extraction import final_answer
 from rewards.verifiers.pool import Pool
-from rl.errors import UsageError
+from rl import UsageError
 
 INSTRUCTION = "Reason step by step, and put the final answer in \\boxed{}."
 FIELDS = ("problem", "solution", "answer")

@@ -31,8 +31,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbered_list
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Every fifth subject is held out.
 SUBJECTS = (

@@ -23,8 +23,7 @@ from collections.abc import Sequence
 
 from experiments.tasks.text.text_options import Example, TextOptions
 from models import storage_paths, tokenizer
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # A turn of a conversation: "role" ("user" or "assistant") and "content".
 Turn = dict[str, str]

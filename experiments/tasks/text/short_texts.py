@@ -34,8 +34,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import constraints, text_units
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 # Every fifth topic is held out.
 TOPICS = (

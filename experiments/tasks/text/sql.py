@@ -52,7 +52,7 @@ from experiments.tasks.text.text_options import Example, TextOptions
 from models import storage_paths
 from rewards.verifiers import sql as queries
 from rewards.verifiers.pool import Pool
-from rl.errors import UsageError
+from rl import UsageError
 
 INSTRUCTION = "Answer with one query for SQLite, in a block fenced as ```sql."
 PARTS = ("execution", "syntax", "schema", "ngram", "format")

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from experiments.tasks.task import Task
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 
 TOO_LONG = ("drop", "cut", "refuse")
 

@@ -42,7 +42,7 @@ from experiments.tasks.text import (
 from experiments.tasks.text.text_options import Example, TextOptions
 from models import tokenizer
 from rewards.verifiers import Item
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = np.ndarray
 

@@ -40,7 +40,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import tools as calls
-from rl.errors import UsageError
+from rl import UsageError
 
 INSTRUCTION = (
   "Call what is needed, one block a call and nothing around them: "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rewards.process.forest import Forest
-from rl.errors import UsageError
+from rl import UsageError
 
 
 class StepLabels(NamedTuple):

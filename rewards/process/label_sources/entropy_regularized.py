@@ -6,7 +6,7 @@ import numpy as np
 
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
-from rl.errors import UsageError
+from rl import UsageError
 
 _LIMIT = 80.0  # keeps e^eta within the range of float32
 

@@ -10,7 +10,7 @@ import numpy as np
 from rewards.process import label_sources
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def mixture(

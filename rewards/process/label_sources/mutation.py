@@ -8,7 +8,7 @@ import numpy as np
 
 from rewards.process.forest import Forest
 from rewards.process.label_sources import base
-from rl.errors import UsageError
+from rl import UsageError
 
 
 def mutation(mutations: int = 2, refactorings: int = 2, seed: int = 0):

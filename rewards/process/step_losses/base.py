@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rewards.process import step_data
-from rl.errors import UsageError
+from rl import UsageError
 
 Array = jax.Array
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards.process.step_losses import base
-from rl.errors import UsageError
+from rl import UsageError
 
 KINDS = ("ce", "dpo", "nca", "kto")
 

@@ -59,7 +59,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from rl.errors import UsageError
+from rl import UsageError
 
 _SMALLEST = {  # smallest value of each integer in `Limits`
   **dict.fromkeys(("cpu_seconds", "memory_bytes", "disk_bytes"), 1),

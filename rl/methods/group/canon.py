@@ -8,8 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, masked, registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, advantages, masked, registry, scoring, types
 from rl.losses.aggregates import seq_mean_token_sum_norm
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

@@ -3,7 +3,7 @@
 Axes: P prompts, S samples per prompt (a group).
 """
 
-from rl.errors import UsageError
+from rl import UsageError
 from rl.method import Method
 from rl.methods.pairs.contrast import (
   best_against_worst,

@@ -9,8 +9,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from rl import masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, masked, scoring, types
 from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.transforms import chain, group_normalize, scores, transform

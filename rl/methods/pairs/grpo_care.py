@@ -6,8 +6,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 import jax
 import jax.numpy as jnp
 
-from rl import masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, masked, scoring, types
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

@@ -6,8 +6,7 @@ Axes: P prompts, S samples per prompt (a group).
 import jax
 import jax.numpy as jnp
 
-from rl import masked, registry, types
-from rl.errors import UsageError
+from rl import UsageError, masked, registry, types
 from rl.losses import surrogates
 from rl.losses.terms import term
 from rl.method import Method

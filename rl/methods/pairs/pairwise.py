@@ -8,8 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, masked, registry, scoring, types
 
 Array = jax.Array
 # A need, which is an array that a forward pass computes: log-probs [P, S, T] of

@@ -24,8 +24,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import credit, masked, metrics, registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, credit, masked, metrics, registry, scoring, types
 from rl.losses.terms import term
 from rl.transforms import Transform, log_ratios, sample_ends, transform
 

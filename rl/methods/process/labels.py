@@ -10,8 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.transforms import Transform, among, chain, known_verdict, verdicts
 
 Array = jax.Array

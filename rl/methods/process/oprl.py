@@ -9,8 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, masked, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient, term
 from rl.method import Method

@@ -3,8 +3,7 @@
 Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """
 
-from rl import registry
-from rl.errors import UsageError
+from rl import UsageError, registry
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method

@@ -4,7 +4,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens, K
 reasoning steps.
 """
 
-from rl.errors import UsageError
+from rl import UsageError
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method

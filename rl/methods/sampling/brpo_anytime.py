@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import masked, metrics, types
-from rl.errors import UsageError
+from rl import UsageError, masked, metrics, types
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip, reinforce
 from rl.losses.terms import policy_gradient

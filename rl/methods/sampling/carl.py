@@ -14,8 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import masked, types
-from rl.errors import UsageError
+from rl import UsageError, masked, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method

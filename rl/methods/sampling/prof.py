@@ -8,8 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, registry, types
-from rl.errors import UsageError
+from rl import UsageError, masked, registry, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method

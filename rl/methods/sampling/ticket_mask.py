@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.method import Method
 from rl.methods.group.grpo import grpo
 

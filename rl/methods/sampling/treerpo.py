@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method

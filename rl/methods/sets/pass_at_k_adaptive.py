@@ -6,8 +6,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 import jax
 import jax.numpy as jnp
 
-from rl import best_of_k, masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, best_of_k, masked, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method

@@ -46,8 +46,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import masked, registry
-from rl.errors import UsageError
+from rl import UsageError, masked, registry
 
 Array = jax.Array
 BASELINES = ("centered", "leave_one_out_minus_one")

@@ -5,8 +5,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 
 import jax
 
-from rl import masked, registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, masked, registry, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
 from rl.method import Method

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import gradients, masked, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, gradients, masked, scoring, types
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

@@ -7,8 +7,7 @@ in the vocabulary, N token positions.
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, masked, registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, advantages, masked, registry, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method

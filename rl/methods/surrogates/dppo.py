@@ -6,8 +6,7 @@ Axes: P prompts, S samples per prompt (a group), T completion tokens.
 import jax
 import jax.numpy as jnp
 
-from rl import registry, scoring, types
-from rl.errors import UsageError
+from rl import UsageError, registry, scoring, types
 from rl.losses import surrogates
 from rl.losses.aggregates import seq_mean_token_sum_norm
 from rl.losses.terms import policy_gradient

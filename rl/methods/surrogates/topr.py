@@ -6,8 +6,7 @@ Axes: P prompts, S samples per prompt (a group).
 import jax
 import jax.numpy as jnp
 
-from rl import types
-from rl.errors import UsageError
+from rl import UsageError, types
 from rl.losses import ratios
 from rl.losses.aggregates import seq_mean_token_sum
 from rl.losses.terms import policy_gradient

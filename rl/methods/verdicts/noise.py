@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import jax
 
-from rl.errors import UsageError
+from rl import UsageError
 from rl.transforms import lift
 
 Array = jax.Array

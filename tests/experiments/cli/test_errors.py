@@ -11,51 +11,61 @@ from experiments.cli import errors, spec
 from rl import errors as rl_errors
 
 
-def command(refusal=None, fault=None, argv=()):
+def command(error, argv=()):
   @errors.command
   def main(argv):
     assert errors.TRACEBACK not in argv
-    with errors.usage_errors("checking"):
-      if refusal:
-        raise refusal
-    if fault:
-      raise fault
-    return 0
+    with errors.doing("checking", [os.path.realpath(__file__)]):
+      raise error
 
   return main(argv)
 
 
-@pytest.mark.parametrize("kind", [errors.UsageError, NotADirectoryError])
-def test_what_is_refused_is_one_line_and_status_2(kind, capsys):
-  assert command(refusal=kind("k = 9 is too large;\n  nearest: 8")) == 2
+@pytest.mark.parametrize(
+  ("kind", "status"),
+  [(errors.UsageError, 2), (errors.RunError, 1)],
+)
+def test_what_is_refused_is_one_line(kind, status, capsys):
+  assert command(kind("k = 9 is too large;\n  nearest: 8")) == status
   out, err = capsys.readouterr()
   assert not out
-  assert err.endswith("k = 9 is too large; nearest: 8\n")
-  assert err.count("\n") == 1
+  assert err == "error: k = 9 is too large; nearest: 8\n"
 
 
-@pytest.mark.parametrize("kind", [ValueError, TypeError])
+@pytest.mark.parametrize("kind", [ValueError, TypeError, NotADirectoryError])
 def test_a_bug_shows_what_was_done_its_type_and_its_line(kind, capsys):
-  assert command(refusal=kind("no int")) == 2
+  assert command(kind("no int")) == 1
   line = capsys.readouterr().err
   assert line.startswith(f"error: checking: {kind.__name__}: no int (")
   assert f"{pathlib.Path(__file__).name}:" in line
   assert line.count("\n") == 1
 
 
-def test_a_bug_outside_of_a_check_has_status_1(capsys):
+def test_a_file_that_cannot_be_used_is_a_mistake_of_the_user(capsys):
+  @errors.command
+  def main(argv):
+    with errors.doing("reading", []):
+      pathlib.Path("/no/such/file").read_text()
+
+  assert main([]) == 2
+  line = capsys.readouterr().err
+  assert line == "error: [Errno 2] No such file or directory: '/no/such/file'\n"
+
+
+def test_a_bug_has_the_notes_of_what_was_done(capsys):
   error = KeyError("ours")
   error.add_note("after 3 training steps")
-  assert command(fault=error) == 1
+  assert command(error) == 1
   line = capsys.readouterr().err
-  assert line.startswith("error: after 3 training steps: KeyError: ours (")
+  expected = "error: checking: after 3 training steps: KeyError: ours ("
+  assert line.startswith(expected)
 
 
 def test_the_traceback_is_shown_on_demand(capsys):
-  assert command(fault=ValueError("ours"), argv=["--traceback"]) == 1
+  assert command(ValueError("ours"), ["--traceback"]) == 1
   err = capsys.readouterr().err
   assert "Traceback" in err
-  assert "in main\n    raise fault\n" in err
+  assert "in main\n    raise error\n" in err
 
 
 def test_the_line_is_that_of_the_file_of_the_user():
@@ -68,7 +78,7 @@ def test_the_line_is_that_of_the_file_of_the_user():
 
 
 def test_a_command_that_succeeds_says_nothing(capsys):
-  assert command() == 0
+  assert errors.command(lambda argv: 0)([]) == 0
   assert capsys.readouterr() == ("", "")
 
 

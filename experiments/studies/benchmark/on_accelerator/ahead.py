@@ -175,8 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   jax.config.update("jax_platforms", "cpu")
   num_wrong = 0
   for topology in options.topologies:
-    with errors.usage_errors():
-      chip, devices = chips.devices(topology)
+    chip, devices = chips.devices(topology)
     setting = pieces.Setting(options.toy, {}, chip.memory)
     for program in all_programs(setting, devices[0]):
       peak, wrong = faults(program, chip, devices[0].platform)
