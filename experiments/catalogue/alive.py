@@ -95,7 +95,7 @@ RESULTS = pathlib.Path(__file__).with_name("alive.json")
 OUTCOMES = ("scores", "correct")
 _KINDS = ("method", "reward", "question")
 _RUN = re.compile(r"python -m experiments\.run --config (\S+) --workdir \S+$")
-_LINE = re.compile(r"Quantity: (\S+?)(, by prompt)?\.(?= |$)")
+_LINE = re.compile(r"Quantity: (\S+?)(, by prompt)?\.(?=\s|$)")
 # A permuted quantity must change the update by this share of its length.
 _LEAST_CHANGE = 1e-5
 _ORDER = "alive/order"  # extra with the permutation of a transform's result
