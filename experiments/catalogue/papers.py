@@ -15,6 +15,7 @@ import ast
 import functools
 import importlib
 import inspect
+import json
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
@@ -92,9 +93,22 @@ def rows() -> list[dict[str, str]]:
     for config, entry in reward_configs.ENTRIES.items():
       if "paper" in entry and entry["paper"] in paper:
         command = _run_command("reward", config, config)
+    for stand_in in _stand_ins():
+      is_of_row = (stand_in["kind"], stand_in["name"]) == (kind, name)
+      if is_of_row and stand_in["paper"] in paper:
+        command = f"{NO_COMMAND}: {stand_in['reason']}"
     row = {"paper": paper, "kind": kind, "name": name, "command": command}
     result.append(row)
   return sorted(result, key=lambda row: row["paper"].lower())
+
+
+@functools.cache
+def _stand_ins() -> list[dict[str, str]]:
+  """Returns the rows in whose run something stands in for a quantity."""
+  # They were found by reading each config beside its equation.
+  return json.loads(
+    pathlib.Path(__file__).with_name("stand_ins.json").read_text()
+  )
 
 
 def _docstrings() -> Iterator[tuple[str, str, list[str]]]:
