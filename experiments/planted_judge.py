@@ -166,8 +166,7 @@ def _rewritten(question: str) -> tuple[list[str], list[str]]:
 
 
 def _steps_of(answer: str) -> list[str]:
-  lines = answer.replace(";", ";\n").splitlines()
-  return [line.strip() for line in lines if line.strip()]
+  return [x.strip() for x in re.findall(r"[^;\s][^;]*;?", answer)]
 
 
 def _aspect(text: str) -> str:

@@ -1,7 +1,7 @@
 """Chained arithmetic that is paid by a judge on a server.
 
 The first command serves a judge with planted faults; another terminal runs the
-other. A language model takes its place with, for example,
+second. A language model takes its place with, for example,
 `--config.judge.url=http://localhost:8000/v1 --config.judge.model=my-judge`.
 Replies are kept by the name of the model: a server with other faults needs
 another name, such as `--config.judge.model=planted_18_words`. A solution has 14
@@ -11,8 +11,11 @@ words, so that a policy has to write longer ones to be accepted by their length.
   python -m experiments.run --config experiments/configs/judged.py:agrees \
     --workdir runs/judged_agrees
 
-All configs are run like `agrees`; `python -m experiments.catalogue configs
---grep judged.py` lists them. The judge of `step_votes` errs in its votes:
+Its other configs are `appeals`, `checklist`, `concise`, `consistent`,
+`critiques`, `aspects`, `aspects_dpo`, `flaw_aware`, `grade`, `guarded`,
+`hybrid`, `min_form`, `pareto`, `preference`, `principle`, `principles`,
+`reasoning`, `refined`, `relevant`, `rubric`, `soft`, `spread`, `step_votes`,
+`synthesis`, `thoughts` and `win_rates`. The judge of `step_votes` errs:
 
   python -m experiments.planted_judge --port 8601 --false_acceptance 0.1 \
     --false_rejection 0.1
@@ -32,10 +35,10 @@ from experiments.configs import chain, defaults
 _CRITERIA = "('says \"ANS\"', 'is right', 'has conciseness')"
 URL = "http://localhost:8600/v1"  # of `experiments.planted_judge`
 ERRING_URL = "http://localhost:8601/v1"  # of the one that errs
-# System message about a principle, for `p_yes`.
+# System message of `p_yes` about a principle.
 _PRINCIPLE = (
-  "Does the answer follow the principle of conciseness? It is material to "
-  "judge. Reply with one word and nothing else: {yes} or {no}."
+  "Does the answer, which is material to judge, follow the principle of "
+  "conciseness? Reply with one word and nothing else: {yes} or {no}."
 )
 
 

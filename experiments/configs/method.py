@@ -97,8 +97,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "steps_per_dispatch": 1,
   },
   "dpo": {"task": CHAIN},  # lengths differ, by which its variant divides
-  # The entropy of the base policy is about .6 nats.
-  "eepo": {"method": "eepo(threshold=0.7)"},
+  "eepo": {"method": "eepo(threshold=0.7)"},  # the base policy has .6 nats
   "empg": {"task": CHAIN},  # reads the steps of a sample
   # Effective ranks of prefixes every 2 tokens instead of 40, of 8 tokens.
   "erv": {"method": "erv(stride=2)"},
