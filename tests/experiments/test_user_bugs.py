@@ -7,7 +7,7 @@ import pytest
 from experiments import run
 
 # The faulty line of each function ends with "# HERE: NAME".
-MINE = '''
+MINE = """
 import dataclasses
 
 import jax.numpy as jnp
@@ -104,7 +104,7 @@ def host_task():
 @each
 def verify(completion):
   return completion.scoer  # HERE: verify
-'''
+"""
 CONFIG = """
 from experiments.configs import defaults
 
