@@ -10,9 +10,13 @@ computed for a question of chained arithmetic that comes without one. A step of
 chained arithmetic is right if its result is true. The judge accepts a wrong
 answer or step, or rejects a right one, with the probabilities
 `--false_acceptance` and `--false_rejection`; the same answer to a question
-always gets the same verdict. It also accepts every answer of at least `--words`
-words, and every answer that begins with `--opener`: weaknesses that a policy
-can learn to exploit. `config.judge` of `experiments/configs/judged.py` asks it.
+always gets the same verdict, unless the question has the number of a vote. It
+also accepts every answer of at least `--words` words, and every answer that
+begins with `--opener`: weaknesses that a policy can learn to exploit.
+`config.judge` of `experiments/configs/judged.py` asks it.
+
+Answers of the same verdict differ by their quality (`_quality`), which is
+computed from the texts of the question and the answer.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.cli import arguments, errors
+from rewards.judged import aspect
 from rl import UsageError
 
 PORT = 8600
@@ -44,7 +49,6 @@ _OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 # Matches the words of a verdict: "one word and nothing else: yes or no.".
 _WORDS = re.compile(r"one word and nothing else: (\S+) or (\S+)\.")
 _WIDTH = 256  # of an embedding
-CERTAINTY = 0.9  # probability of the word of the verdict
 _QUOTED = re.compile(r'"([^"]+)"')
 
 
@@ -119,7 +123,7 @@ def _apply(value: str, symbol: str, operand: str) -> str:
 
 
 def _wrong_steps(
-  question: str, steps: Sequence[str], faults: Faults
+  question: str, steps: Sequence[str], faults: Faults, vote: str = ""
 ) -> list[int]:
   """Returns the steps that the judge calls wrong, counted from 1."""
   running = (_results(question) or [""])[0]
@@ -133,7 +137,8 @@ def _wrong_steps(
       running = words[-1] if words else running
     # A step that is written twice is wrong the second time.
     is_right = is_right and step not in steps[: number - 1]
-    if not _with_faults(is_right, faults, question, *steps[:number]):
+    identity = (question, *steps[:number], *filter(None, [vote]))
+    if not _with_faults(is_right, faults, *identity):
       wrong.append(number)
   return wrong
 
@@ -146,10 +151,10 @@ def _rewritten(question: str) -> tuple[list[str], list[str]]:
     values = []
   operations = list(zip(words[1::2], words[2:-1:2], strict=False))
   versions = []
-  for excess in (0, 1):  # the last result of the others is one too large
+  for excess in (0, 1):  # the first result of the others is one too large
     results = [*values[1:]]
     if results:
-      results[-1] = str((int(results[-1]) + excess) % 10)
+      results[0] = str((int(results[0]) + excess) % 10)
     versions.append(
       [
         f"{symbol} {operand} {result} ;"
@@ -160,26 +165,60 @@ def _rewritten(question: str) -> tuple[list[str], list[str]]:
   return versions[0], versions[1]
 
 
+def _steps_of(answer: str) -> list[str]:
+  return [x.strip() for x in re.findall(r"[^;\s][^;]*;?", answer)]
+
+
+def _aspect(text: str) -> str:
+  """Returns the aspect of `rewards.judged.aspect` that a text names, or ""."""
+  pairs = aspect.ASPECTS.items()
+  return next((x for x, meaning in pairs if x in text or meaning in text), "")
+
+
+def _quality(of: str, question: str, answer: str) -> float:
+  """Returns how far an answer has an aspect, from 0 to 1; "" is in general.
+
+  Conciseness is the number of words of the right solution over that of the
+  answer, at most 1, and relevance the share of the question's words that the
+  answer has. Anything else is the share of the answer's steps that are steps of
+  the right solution. A question of another form has 1/2.
+  """
+  solution, words = _rewritten(question)[0], answer.split()
+  if not solution or not words:
+    return 0.5 if words else 0.0
+  if of == "conciseness":
+    return min(len(" ".join(solution).split()) / len(words), 1.0)
+  parts, allowed = _steps_of(answer), solution
+  if of == "relevance":
+    parts, allowed = question.split(), words
+  return sum(part in allowed for part in parts) / max(len(parts), 1)
+
+
 def _reply_to(
   system: str, fields: Mapping[str, Any], faults: Faults
 ) -> dict[str, Any]:
   """Returns the reply to a question of `rewards.judged`.
 
-  The grade is the highest or the lowest of the scale that the system message
-  states. A criterion with a text in quotation marks is met by an answer that
-  has this text. Any other criterion is met by an answer that is accepted. Of
-  two answers the one that is accepted is better. A reference that is written
-  from several answers is the first whose last word is the most common one. The
-  criteria of a question are whether it is answered, and those of a reference
-  whether an answer has its last word. A question is open unless it is chained
-  arithmetic. A step has the highest score by every criterion, or the lowest if
-  it is wrong. A thought is rewritten into the right steps, and into steps with
-  an error.
+  With q the quality of the answer, the place of the grade in the scale that the
+  system message states is .6 + .4 q if the answer is accepted, else .4 q, and
+  the probability of the first word is .85 + .1 q or .05 + .1 q. A criterion
+  with a text in quotation marks is met by an answer that has this text, one
+  that names an aspect by q = 1, and any other by an answer that is accepted. Of
+  two answers the better one is accepted, or has the larger q. A rubric is
+  refined by a text that only the worse answer has, as a fault. A reference that
+  is written from several answers is the first whose last word is the most
+  common one. The criteria of a question are its right steps, and those of a
+  reference its steps. A question is open unless it is chained arithmetic. A
+  step has the highest score by every criterion, or the lowest if it is wrong. A
+  thought is rewritten into the right steps, and into steps whose first result
+  is wrong.
   """
   question, reference = fields.get("question", ""), fields.get("reference", "")
   if "steps" in fields or "thoughts" in fields:
     steps = fields.get("steps") or fields["thoughts"]
-    return _reply_about_steps(system, question, steps, faults)
+    vote = str(fields.get("critique", ""))
+    wrong = _wrong_steps(question, list(steps.values()), faults, vote)
+    return _reply_about_steps(system, steps, wrong)
   if "rewrite" in fields:
     better, worse = _rewritten(question)
     return {"better": better, "worse": worse}
@@ -193,41 +232,52 @@ def _reply_to(
     last_words = [answer.split()[-1:] for answer in answers]
     counts = [last_words.count(words) for words in last_words]
     return {"reference": answers[counts.index(max(counts))]}
+
+  def rank(answer: str) -> tuple[bool, float]:
+    is_accepted = _accepts(question, reference, answer, faults)
+    return is_accepted, _quality("", question, answer)
+
   if "A" in fields:
-    first, second = (
-      _accepts(question, reference, fields[name], faults) for name in "AB"
-    )
-    return {"better": "tie" if first == second else "A" if first else "B"}
+    first, second = (rank(fields[name]) for name in "AB")
+    return {"better": "tie" if first == second else "AB"[first < second]}
   if "rubric" in fields:
-    return {"rubric": [*fields["rubric"], {"text": "is right", "weight": 1.0}]}
+    worse, better = sorted(fields["answers"], key=rank)
+    steps = [step for step in _steps_of(worse) if step not in better]
+    added = [{"text": f'says "{x}"', "weight": -1.0} for x in steps[:1]]
+    return {"rubric": [*fields["rubric"], *added]}
   if "answer" not in fields:
-    says = f'says "{reference.split()[-1]}"' if reference else "is right"
+    steps = _rewritten(question)[0] or _steps_of(reference)
+    says = [f'says "{step}"' for step in steps]
     return {
-      "criteria": [says, "answers the question"],
+      "criteria": says or ["is right", "answers the question"],
       "open": not _results(question),
       "tree": {"truth": ["the result is true", "it follows"], "use": ["ANS"]},
     }
   answer, vote = fields["answer"], str(fields.get("vote", ""))
   is_accepted = _accepts(question, reference, answer, faults, vote)
+  quality = _quality(_aspect(system), question, answer)
   scale = _SCALE.search(system)
   low, high = map(float, scale.groups()) if scale else (0.0, 10.0)
   reply: dict[str, Any] = {
     "right": is_accepted,
-    "score": high if is_accepted else low,
+    "score": low + (high - low) * (0.6 * is_accepted + 0.4 * quality),
+    "p_right": 0.05 + 0.8 * is_accepted + 0.1 * quality,
   }
   criteria = fields.get("criteria", {})
   if isinstance(criteria, Mapping):
     for number, text in criteria.items():
-      quoted = _QUOTED.search(text)
-      reply[number] = quoted[1] in answer if quoted else is_accepted
+      reply[number] = is_accepted
+      if quoted := _QUOTED.search(text):
+        reply[number] = quoted[1] in answer
+      elif of := _aspect(text):
+        reply[number] = _quality(of, question, answer) == 1.0
   return reply
 
 
 def _reply_about_steps(
-  system: str, question: str, steps: Mapping[str, str], faults: Faults
+  system: str, steps: Mapping[str, str], wrong: Sequence[int]
 ) -> dict[str, Any]:
   """Returns the reply to a question about steps, with all possible fields."""
-  wrong = _wrong_steps(question, list(steps.values()), faults)
   highest = _HIGHEST.search(system)
   best = float(highest[1]) if highest else 1.0
   scores = {number: best * (int(number) not in wrong) for number in steps}
@@ -269,8 +319,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       reply, probabilities = json.dumps(answer), None
       if body.get("logprobs"):
         words = _WORDS.search(system).groups()
-        chances = (CERTAINTY, 1 - CERTAINTY)[:: 1 if answer["right"] else -1]
-        reply = words[chances.index(CERTAINTY)]
+        chances = answer["p_right"], 1 - answer["p_right"]
+        reply = words[chances.index(max(chances))]
         probabilities = _log_probabilities(zip(words, chances, strict=True))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
       self.send_error(400, "the last message is no question of rewards.judged")

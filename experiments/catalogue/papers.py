@@ -30,6 +30,7 @@ from experiments.configs import reward as reward_configs
 from experiments.studies.claims import definitions
 from experiments.training import reward_from_config
 from rewards import judged as questions
+from rewards.process import label_sources
 from rl import methods
 
 NO_COMMAND = "no command"
@@ -93,6 +94,9 @@ def rows() -> list[dict[str, str]]:
     for config, entry in reward_configs.ENTRIES.items():
       if "paper" in entry and entry["paper"] in paper:
         command = _run_command("reward", config, config)
+    for (implementation, part), its_command in _COMMANDS.items():
+      if name == implementation and part in paper:
+        command = its_command
     for stand_in in _stand_ins():
       is_of_row = (stand_in["kind"], stand_in["name"]) == (kind, name)
       if is_of_row and stand_in["paper"] in paper:
@@ -136,6 +140,33 @@ _TRIP_WIRES = (
   "trip wires",
   _run_command("judged", "guarded", "judged_guarded"),
 )
+# Name and part of a paper -> the command, where it is not that of the name.
+_COMMANDS = {
+  key: _run_command(*config.split(":"), config.replace(":", "_"))
+  for key, config in {
+    ("aspect", "(DRM"): "judged:aspects",
+    ("aspect", "IFDecorator"): "judged:guarded",
+    ("aspect", "Posterior-GRPO"): "judged:reasoning",
+    ("aspect", "VerIF"): "judged:hybrid",
+    ("ensemble", "Coste"): "fitted_reward:two_less_variance",
+    ("ensemble", "Eisenstein"): "fitted_reward:two_worst",
+    ("p_yes", "RLBFF"): "judged:principle",
+    ("pf_ppo", "PF-PPO"): "fitted_reward:filtered",
+    ("ppo_process", "Math-Shepherd"): "fitted_reward:process_ppo",
+    ("pref_grpo", "Pref-GRPO"): "judged:win_rates",
+    ("preference", "MT-Bench"): "judged:win_rates",
+    ("stable_reinforce", "R1-Reward"): "judged:consistent",
+  }.items()
+} | {
+  ("bradley_terry", "Posterior-GRPO"): (
+    f"{_PRM} fit --loss bradley_terry --workdir runs/thought_model "
+    "--policy runs/chain_base --data runs/thought_pairs.jsonl"
+  ),
+  ("dpo", "Mitchell"): _run_command("method", "dpo", "dpo_smoothed")
+  + ' --config.method="dpo(label_smoothing=0.1)"',
+  ("dpo", "Tulu 3"): _run_command("method", "dpo", "dpo_normalized")
+  + ' --config.method="dpo(beta=5.0, length_normalized=True)"',
+}
 # Module, or package with a function of its own name in each file -> what it
 # is, and the command that runs it. {0} is the name of the function.
 _PARTS = {
@@ -173,6 +204,9 @@ def _implementations(
   part = _PARTS.get(package if name == file else module) or _PARTS.get(module)
   if part:
     kind, command = part
+    is_source = kind == "label source"
+    if is_source and label_sources.reads_judge(label_sources.get(name)):
+      command += " --judge URL --judge_model planted"
     return [(kind, name.lstrip("_"), command.format(name))]
   if module == f"{questions.__name__}.{name}":
     return [("question", name, _judged_command("question", name) or NO_COMMAND)]

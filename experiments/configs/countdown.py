@@ -12,7 +12,7 @@ from experiments.cli import config_names
 from experiments.configs import defaults
 
 
-def base() -> ConfigDict:
+def base(task: str = "countdown(count=4)") -> ConfigDict:
   """The imperfect policy that countdown runs start from, supervised.
 
   Expected: 1000 steps on demonstrations of new problems, in which 10 % of the
@@ -20,7 +20,7 @@ def base() -> ConfigDict:
   near .20 and pass@64 near .91 on held-out problems.
   """
   config = defaults.supervised(steps=1000)
-  config.task = "countdown(count=4)"
+  config.task = task
   config.steps_per_dispatch = 20
   return config
 

@@ -8,30 +8,22 @@ These commands train a policy, label samples of it, and fit a model:
     --policy runs/chain_base --problems 1024 --samples 4 --batch 256
   python -m experiments.prm fit --workdir runs/chain_prm --steps 400
 
-and these train the policy on the step scores of the model, as a minimum or as a
-sum, or on the task's own score while the model watches:
+and this trains the policy on the step scores of the model, as a minimum:
 
   python -m experiments.run --workdir runs/fitted_min_form \
     --config experiments/configs/fitted_reward.py:min_form
-  python -m experiments.run --workdir runs/fitted_sum_form \
-    --config experiments/configs/fitted_reward.py:sum_form
-  python -m experiments.run --workdir runs/fitted_outcome \
-    --config experiments/configs/fitted_reward.py:outcome
 
-or on step scores that are corrected by those of the next steps:
+Other configs pay their sum (`sum_form`), scores that are corrected by those of
+the next steps (`look_ahead`), or the task's own score while the model watches
+(`outcome`). PPO reads the step scores in `process_ppo`. Further configs pay one
+score for each sample: `mean` or another aggregate of
+`rewards.process.model_outcome.RULES` (`product`, `worst`, `best`, `sum`,
+`last`), `mixed` the mean of the verdict and of that mean, and `filtered` that
+mean to resampled groups. `two_less_variance` and `two_worst` combine two
+models, the second of which is fitted to the same labels:
 
-  python -m experiments.run --workdir runs/fitted_look_ahead \
-    --config experiments/configs/fitted_reward.py:look_ahead
-
-Further configs pay one score for each sample: the mean of the model's scores,
-or another aggregate of `rewards.process.model_outcome.RULES` (`product`,
-`worst`, `best`, `sum`, `last`), and `mixed` the mean of the verdict and of that
-mean:
-
-  python -m experiments.run --workdir runs/fitted_mean \
-    --config experiments/configs/fitted_reward.py:mean
-  python -m experiments.run --workdir runs/fitted_mixed \
-    --config experiments/configs/fitted_reward.py:mixed
+  python -m experiments.prm fit --workdir runs/chain_prm_1 --seed 1 \
+    --steps 400 --policy runs/chain_base --data runs/chain_prm/labels.jsonl
 
 `prm/score` is the mean score of a step by the model, and `prm/task_score` that
 by the task's exact checker. `experiments/studies/process_rewards` runs all of
@@ -43,7 +35,7 @@ from collections.abc import Callable
 from ml_collections import ConfigDict
 
 from experiments.cli import config_names
-from experiments.configs import defaults
+from experiments.configs import chain, defaults
 from rewards.process import model_outcome
 
 
@@ -88,6 +80,38 @@ def mixed(share: float = 0.5) -> ConfigDict:
   return config
 
 
+def filtered() -> ConfigDict:
+  """RL on the best and the worst samples by the mean of scores (PF-PPO)."""
+  config = _config("pf_ppo")
+  config.reward = "model_outcome()"
+  return config
+
+
+def process_ppo() -> ConfigDict:
+  """PPO on the model's scores of steps (Math-Shepherd)."""
+  # A base policy of its own, with a value head.
+  config = defaults.with_base(_paid("ppo_process"), chain.base())
+  config.init_from = ""
+  config.model.value_head = config.base.model.value_head = True
+  return config
+
+
+def _of_two(rule: str) -> Callable[[], ConfigDict]:
+  """Returns the function of the config of a rule of `ensemble`."""
+
+  def of_two() -> ConfigDict:
+    config = outcome()
+    config.models.other = defaults.reward_model("runs/chain_prm_1")
+    config.reward = (
+      "one = model_outcome(); two = model_outcome(model='other'); "
+      f"ensemble(members=('one', 'two'), rule={rule!r}, center=True)"
+    )
+    return config
+
+  of_two.__doc__ = f"RL on the scores of two models, combined by {rule}."
+  return of_two
+
+
 def _aggregate(rule: str) -> Callable[[], ConfigDict]:
   """Returns the function of the config of a key of `model_outcome.RULES`."""
 
@@ -130,6 +154,9 @@ _CONFIGS = config_names.NamedConfigs(
     "outcome": outcome,
     "look_ahead": look_ahead,
     "mixed": mixed,
+    "filtered": filtered,
+    "process_ppo": process_ppo,
+    **{f"two_{rule}": _of_two(rule) for rule in ("less_variance", "worst")},
     **{rule: _aggregate(rule) for rule in model_outcome.RULES},
   },
 )

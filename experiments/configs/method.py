@@ -14,6 +14,7 @@ replace those in `CHANGES`. The bake-off
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +28,10 @@ from rl import UsageError, methods, registry
 # A task with many right answers per problem, on which pass@k can exceed pass@1.
 COUNTDOWN = "countdown(count=4)"
 CHAIN = "chain(operations=3)"  # a task with step scores
+# The score is graded, and only a value equal to the target is right.
+CLOSENESS = "closeness(count=4)"
+# Countdown whose scores are flipped at the default rates of the corrections.
+NOISY = "noisy(false_positive=0.1, false_negative=0.2)"
 
 
 def _choice_base() -> ConfigDict:
@@ -44,12 +49,15 @@ BASES = {
   "countdown": countdown.base,
   "chain": chain.base,
   "choice": _choice_base,
+  "closeness": functools.partial(countdown.base, CLOSENESS),
+  "noisy": functools.partial(countdown.base, NOISY),
 }
 STEPS = 100
 
 # Method -> values that differ from `on_task`, by config key. "method" is the
 # method with its settings, and "task" the task that replaces countdown.
 CHANGES: dict[str, dict[str, Any]] = {
+  "aco": {"task": CHAIN},  # reads what follows the first step
   # One update per rollout, since no ratio corrects for a second update.
   "aryabhata": {"plan.minibatches": 1},
   # The default k, written out so that the name of the run shows it.
@@ -67,6 +75,8 @@ CHANGES: dict[str, dict[str, Any]] = {
   # 2 completions of each cut thought and not 4, because their tokens count as
   # sampled tokens.
   "brpo_anytime": {"method": "brpo_anytime(summaries=2)"},
+  # As the released code; the paper's 1/2 is `dr_grpo` in groups of even size.
+  "canon": {"method": "canon(mu=1.0)"},
   # Branches between the steps of a sample: 16 times, as in the paper.
   "carl": {"task": CHAIN, "rollout.samples": 17},
   "clip_delta": {"task": CHAIN},  # reads step scores
@@ -74,12 +84,22 @@ CHANGES: dict[str, dict[str, Any]] = {
   "coba": {"method": "coba(mean_samples=16)", "rollout.samples": 24},
   # A hard prompt gets up to 24 samples in all; `rollout.samples` is the limit.
   "capo": {"task": CHAIN},  # reads step scores
+  # Right solutions have 15 of at most 28 tokens.
+  "dapo": {"task": CHAIN, "method": "dapo(max_length=28, cache=12)"},
   "dars": {"method": "dars(total=24)", "rollout.samples": 24},
-  "diver": {"steps_per_dispatch": 1},  # compares samples on the host
+  "dispo": {"task": CHAIN, "method": "dispo(max_length=28, cache=12)"},
+  # Steps, since the n-grams of short samples all differ more than the cap. It
+  # compares samples on the host.
+  "diver": {
+    "task": CHAIN,
+    "method": "diver(kind='steps')",
+    "steps_per_dispatch": 1,
+  },
+  "dpo": {"task": CHAIN},  # lengths differ, by which its variant divides
+  "eepo": {"method": "eepo(threshold=0.7)"},  # the base policy has .6 nats
   "empg": {"task": CHAIN},  # reads the steps of a sample
-  # Effective ranks of prefixes every 4 tokens instead of 40: completions are
-  # short.
-  "erv": {"method": "erv(stride=4)"},
+  # Effective ranks of prefixes every 2 tokens instead of 40, of 8 tokens.
+  "erv": {"method": "erv(stride=2)"},
   "entropic": {"plan.minibatches": 1},  # strictly on-policy
   # Its clip range moves over the whole run.
   "flex_clip": {"method": f"flex_clip(steps={STEPS})"},
@@ -103,7 +123,14 @@ CHANGES: dict[str, dict[str, Any]] = {
   "min_form": {"task": CHAIN},  # reads step scores
   # No judge is asked here: whether an expression is legal stands for appeals.
   "noisy_appeals": {"method": "noisy_appeals(appeals='legal')"},
-  "opo": {"plan.minibatches": 1},  # strictly on-policy
+  "noisy_backward": {"task": NOISY},
+  "noisy_forward": {"task": NOISY},
+  # The policy moves by less than the default of .5 nats in a step.
+  "off_policy_mask": {
+    "method": "off_policy_mask(delta=0.01)",
+    "plan.epochs": 4,
+  },
+  "opo": {"task": CHAIN, "plan.minibatches": 1},  # lengths; on-policy
   "optimal_token_baseline": {"plan.minibatches": 1},  # strictly on-policy
   "oprl": {"task": CHAIN},  # gives rewards to steps
   "papo": {"task": CHAIN},  # reads step scores
@@ -112,6 +139,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   "pass_at_k_combination": {"method": "pass_at_k_combination(k=8)"},
   "pass_at_k_exceeding": {"method": "pass_at_k_exceeding(k=8)"},
   "ppo_process": {"task": CHAIN},  # reads step scores
+  "pref_grpo": {"task": CLOSENESS},  # compares wrong samples, too
   "prime": {"task": CHAIN},  # a process reward model, on a task with steps
   "prlcoder": {"task": CHAIN},  # reads step scores
   "prof": {"task": CHAIN},  # compares step scores with the outcome
@@ -127,7 +155,8 @@ CHANGES: dict[str, dict[str, Any]] = {
   "spark": {"task": CHAIN},  # reads step scores
   "strict_min_form": {"task": CHAIN},  # reads step scores
   "sum_form": {"task": CHAIN},  # reads step scores
-  "superhf": {"plan.minibatches": 1},  # one supervised step per rollout
+  # Graded scores, and one supervised step per rollout.
+  "superhf": {"task": CLOSENESS, "plan.minibatches": 1},
   # Ten times the usual rate, because only 1 % of the weights is trained.
   "ticket_mask": {"optimizer.learning_rate": 0.0015},
   # A tree of 16 leaves, with segments of 4 tokens: completions are short.
@@ -135,8 +164,8 @@ CHANGES: dict[str, dict[str, Any]] = {
   "treerpo": {"method": "treerpo(width=4, depth=2, segment=4)"},
   "unlikeliness": {"plan.epochs": 2},  # as in the paper
   # For the first 10 of the 100 steps only the critic is trained; the default is
-  # 50.
-  "vapo": {"method": "vapo(pretraining=10)"},
+  # 50. With alpha = .05, lambda is 0 for samples of up to 20 tokens.
+  "vapo": {"task": CHAIN, "method": "vapo(pretraining=10, alpha=0.5)"},
   # One update per rollout. The reward is the probability of the true answer
   # after the thought, of a sample that has an answer.
   "verifree": {

@@ -15,7 +15,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments.cli import config_names, spec
+from experiments.cli import config_names
 from experiments.configs import method as method_configs
 
 GRPO = "grpo(beta=0.0)"
@@ -33,8 +33,7 @@ REFERENCE = "chain(operations=3, reference=True)"
 REWORDED = "chain(operations=3, reworded=True)"
 # The answer is one of four options.
 CHOICE = "choice(operations=3)"
-# The score is graded, and only a value equal to the target is right.
-CLOSENESS = "closeness(count=4)"
+CLOSENESS = method_configs.CLOSENESS
 # Sampler with four continuations of every prefix, whose tokens count as sampled
 # tokens.
 CONTINUED = "prefix_values(continuations=4, steps=5)"
@@ -44,8 +43,6 @@ FORCED = "prefix_values(continuations=4, steps=5, forced=True)"
 # most that PAR has. They are samples of "ref", the base policy.
 PAR = "ppo(lam=0.95, beta=0.005)"
 REFERENCES = "reference_scores(count=10)"
-# Task -> task whose demonstrations its base policy is trained on.
-_TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 
 # Keys of each entry:
 #   family   the heading under which the bake-off lists the config
@@ -121,7 +118,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "cluster_share": {
     "family": "label-free",
     "summary": "share of the group that gives the same answer",
-    "reward": "cluster_share()",
+    # Groups of one answer are left out, and those of many answers.
+    "reward": "cluster_share(low=0.1, high=2.0)",
   },
   "co_reward": {
     "family": "label-free",
@@ -291,6 +289,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "closeness, scaled to the range of all scores so far",
     "reward": "min_max()",
     "task": CLOSENESS,
+    "method": PAR,  # a method that divides by a deviation would cancel it
   },
   "negative_entropy": {
     "family": "label-free",
@@ -388,6 +387,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "closeness, standardized by all scores so far",
     "reward": "standardized()",
     "task": CLOSENESS,
+    "method": PAR,  # as in `min_max`
   },
   "step_product": {
     "family": "process as outcome",
@@ -510,30 +510,7 @@ def get_config(name: str = "") -> ConfigDict:
   entry = ENTRIES[name]
   task = entry.get("task", CHAIN)
   changes = {"rollout.sampler": entry.get("sampler", "")}
-  config = method_configs.on_task(
-    entry.get("method", GRPO), _taught(task), changes
-  )
-  config.task = task
+  config = method_configs.on_task(entry.get("method", GRPO), task, changes)
   config.reward = entry.get("reward", "")
   config.step_reward = entry.get("step_reward", "")
   return config
-
-
-def base(task: str) -> ConfigDict:
-  """Returns the supervised config of a task, whose policy its runs start from.
-
-  Args:
-    task: a task with its settings. The trained policy depends on its
-      demonstrations alone, which settings such as `prm` do not change.
-
-  Raises:
-    UsageError: if the task has no base policy.
-  """
-  config = method_configs.base(_taught(task))
-  config.task = task
-  return config
-
-
-def _taught(task: str) -> str:
-  """Returns the task whose demonstrations teach the base policy of `task`."""
-  return _TAUGHT_BY.get(spec.parse(task)[0], task)

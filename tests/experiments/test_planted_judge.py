@@ -15,9 +15,11 @@ from experiments.logging import json_files
 from experiments.planted_judge import Faults
 from experiments.training_run import loop, validate
 from rewards import judged
+from rewards.judged import aspect
 from rewards.verifiers import Item, llm_judge
 
 RIGHT, WRONG = "+ 3 7 ; ANS 7", "+ 3 8 ; ANS 8"
+LONG = "+ 0 4 ; + 3 7 ; ANS 7"
 
 
 def accepts(answer, **faults):
@@ -88,26 +90,29 @@ def test_every_question_has_an_answer():
   expected = {
     "agrees": [[1, 0, 1]],
     "appeal": [[-1, 0, -1]],
-    "aspect": [[1, 0.1, 1]],
-    "checklist": [[1, 0, 1]],
+    # Both have six words, as the solution; of the wrong one, .1 + .9 * .4.
+    "aspect": [[1, 0.46, 1]],
+    # The criteria are "+ 3 7 ;" and "ANS 7".
+    "checklist": [[1, 0, 0]],
     "flawed": [[0, 0, 1]],
-    "grade": [[1, 0, 1]],
-    "implicit": [[1, 0, 1]],
+    # The third one is right without any right step.
+    "grade": [[1, 0, 0.6]],
+    "implicit": [[1, 0, 0.6]],
     "open_ended": [[0, 0, 0]],
     # "ANS 8" is scored by "ANS" and one criterion of truth, other steps by two
     # of truth. The means for truth are 10, (0 + 0 + 10) / 3 and 5.
     "pareto": [[1, 0, 0.5]],
-    "p_yes": [[0.9, 0.1, 0.9]],
-    "preference": [[[0.5, 1, 0.5], [0, 0.5, 0], [0.5, 1, 0.5]]],
+    "p_yes": [[0.95, 0.05, 0.85]],
+    "preference": [[[0.5, 1, 1], [0, 0.5, 0], [0, 1, 0.5]]],
     # The first step of the wrong solution is wrong, the second follows from it.
     "principles": [[[1, 1], [-1, 1], [1, -1]]],
-    # The judge adds that the answer is right, which counts 1 of 5.
-    "refined_rubric": [[1, 0.2, 0.8]],
+    # The worse of the two right ones has no text that the better one lacks.
+    "refined_rubric": [[1, 0.25, 0.75]],
     # Both texts have + and 3: 2 / (sqrt(4) sqrt(1 + 1 + 2^2 + 1 + 1)).
     "relevance": [[8**-0.5, 8**-0.5, 0]],
     "rubric": [[1, 0.25, 0.75]],
     "steps": [[[1, 1], [-1, 1], [1, -1]]],
-    "synthesis": [[1, 0, 1]],
+    "synthesis": [[1, 0, 0]],  # of the steps of the first one
     "thoughts": [[[1, 1], [1, -1], [1, -1]]],
   }
   assert set(expected) - {"implicit"} == set(judged.names())
@@ -148,7 +153,8 @@ def test_the_command_prints_its_url():
     complete = llm_judge.Endpoint(url, "planted", retries=0)
     fields = {"question": "q", "reference": "1", "answer": "1"}
     reply = llm_judge.ask(complete, "Is it right?", fields)
-    assert json.loads(reply) == {"right": True, "score": 10}
+    expected = {"right": True, "score": 8, "p_right": 0.9}
+    assert json.loads(reply) == pytest.approx(expected)
     process.terminate()
   refused = [*command, "--words", "-1"]
   assert subprocess.run(refused, check=False).returncode == 2
@@ -194,9 +200,11 @@ def test_a_run_is_paid_by_the_judge(name, tmp_path):
     if name == "preference":
       # The task has no right sample, and the judge prefers some to others.
       assert line["advantage/abs_mean"] > 0
-    if name in ("agrees", "grade"):
-      # An untrained policy is wrong, and half of its answers are accepted.
+    # An untrained policy is wrong, and half of its answers are accepted.
+    if name == "agrees":
       assert 0.3 < line["reward/mean"] < 0.7
+    if name == "grade":  # .6 of the share, and .4 of a small quality
+      assert 0.6 * 0.3 < line["reward/mean"] < 0.6 * 0.7 + 0.1
 
 
 # The rules of the judge, one by one.
@@ -256,10 +264,11 @@ def test_a_wrong_step_does_not_follow_from_the_one_before(steps, wrong):
   assert planted_judge._wrong_steps("4 + 3 * 2 =", steps, Faults()) == wrong
 
 
-def test_a_thought_is_rewritten_with_an_error_at_its_end():
+def test_a_thought_is_rewritten_with_an_error_before_its_answer():
+  """The answer stays, unless there is one operation."""
   assert planted_judge._rewritten("4 + 3 * 2 =") == (
     ["+ 3 7 ;", "* 2 4 ;", "ANS 4"],
-    ["+ 3 7 ;", "* 2 5 ;", "ANS 5"],
+    ["+ 3 8 ;", "* 2 4 ;", "ANS 4"],
   )
   assert planted_judge._rewritten("4 + 5 =")[1] == ["+ 5 0 ;", "ANS 0"]
   assert planted_judge._rewritten("4 / 2 =") == ([], [])
@@ -271,24 +280,86 @@ def reply(system="", **fields):
   )
 
 
-def test_a_grade_is_an_end_of_the_scale():
-  assert reply(answer=RIGHT) == {"right": True, "score": 10.0}
-  assert reply(answer=WRONG) == {"right": False, "score": 0.0}
-  scale = "Answer x from -2 (worst) to 3.5 (best) ."
-  assert reply(scale, answer=RIGHT)["score"] == 3.5
-  assert reply(scale, answer=WRONG)["score"] == -2
+@pytest.mark.parametrize(
+  ("answer", "score", "p_right"),
+  [
+    (RIGHT, 10, 0.95),
+    (LONG, 10 * (0.6 + 0.4 * 2 / 3), 0.85 + 0.1 * 2 / 3),
+    ("7", 6, 0.85),
+    ("+ 3 7 ; ANS 8", 2, 0.1),
+    (WRONG, 0, 0.05),
+    ("", 0, 0.05),
+  ],
+)
+def test_a_grade_has_the_side_of_the_verdict(answer, score, p_right):
+  """The quality is the share of the steps that the solution has."""
+  expected = {"right": score > 5, "score": score, "p_right": p_right}
+  assert reply(answer=answer) == pytest.approx(expected)
+  scale = reply("Answer x from -2 (worst) to 3.5 (best) .", answer=answer)
+  assert scale["score"] == pytest.approx(-2 + 5.5 * score / 10)
+
+
+@pytest.mark.parametrize(
+  ("of", "quality"),
+  [
+    ("conciseness", 6 / 10),
+    ("relevance", 3 / 4),  # all but "="
+    ("coherence", 2 / 3),
+    ("reasoning", 2 / 3),
+    ("completeness", 2 / 3),
+    ("intent", 2 / 3),
+  ],
+)
+def test_an_aspect_is_read_from_the_text(of, quality):
+  """Every aspect, of a right answer with a step without use."""
+  assert of in aspect.ASPECTS
+  system = aspect.GRADING.format(property=aspect.ASPECTS[of], low=0, high=10)
+  score = reply(system, answer=LONG)["score"]
+  assert score == pytest.approx(10 * (0.6 + 0.4 * quality))
+  # A question of another form has no right steps.
+  score = reply(system, question="Why?", answer=LONG)["score"]
+  assert score == pytest.approx(8)
 
 
 def test_a_criterion_is_met_by_its_quoted_text():
   criteria = {"1": 'says "ANS"', "2": 'says "sum"', "3": "is right"}
+  criteria["4"] = "has conciseness"
   met = reply(answer=WRONG, criteria=criteria)
-  assert [met[number] for number in "123"] == [True, False, False]
+  assert [met[number] for number in "1234"] == [True, False, False, True]
+  met = reply(answer=LONG, criteria=criteria)
+  assert [met[number] for number in "1234"] == [True, False, True, False]
 
 
-def test_the_better_answer_is_the_one_that_is_accepted():
+def test_the_better_answer_is_accepted_or_has_more_right_steps():
   assert reply(A=RIGHT, B=WRONG) == {"better": "A"}
   assert reply(A=WRONG, B=RIGHT) == {"better": "B"}
   assert reply(A=WRONG, B=WRONG) == {"better": "tie"}
+  assert reply(A=LONG, B=RIGHT) == {"better": "B"}
+  assert reply(A="7", B="+ 3 7 ; ANS 8") == {"better": "A"}
+  assert reply(A="+ 3 7 ; ANS 8", B=WRONG) == {"better": "A"}
+
+
+def test_a_rubric_is_refined_by_a_fault_of_the_worse_answer():
+  rubric = [{"text": "is right", "weight": 1.0}]
+  fault = {"text": 'says "+ 0 4 ;"', "weight": -1.0}
+  for answers in ([LONG, RIGHT], [RIGHT, LONG]):
+    refined = reply(rubric=rubric, answers=answers)
+    assert refined == {"rubric": [*rubric, fault]}
+  assert reply(rubric=rubric, answers=[RIGHT] * 2) == {"rubric": rubric}
+
+
+def test_each_vote_on_steps_errs_by_itself():
+  """400 votes with a rate of .3: within 4 standard errors."""
+  fields = {"question": "4 + 3 =", "steps": {"1": "+ 3 7 ;"}}
+
+  def is_wrong(faults, **more):
+    return planted_judge._reply_to("", fields | more, faults)["wrong"] == [1]
+
+  faults = Faults(false_rejection=0.3)
+  share = np.mean([is_wrong(faults, critique=i) for i in range(400)])
+  assert abs(share - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 400)
+  assert not any(is_wrong(Faults(), critique=i) for i in range(9))
+  assert is_wrong(faults) == is_wrong(faults)
 
 
 def test_a_reference_has_the_most_common_last_word():
@@ -316,8 +387,10 @@ def test_a_step_is_scored_by_every_criterion():
 
 def test_the_criteria_of_a_question_name_the_result():
   criteria = reply()
-  assert criteria["criteria"] == ['says "7"', "answers the question"]
+  assert criteria["criteria"] == ['says "+ 3 7 ;"', 'says "ANS 7"']
   assert not criteria["open"]
+  other = reply(question="", reference="+ 1 2 ; ANS 2")["criteria"]
+  assert other == ['says "+ 1 2 ;"', 'says "ANS 2"']
   criteria = reply(question="Why?", reference="")
   assert criteria["criteria"][0] == "is right"
   assert criteria["open"]

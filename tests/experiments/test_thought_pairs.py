@@ -70,12 +70,12 @@ def test_a_file_of_pairs(tmp_path, monkeypatch, capsys):
   assert "1 pairs of 2 responses" in capsys.readouterr().out
   prompt = {"prompt": questions[0], "labels": [None, None, 1]}
   right = {"steps": ["+ 3 7 ;", "* 2 4 ;", "ANS 4"]}
-  wrong = {"steps": ["+ 3 7 ;", "* 2 5 ;", "ANS 5"], "labels": [None, None, 0]}
+  wrong = {"steps": ["+ 3 8 ;", "* 2 4 ;", "ANS 4"], "labels": [None, None, 0]}
   assert json_files.read(out) == [prompt | right, prompt | wrong]
-  # The planted judge itself calls exactly the changed step wrong.
+  # The planted judge itself calls the changed step and the next one wrong.
   steps = wrong["steps"]
   faults = planted_judge.Faults()
-  assert planted_judge._wrong_steps(questions[0], steps, faults) == [2]
+  assert planted_judge._wrong_steps(questions[0], steps, faults) == [1, 2]
   # Without the server its replies are read from the cache.
   out.unlink()
   assert thought_pairs.main([*words, "--judge_model", "planted"]) == 0

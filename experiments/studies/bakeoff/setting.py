@@ -122,7 +122,7 @@ class Setting:
   @functools.cached_property
   def start(self) -> Arm:
     """The supervised training of the base policy."""
-    config = self.subject.configs.base(self.task)
+    config = method_configs.base(self.task)
     config.steps_per_dispatch = 1
     return Arm(config)
 
@@ -219,11 +219,10 @@ def make(subject: Subject, task: str, steps: int) -> Setting:
   """
   if steps < 1:
     raise UsageError(f"steps = {steps} must be at least 1")
-  subject.configs.base(task)  # raises if the task has no base policy
+  method_configs.base(task)  # raises if the task has no base policy
   name, settings = spec.parse(task)
   if not settings:
-    base = method_configs.BASES.get(name)
-    task = base().task if base else reward_configs.CLOSENESS
+    task = method_configs.BASES[name]().task
   setting = Setting(subject, task, steps)
   validate.check_and_build(setting.start.config)
   return setting

@@ -26,10 +26,13 @@ def earlier(tmp_path_factory):
 @pytest.mark.parametrize("name", fitted_reward.names())
 def test_every_config_can_run(name, earlier, tmp_path):
   config = fitted_reward.get_config(name)
-  for path in (config.init_from, config.models.prm.workdir):
+  paths = [model.workdir for model in config.models.values()]
+  for path in (config.init_from, *paths):
     assert f"--workdir {path}" in fitted_reward.__doc__
-  config.init_from = str(earlier / "base")
-  config.models.prm.workdir = str(earlier / "prm")
+  if not config.base:
+    config.init_from = str(earlier / "base")
+  for model in config.models.values():
+    model.workdir = str(earlier / "prm")
   e = validate.check_and_build(config, tmp_path / "run")
   assert not list(tmp_path.iterdir())
   is_paid = e.method.reward is not None

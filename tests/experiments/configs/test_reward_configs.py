@@ -137,4 +137,4 @@ def test_an_unknown_name_or_task_is_refused():
   with pytest.raises(ValueError, match=r"did you mean .*reward\.py:majority"):
     reward_configs.get_config("majorty")
   with pytest.raises(ValueError, match="unknown embedded task 'gsm8k'"):
-    reward_configs.base("gsm8k")
+    method_configs.base("gsm8k")

@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run
 
 from experiments import configs, tasks
-from experiments.configs import defaults, fitted_reward, small_judge
+from experiments.configs import defaults, fitted_reward, judged, small_judge
 from experiments.configs import method as method_configs
 from experiments.training import (
   build,
@@ -62,8 +62,10 @@ def test_every_config_can_run(text, tmp_path):
   e = validate.check_and_build(load(text), tmp_path / "run")
   assert e.config.kind in KINDS
   assert not list(tmp_path.iterdir())
-  file = text.partition(":")[0].removesuffix(".py").replace("/", ".")
-  assert f"--config {text} " in importlib.import_module(file).__doc__
+  path, _, name = text.partition(":")
+  module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+  is_named = module is judged and f"`{name}`" in module.__doc__
+  assert is_named or f"--config {text} " in module.__doc__
 
 
 @pytest.mark.parametrize("name", methods.names())
