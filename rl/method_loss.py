@@ -385,8 +385,8 @@ def check(
     rollout: a rollout; arrays or `jax.ShapeDtypeStruct`s.
 
   Raises:
-    UsageError: if a parameter set, view, head or component is missing, or a
-      transform refuses its arguments, such as k > S.
+    UsageError: if a parameter set, view, head or component is missing, a
+      component is not `[P, S]`, or a transform refuses its arguments.
     KeyError: if a need is not declared.
     LevelError: if a level or a shape is wrong.
   """
@@ -403,6 +403,12 @@ def check(
     needs = {n for n in required(method) if n not in rollout.extras}
     rollout = scoring.passes(policy, sources, needs, rollout)
     batch, term_weights, _ = prepare(method, rollout, method.init())
+    for name, component in batch.rollout.components.items():
+      if jnp.shape(component) != rollout.scores.shape:
+        raise UsageError(
+          f"{method.name}: the component {name!r} of the score has the shape "
+          f"{jnp.shape(component)}, but must be [P, S] = {rollout.scores.shape}"
+        )
 
     def total(params):
       weights = aggregation_weights(method, batch)
