@@ -208,7 +208,7 @@ def test_a_fault_of_a_step_ends_the_run_at_that_step(monkeypatch):
   pair = jnp.zeros(2)
   names = ("optim/skipped", "value/optim/skipped", "cost/sampled_tokens")
   names += ("guard/bad_sample", "length/truncated_frac", "loss/total")
-  buffer.add(8, dict.fromkeys((*names, "optim/grad_norm"), pair - 0.0))
+  buffer.add(8, dict.fromkeys((*names, "optim/grad_norm"), pair))
   buffer.now += 1.0
   with pytest.raises(nan_guard.Stopped, match="step 8: a score") as stopped:
     buffer.made.flush()

@@ -265,6 +265,8 @@ def test_replay_tells_code_that_has_changed_since(
 ):
   original, _, stopped = stuck
   workdir = shutil.copytree(original, tmp_path / "copy")
+  state = python.SimpleNamespace(with_carried=lambda frozen: None)
+  monkeypatch.setattr(nan_guard, "load_rollout", lambda *_: (state, {}))
   monkeypatch.setattr(replay, "describe", lambda *_: ["no operation"])
   assert replay.main(["--workdir", str(workdir)]) == 0
   assert "changed" not in capsys.readouterr().out
@@ -274,7 +276,7 @@ def test_replay_tells_code_that_has_changed_since(
   assert __file__ in code
   json_files.write(path, [code])
   assert replay.main(["--workdir", str(workdir)]) == 0
-  _, line, last = capsys.readouterr().out.splitlines()
+  *_, line, last = capsys.readouterr().out.splitlines()
   assert line == f"the code has changed since the run: {terms.__file__}"
   assert last == "no operation"
 
