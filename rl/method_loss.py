@@ -403,12 +403,7 @@ def check(
     needs = {n for n in required(method) if n not in rollout.extras}
     rollout = scoring.passes(policy, sources, needs, rollout)
     batch, term_weights, _ = prepare(method, rollout, method.init())
-    for name, component in batch.rollout.components.items():
-      if jnp.shape(component) != rollout.scores.shape:
-        raise UsageError(
-          f"{method.name}: the component {name!r} of the score has the shape "
-          f"{jnp.shape(component)}, but must be [P, S] = {rollout.scores.shape}"
-        )
+    batch.rollout.checked()
 
     def total(params):
       weights = aggregation_weights(method, batch)

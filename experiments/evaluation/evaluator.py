@@ -296,9 +296,8 @@ def describe_gaps(task: Task, evaluation: summary.Evaluation) -> Iterator[str]:
   """Yields lines on what an evaluation lacks: any score, ends of samples."""
   if np.isnan(evaluation.estimates["reward/mean"].mean):
     yield (
-      f"no accuracy is known: the verifier judged no sample of step "
-      f"{evaluation.step}, of which {(evaluation.correct < 0).mean():.0%} are "
-      "unscored"
+      f"the verifier judged no sample of step {evaluation.step}, so that no "
+      "accuracy is known"
     )
   if evaluation.finished.mean() < 0.5:
     yield task.advice_if_cut

@@ -63,10 +63,7 @@ _METRICS_OF_TEXTS = (
   "length/",
   "perf/padding_frac/",
 )
-_COMMANDS = (
-  "experiments.run --debug finds the operation, as does experiments.replay "
-  "after the run has stopped"
-)
+_COMMANDS = "experiments.run --debug or experiments.replay finds the operation"
 Times = dict[str, float]
 
 

@@ -228,8 +228,7 @@ def test_gaps_of_an_evaluation_are_told():
   task = types.SimpleNamespace(advice_if_cut="raise the limit")
   unjudged, cut = evaluator.describe_gaps(task, UNJUDGED)
   assert unjudged == (
-    "no accuracy is known: the verifier judged no sample of step 1, of which "
-    "33% are unscored"
+    "the verifier judged no sample of step 1, so that no accuracy is known"
   )
   assert cut == "raise the limit"  # of 6 of 9 samples
   assert not list(evaluator.describe_gaps(task, EVALUATION))

@@ -261,8 +261,8 @@ def test_a_component_that_is_not_by_sample_is_refused_by_name(shape):
   method = dataclasses.replace(e.method, reward=reward)
   e = dataclasses.replace(e, methods={"policy": method})
   message = (
-    f"the component 'bonus' of the score has the shape {shape}, but must be "
-    "[P, S] = (8, 4)"
+    f"the component 'bonus' of the score has the shape {shape}, but it must "
+    "be [P, S] = (8, 4)"
   )
   with pytest.raises(UsageError, match=re.escape(message)):
     validate.check_experiment(e)

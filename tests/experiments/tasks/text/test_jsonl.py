@@ -622,6 +622,6 @@ def test_a_verifier_that_always_raises_is_no_accuracy_of_zero(
   assert all(warning in message for message in caplog.messages)
   output = capsys.readouterr().out
   for step in (0, 1):
-    assert f"the verifier judged no sample of step {step}, of" in output
+    assert f"the verifier judged no sample of step {step}, so" in output
   evaluation = summary.load(tmp_path / "run" / "evaluation.json")
   assert np.isnan(evaluation.estimates["accuracy/pass@1"].mean)
