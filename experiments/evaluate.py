@@ -93,7 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     f"{loaded.name}: {evaluation.task}, {len(evaluation.ids)} problems",
     soft_wrap=True,
   )
-  for note in loaded.task.notes:
+  gaps = evaluator.describe_gaps(loaded.task, evaluation)
+  for note in (*loaded.task.notes, *gaps):
     console.print(note, soft_wrap=True, markup=False)
   console.print(summary.table({f"step {loaded.step}": evaluation}))
   if options.out:

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 # Folders of the standard library and of installed packages.
-_LIBRARIES = (
+LIBRARIES = (
   *site.getsitepackages(),
   site.getusersitepackages(),
   sysconfig.get_path("stdlib"),
@@ -62,7 +62,7 @@ def locate(error: BaseException, files: Collection[str] = ()) -> Place:
   places = [
     Place(os.path.realpath(frame.filename), frame.lineno)
     for frame in traceback.extract_tb(error.__traceback__)
-    if not frame.filename.startswith(_LIBRARIES)
+    if not frame.filename.startswith(LIBRARIES)
   ]
   in_files = [place for place in places if place.file in files]
   return [Place(), *places, *in_files][-1]

@@ -384,8 +384,8 @@ def check(
     rollout: a rollout; arrays or `jax.ShapeDtypeStruct`s.
 
   Raises:
-    UsageError: if a parameter set, view, head or component is missing, or a
-      transform refuses its arguments, such as k > S.
+    UsageError: if a parameter set, view, head or component is missing, a
+      component is not `[P, S]`, or a transform refuses its arguments.
     KeyError: if a need is not declared.
     LevelError: if a level or a shape is wrong.
   """
@@ -402,6 +402,7 @@ def check(
     needs = {n for n in required(method) if n not in rollout.extras}
     rollout = scoring.passes(policy, sources, needs, rollout)
     batch, term_weights, _ = prepare(method, rollout, method.init())
+    batch.rollout.checked()
 
     def total(params):
       weights = aggregation_weights(method, batch)

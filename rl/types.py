@@ -30,6 +30,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import flax.struct
 import jax
 
+from rl import UsageError
+
 Array = jax.Array
 PyTree = Any
 Level = Literal["none", "scalar", "prompt", "sample", "vector", "step", "token"]
@@ -202,6 +204,16 @@ class Rollout:
     `tokens.lengths` also counts the tokens of a tool or user.
     """
     return self.tokens.mask.sum(-1)
+
+  def checked(self) -> Rollout:
+    """Returns the rollout; refuses a component that is not `[P, S]`."""
+    for name, component in self.components.items():
+      if (shape := jax.numpy.shape(component)) != self.scores.shape:
+        raise UsageError(
+          f"the component {name!r} of the score has the shape {shape}, but it "
+          f"must be [P, S] = {self.scores.shape}: one number for each sample"
+        )
+    return self
 
   def has_prompt_axis(self) -> Rollout:
     """Returns, in place of each array, whether its first axis is P.

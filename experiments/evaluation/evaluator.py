@@ -291,6 +291,17 @@ def evaluate_once(
   return evaluation
 
 
+def describe_gaps(task: Task, evaluation: summary.Evaluation) -> Iterator[str]:
+  """Yields lines on what an evaluation lacks: any score, ends of samples."""
+  if np.isnan(evaluation.estimates["reward/mean"].mean):
+    yield (
+      f"the verifier judged no sample of step {evaluation.step}, so that no "
+      "accuracy is known"
+    )
+  if evaluation.finished.mean() < 0.5:
+    yield task.advice_if_cut
+
+
 def sample_and_score(
   task: Task,
   policy: types.Policy,

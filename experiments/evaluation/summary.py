@@ -91,7 +91,7 @@ class Evaluation:
     so is max@k of a problem with fewer than k scores.
     """
     ks = range(1, self.samples + 1)
-    has_verdict = self.correct >= 0
+    has_verdict = self._select_judged(self.correct >= 0)
     verdict_count = has_verdict.sum(-1)
     majority = majority_vote.majority_at_k(
       self.answer_ids, self.correct == 1, ks, has_verdict
@@ -104,7 +104,7 @@ class Evaluation:
       )
     for k in ks:
       columns[f"accuracy/maj@{k}"] = majority[:, k - 1]
-    has_score = ~np.isnan(self.scores)
+    has_score = self._select_judged(~np.isnan(self.scores))
     score_count = has_score.sum(-1)
     scores = np.where(has_score, self.scores, 0.0)
     max_at_k = np.asarray(_max_at_k_values(scores, has_score))
@@ -117,6 +117,12 @@ class Evaluation:
     columns["length/mean"] = self.lengths.mean(-1)
     columns["length/truncated_frac"] = (~self.finished).mean(-1)
     return columns
+
+  def _select_judged(self, has_value: np.ndarray) -> np.ndarray:
+    """Returns `has_value`, or no sample if the verifier could judge none."""
+    # Cut and blank samples are wrong without a call of the verifier.
+    is_judged = has_value & self.finished & (self.lengths > 1)
+    return has_value & (has_value.all() or is_judged.any())
 
   @functools.cached_property
   def estimates(self) -> dict[str, Estimate]:
@@ -262,6 +268,8 @@ def _cell(
   estimate: Estimate, digits: int, signed: bool = False
 ) -> rich.text.Text:
   """Returns "mean [low, high]"; `signed` adds the sign and its color."""
+  if np.isnan(estimate.mean):
+    return rich.text.Text("-")  # not known
   mean, low, high = (f"{x:.{digits}f}" for x in estimate)
   if signed:
     mean = f"{estimate.mean:+.{digits}f}"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import pathlib
 import subprocess
+import sys
 import time
 
 import jax
+
+from rl import errors
 
 
 def describe() -> str:
@@ -35,3 +40,15 @@ def commit() -> str:
   except (OSError, subprocess.CalledProcessError):
     return "unknown"
   return process.stdout.strip()
+
+
+@functools.cache  # a file may change after its code was loaded
+def _hash(file: str) -> str:
+  return hashlib.sha256(pathlib.Path(file).read_bytes()).hexdigest()
+
+
+def source_hashes() -> dict[str, str]:
+  """Returns a hash of each file of loaded code, without installed packages."""
+  files = {getattr(m, "__file__", None) or "<" for m in sys.modules.values()}
+  files = {f for f in files if not f.startswith(errors.LIBRARIES)}
+  return {file: _hash(file) for file in files if pathlib.Path(file).is_file()}

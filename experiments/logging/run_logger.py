@@ -61,6 +61,7 @@ class Logger:
     self._workdir = epath.Path(workdir)
     self._console = console or rich.console.Console()
     self._sinks: list[writers.Sink] = []
+    self._printed: set[str] = set()  # lines of `print_once`
     self._file: writers.JsonLines | None = None
     if jax.process_index() != 0:
       return
@@ -111,10 +112,16 @@ class Logger:
 
   def print(self, *renderables: Any) -> None:
     """Prints lines or tables, above the progress line if there is one."""
-    if self._sinks:
+    if jax.process_index() == 0:
       self._console.print(
         *renderables, markup=False, highlight=False, soft_wrap=True
       )
+
+  def print_once(self, where: str, line: str) -> None:
+    """Prints "WHERE: LINE", unless the line was printed for another place."""
+    if line not in self._printed:
+      self.print(f"{where}: {line}")
+    self._printed.add(line)
 
   def flush(self) -> None:
     """Writes all metrics that were logged so far to `metrics.jsonl`.

@@ -122,6 +122,8 @@ def _headline(run: Run) -> list[dict[str, Any]]:
   for k in dict.fromkeys((ks[0], ks[len(ks) // 2], ks[-1])):
     name = f"{quantity}{k}"
     difference = differences[name]
+    if math.isnan(difference.mean):
+      continue  # it is not known
     text = (
       f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
     )

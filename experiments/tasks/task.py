@@ -148,6 +148,7 @@ class Task:
       a sampler can force the policy to answer. () if there are none.
     word_ids: token ids of words in completions, as opposed to maths. () if the
       task does not tell them apart.
+    needs_end: whether no verifier judges a completion without an end token.
     step_changes: `(ids) -> StepChanges`, other texts of a step of a completion,
       without EOS. None if the task has none.
   """
@@ -178,12 +179,22 @@ class Task:
   records: Callable[[Problems], list[Item]] | None = None
   answer_cue: tuple[int, ...] = ()
   word_ids: tuple[int, ...] = ()
+  needs_end: bool = False
   step_changes: Callable[[Sequence[int]], StepChanges] | None = None
 
   @property
   def eos_ids(self) -> tuple[int, ...]:
     """The tokens that end a completion; the first is `eos_id`."""
     return tuple(dict.fromkeys((self.eos_id, *self.stop_ids)))
+
+  @property
+  def advice_if_cut(self) -> str:
+    """A line on samples, most of which the limit of tokens cuts."""
+    score = " and score 0 without the verifier" if self.needs_end else ""
+    return (
+      f"over half of the samples are cut{score}; to let them end, raise "
+      "rollout.max_tokens, or --max_tokens of a command"
+    )
 
   def judged_shapes(self, P: int, S: int, T: int) -> Judged:
     """Returns the shapes and dtypes of the scores of `[P, S, T]` completions.

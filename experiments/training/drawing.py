@@ -255,4 +255,4 @@ def assemble(
     extras=types.Named(
       {f"task/{name}": jnp.asarray(value) for name, value in extras.items()}
     ),
-  )
+  ).checked()

@@ -63,6 +63,7 @@ _METRICS_OF_TEXTS = (
   "length/",
   "perf/padding_frac/",
 )
+_COMMANDS = "experiments.run --debug or experiments.replay finds the operation"
 Times = dict[str, float]
 
 
@@ -202,12 +203,25 @@ class MetricBuffer:
         skipped = step_metrics[f"{learners.prefix(name)}optim/skipped"]
         updates = self._updates_per_step(name)
         self._update_counts[name] += updates - round(float(skipped))
+      self._print_notices(step_number, step_metrics)
       fault = self._guard.check(step_metrics)
       if fault:
         raise nan_guard.Stopped(step_number, fault)
     # The counts in the optimizers' states are exact: in some methods they
     # include further updates, made after those of the loss.
     self._update_counts = update_counts
+    if done >= self._e.config.steps and not update_counts[learners.POLICY]:
+      reason = nan_guard.skip_reason(step_metrics, self._e.plan)
+      reason = reason or "no token was in the loss"
+      self._logger.print(f"no step made an update; in the last one, {reason}")
+
+  def _print_notices(self, step: int, metrics: Mapping[str, Any]) -> None:
+    """Prints once what is not finite, and that most samples are cut."""
+    if reason := nan_guard.first_non_finite(metrics):
+      self._logger.print_once(f"step {step}: {reason}", _COMMANDS)
+    has_score = 1 - metrics.get("verifier/unscored_frac", 0.0)
+    if self._e.is_rl and metrics["length/truncated_frac"] * has_score > 0.5:
+      self._logger.print_once(f"step {step}", self._e.task.advice_if_cut)
 
   def _to_durations(
     self, timer: StepTimer, end: float, num_steps: int
@@ -247,6 +261,10 @@ class MetricBuffer:
         for metric, value in metrics.items()
         if metric.startswith(_METRICS_OF_TEXTS)
       }
+    if metrics.get("verifier/unscored_frac") == 1:  # no sample has a score
+      parts = ("score/", "reward/mean", "reward/std", "reward/task")
+      unknown = [name for name in metrics if name.startswith(parts)]
+      metrics = metrics | dict.fromkeys(unknown, float("nan"))
     updates_per_step = {
       name: self._updates_per_step(name) for name in self._schedules
     }

@@ -15,13 +15,13 @@ for example step 123, in its workdir:
 
   stopped/step_000123/state/                a checkpoint
   stopped/step_000123/rollout.safetensors   the arrays of the rollout by name
+  stopped/step_000123/code.json             a hash of each file of the code
 
 `python -m experiments.replay` repeats the step and reports what is not finite.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +32,7 @@ import safetensors.numpy
 from etils import epath
 
 from experiments.cli import errors
-from experiments.logging import json_files
+from experiments.logging import json_files, provenance
 from experiments.training import (
   checkpointing,
   multihost,
@@ -45,7 +45,18 @@ from rl import UsageError, learners, step, training_state, types
 from rl.update_plan import Plan
 
 FOLDER = "stopped"  # in the workdir
+CODE_FILE = "code.json"  # in the folder of the rollout
 _EXTRAS = "extras"  # part of the name of an array of `Rollout.extras`
+# Parts of the names of metrics, in the order in which a step computes them.
+_SOURCES = {
+  "reward/task": "the score of the task",
+  "score/": "a part of the score",
+  "reward/mean": "the score",
+  "policy/entropy": "the forward pass",
+  "advantage/abs_mean": "the advantage",
+  "loss/": "a term of the loss",
+  "optim/grad_norm": "the gradient",
+}
 
 
 class Stopped(errors.RunError):
@@ -142,9 +153,8 @@ def skip_reason(metrics: Mapping[str, Any], plan: Plan) -> str:
     updates = 1 if prefix else plan.updates
     if skipped < updates:
       continue
-    for metric in ("loss/total", "optim/grad_norm"):
-      if not math.isfinite(metrics[prefix + metric]):
-        return f"{prefix}{metric} is {float(metrics[prefix + metric])}"
+    if reason := first_non_finite(metrics):
+      return reason
     ratio = float(metrics.get(prefix + "policy/ratio_mean", 1.0))
     if not ratio <= plan.max_mean_ratio:
       return (
@@ -153,6 +163,25 @@ def skip_reason(metrics: Mapping[str, Any], plan: Plan) -> str:
       )
     if metrics[prefix + "optim/grad_norm"] > 0:
       return f"the {prefix}optimizer's update is not finite"
+  return ""
+
+
+def first_non_finite(metrics: Mapping[str, Any]) -> str:
+  """Returns what a step computed first that is not finite; "" if nothing.
+
+  An example is "a term of the loss is not finite: loss/clip is nan".
+  """
+  results = [n for n in metrics if n.endswith(("loss/total", "/grad_norm"))]
+  is_finite = np.isfinite([metrics[name] for name in results]).all()
+  if is_finite and metrics["guard/bad_sample"] < 0:
+    return ""
+  # The total of the loss comes after its terms.
+  names = sorted(metrics, key=lambda name: name.endswith("loss/total"))
+  for start, source in _SOURCES.items():
+    for name in names:
+      # The metrics of another learner begin with its name.
+      if f"/{start}" in f"/{name}" and not np.isfinite(metrics[name]).all():
+        return f"{source} is not finite: {name} is {float(metrics[name])}"
   return ""
 
 
@@ -232,6 +261,7 @@ def save_rollout(
     arrays = {
       name: np.asarray(array, order="C") for name, array in arrays.items()
     }
+    json_files.write(folder / CODE_FILE, [provenance.source_hashes()])
     json_files.replace(
       folder / "rollout.safetensors", safetensors.numpy.save(arrays)
     )

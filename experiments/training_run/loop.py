@@ -13,7 +13,7 @@ import contextlib
 from etils import epath
 
 from experiments.evaluation import evaluator, trip_wires
-from experiments.logging import profiler, progress, run_logger
+from experiments.logging import profiler, progress, provenance, run_logger
 from experiments.training import (
   allocator,
   build,
@@ -73,6 +73,7 @@ def run(
     initial_state.write_model_file(e, workdir)
     method_files.write(workdir, e)
     checkpoint_metadata = initial_state.metadata()
+    provenance.source_hashes()  # reads the files now; the NaN guard saves them
 
     # --------------------------------------------------------------------------
     # Restore or initialise
@@ -117,13 +118,19 @@ def run(
     # of the latest two.
     recent_rollouts = collections.deque(maxlen=2)
 
+    def evaluate(file: str) -> dict[str, float]:
+      check = preemption_watch.check
+      evaluation = evaluator.evaluate_once(e, state, workdir / file, check)
+      for line in evaluator.describe_gaps(e.task, evaluation):
+        logger.print_once(f"evaluation at step {evaluation.step}", line)
+      hack_rate = trip_wires.evaluate_once(e, state, workdir, check)
+      return {**evaluation.metrics, **hack_rate}
+
     # --------------------------------------------------------------------------
     # Evaluate the base
     # --------------------------------------------------------------------------
     if e.is_evaluated and done == 0:
-      path = workdir / workdirs.BASE_EVALUATION_FILE
-      evaluator.evaluate_once(e, state, path, preemption_watch.check)
-      trip_wires.evaluate_once(e, state, workdir, preemption_watch.check)
+      evaluate(workdirs.BASE_EVALUATION_FILE)
 
     # --------------------------------------------------------------------------
     # Train
@@ -151,14 +158,7 @@ def run(
         # 1. Work that is due before this step.
         if done and cadence.is_due(done, config.evaluate_every):
           with metrics_buffer.between_steps("time/evaluation_s"):
-            path = workdir / f"evaluation_{done:06d}.json"
-            evaluation = evaluator.evaluate_once(
-              e, state, path, preemption_watch.check
-            )
-            hack_rate = trip_wires.evaluate_once(
-              e, state, workdir, preemption_watch.check
-            )
-            logger.log(done, {**evaluation.metrics, **hack_rate})
+            logger.log(done, evaluate(f"evaluation_{done:06d}.json"))
 
         # 2. One dispatch: sample, score and update, `steps_per_dispatch` times.
         heartbeat.start(*_describe_work(e, done, initial_step))
@@ -219,9 +219,7 @@ def run(
     # Evaluate the trained policy
     # --------------------------------------------------------------------------
     if e.is_evaluated:
-      path = workdir / workdirs.EVALUATION_FILE
-      evaluator.evaluate_once(e, state, path, preemption_watch.check)
-      trip_wires.evaluate_once(e, state, workdir, preemption_watch.check)
+      evaluate(workdirs.EVALUATION_FILE)
 
     # --------------------------------------------------------------------------
     # Wait for the last checkpoint, which is written in the background

@@ -34,7 +34,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from rl import UsageError
+from rl import UsageError, registry
+from rl.errors import locate
 
 _BY_NAME = (  # kinds of parameters that can be passed by name
   inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -151,6 +152,14 @@ def unscored(reason: str, answer: str = "", identity: int = -1) -> Outcome:
   return Outcome(0.0, -1, answer, identity, reason=reason)
 
 
+def unscored_error(error: Exception, verify: Callable[..., Any]) -> Outcome:
+  """Returns the outcome of an item for which a verifier raised an exception."""
+  file = registry.source_file(verify)
+  place = locate(error, [file])
+  where = f" ({place})" if place.file == file else ""
+  return unscored(f"{type(error).__name__}: {error}"[:200] + where)
+
+
 def answer_id(value: Fraction | str) -> int:
   """Returns a 31-bit hash of an answer, the same in every call and process.
 
@@ -224,7 +233,7 @@ class Each:
     try:
       value = self._function(**arguments)
     except Exception as error:
-      return unscored(f"{type(error).__name__}: {error}"[:200])
+      return unscored_error(error, self._function)
     try:  # NaN stands for anything but a number
       score = round_ends(float("nan" if isinstance(value, str) else value))
     except (TypeError, ValueError, OverflowError):

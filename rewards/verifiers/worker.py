@@ -22,9 +22,8 @@ import sys
 import time
 from multiprocessing import connection
 
-from rewards.verifiers import Outcome, unscored
-from rl import UsageError, registry
-from rl.errors import locate
+from rewards.verifiers import Outcome, unscored_error
+from rl import UsageError
 
 READY = "ready"  # message of a worker that has loaded the verifier
 
@@ -138,7 +137,6 @@ def work(channel: int, lifeline: int) -> None:
   except Exception as error:
     parent.send(f"{type(error).__name__}: {error}")
     return
-  files = [registry.source_file(verify)]
   parent.send(READY)
   while True:
     try:
@@ -157,9 +155,7 @@ def work(channel: int, lifeline: int) -> None:
           raise TypeError(f"{type(outcome).__name__} instead of an Outcome")
         _check(outcome)
       except Exception as error:
-        place = locate(error, files)
-        where = f" ({place})" if place.file in files else ""
-        outcome = unscored(f"{type(error).__name__}: {error}"[:200] + where)
+        outcome = unscored_error(error, verify)
       parent.send(outcome)
 
 

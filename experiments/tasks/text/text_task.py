@@ -221,6 +221,7 @@ def build(
     records=text_task.records,
     judged_spec=scorer.judged_spec,
     jittable=False,
+    needs_end=True,
     notes=tuple(all_notes),
     fingerprints={
       "tokenizer": tokenizer.fingerprint(hf_tokenizer),

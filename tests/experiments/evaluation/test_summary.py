@@ -2,12 +2,13 @@
 
 import dataclasses
 import io
+import types
 
 import numpy as np
 import pytest
 import rich.console
 
-from experiments.evaluation import summary
+from experiments.evaluation import evaluator, summary
 from experiments.evaluation.summary import Estimate
 
 NAN = float("nan")
@@ -91,6 +92,8 @@ def test_a_difference_is_trained_minus_base():
     (Estimate(0.25, 0.0, 0.5), True, "+0.25 [0.00, 0.50]", ""),
     (Estimate(-0.25, -0.5, 0.0), True, "-0.25 [-0.50, 0.00]", ""),
     (Estimate(0.25, 0.125, 0.5), False, "0.25 [0.12, 0.50]", ""),
+    (Estimate(NAN, NAN, NAN), False, "-", ""),
+    (Estimate(NAN, NAN, NAN), True, "-", ""),
   ],
 )
 def test_a_difference_that_is_not_chance_is_colored(
@@ -178,3 +181,54 @@ def test_graded_scores_have_rows_of_their_maximum():
   rows = [row.split()[:2] for row in _shown(a=graded) if "max@" in row]
   # The best of two: 1 in three of six pairs, 0.5 in two.
   assert rows == [["max@1", "0.375"], ["max@2", "0.667"], ["max@4", "1.000"]]
+
+
+# The length limit cut the first two samples of every problem, so that they are
+# wrong without the verifier, which raised an error for the third.
+UNJUDGED = dataclasses.replace(
+  EVALUATION,
+  scores=np.array([[0, 0, NAN]] * 3, np.float32),
+  correct=np.array([[0, 0, -1]] * 3, np.int8),
+  finished=np.array([[False, False, True]] * 3),
+  lengths=np.full((3, 3), 6, np.int32),
+)
+
+
+def test_an_evaluation_that_no_verifier_judged_has_no_accuracy():
+  for name, column in UNJUDGED.columns.items():
+    is_known = name.startswith("length/")
+    assert np.isnan(column).all() != is_known, name
+  # One sample that was judged is enough, and cut samples are wrong.
+  correct = UNJUDGED.correct.copy()
+  correct[0, 2] = 1
+  judged = dataclasses.replace(UNJUDGED, correct=correct)
+  assert judged.columns["accuracy/pass@1"].tolist() == pytest.approx(
+    [1 / 3, 0, 0]
+  )
+  # If all samples are cut, all of them are wrong.
+  cut = dataclasses.replace(
+    UNJUDGED,
+    correct=np.zeros((3, 3), np.int8),
+    finished=np.zeros((3, 3), bool),
+  )
+  assert cut.columns["accuracy/pass@1"].tolist() == [0, 0, 0]
+
+
+def test_a_table_shows_what_is_not_known_as_a_dash():
+  rows = [line.split() for line in _shown(base=UNJUDGED)[3:] if line]
+  values = {label: value for label, value, *_ in rows}
+  assert values["length"] == "6.0"
+  assert values["truncated"] == "0.667"
+  del values["length"], values["truncated"]
+  assert set(values) == {"pass@1", "pass@2", "pass@3", "maj@3", "reward"}
+  assert set(values.values()) == {"-"}
+
+
+def test_gaps_of_an_evaluation_are_told():
+  task = types.SimpleNamespace(advice_if_cut="raise the limit")
+  unjudged, cut = evaluator.describe_gaps(task, UNJUDGED)
+  assert unjudged == (
+    "the verifier judged no sample of step 1, so that no accuracy is known"
+  )
+  assert cut == "raise the limit"  # of 6 of 9 samples
+  assert not list(evaluator.describe_gaps(task, EVALUATION))

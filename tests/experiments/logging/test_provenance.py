@@ -1,7 +1,10 @@
 """Tests of `provenance`, which reads the commit of a real repository."""
 
+import hashlib
+import importlib
 import re
 import subprocess
+import sys
 
 import jax
 
@@ -41,3 +44,20 @@ def test_a_description_names_the_version_and_the_devices(monkeypatch):
     rf"jax {re.escape(jax.__version__)} on {len(devices)} cpu",
     provenance.describe(),
   )
+
+
+def test_a_file_has_the_hash_of_the_code_that_was_loaded(tmp_path, monkeypatch):
+  file = tmp_path / "my_method_to_hash.py"
+  file.write_text("A = 1\n")
+  monkeypatch.syspath_prepend(tmp_path)
+  importlib.import_module(file.stem)
+  old = hashlib.sha256(b"A = 1\n").hexdigest()
+  assert provenance.source_hashes()[str(file)] == old
+  file.write_text("A = 2\n")  # the loaded code is still that of before
+  hashes = provenance.source_hashes()
+  assert hashes[str(file)] == old
+  assert provenance.__file__ in hashes
+  assert jax.__file__ not in hashes
+  file.unlink()
+  assert str(file) not in provenance.source_hashes()
+  del sys.modules[file.stem]

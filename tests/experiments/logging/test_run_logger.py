@@ -300,3 +300,16 @@ def test_rollouts_are_one_readable_file_a_step(tmp_path):
     {**record, "score": 1.0, "correct": 1, "advantages": [0.5, "NaN"]}
   ]
   assert len(list((tmp_path / "rollouts").iterdir())) == 1
+
+
+def test_a_line_is_printed_once_for_its_first_place_also_after_the_end(
+  tmp_path,
+):
+  console = _console()
+  with _logger(tmp_path, console=console) as logger:
+    logger.print_once("step 2", "cut")
+    logger.print_once("step 3", "cut")
+  logger.print_once("evaluation", "cut")
+  logger.print_once("evaluation", "not judged")
+  lines = console.file.getvalue().splitlines()
+  assert lines == ["step 2: cut", "evaluation: not judged"]

@@ -209,3 +209,17 @@ def test_the_color_of_a_difference_is_its_sign(style, sign):
     "interval": "[0, 1]",
     "sign": sign,
   }
+
+
+def test_a_page_shows_no_number_for_what_is_not_known():
+  unknown = dataclasses.replace(
+    untrained_runs.evaluation(0.5, 0, samples=4),
+    scores=np.full((40, 4), np.nan, np.float32),
+    correct=np.full((40, 4), -1, np.int8),
+  )
+  run = run_of(evaluations={"base": unknown, "trained": unknown})
+  assert data._headline(run) == []
+  table = tables.to_json(tables.evaluation_table(run))
+  shown = {row["label"]: row["cells"] for row in table["rows"]}
+  for label in ("pass@1", "maj@4", "reward"):
+    assert shown[label] == [{"mean": "-", "interval": "", "sign": 0}] * 3

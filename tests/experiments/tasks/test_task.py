@@ -82,3 +82,11 @@ def test_a_host_task_must_declare_the_shapes_of_its_scores():
   task = dataclasses.replace(TASK, jittable=False)
   with pytest.raises(ValueError, match="words is scored on the host and does"):
     task.judged_shapes(2, 3, 4)
+
+
+@pytest.mark.parametrize("needs_end", [False, True])
+def test_the_advice_on_cut_samples_says_whether_they_are_judged(needs_end):
+  task = dataclasses.replace(TASK, needs_end=needs_end)
+  assert "raise rollout.max_tokens" in task.advice_if_cut
+  is_said = "score 0 without the verifier" in task.advice_if_cut
+  assert is_said == needs_end

@@ -3,6 +3,7 @@
 import types as python
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
@@ -40,12 +41,14 @@ class Buffer:
       },
       plan=Plan(epochs=2),  # two updates of the policy, one of the value
       is_rl=True,
+      task=python.SimpleNamespace(advice_if_cut="raise the limit"),
     )
     self.made = metric_buffer.MetricBuffer(
       e,
       python.SimpleNamespace(
         log=lambda step, line: self.lines.append((step, line)),
         print=self.printed.append,
+        print_once=lambda *line: self.printed.append(line),
       ),
       python.SimpleNamespace(
         check=lambda metrics: self.faults.pop() if self.faults else ""
@@ -59,6 +62,10 @@ class Buffer:
       "optim/skipped": jnp.float32(0),
       "value/optim/skipped": jnp.float32(0),
       "cost/sampled_tokens": jnp.float32(100),
+      "guard/bad_sample": jnp.int32(-1),
+      "length/truncated_frac": jnp.float32(0),
+      "loss/total": jnp.float32(0),
+      "optim/grad_norm": jnp.float32(1),
     }
     metrics = usual | (metrics or {})
     for value in metrics.values():
@@ -148,6 +155,10 @@ def test_the_steps_of_a_dispatch_share_its_time(monkeypatch):
     "optim/skipped": jnp.array([2.0, 0.0]),
     "value/optim/skipped": jnp.array([0.0, 1.0]),
     "cost/sampled_tokens": jnp.array([100.0, 300.0]),
+    "guard/bad_sample": jnp.array([-1, -1]),
+    "length/truncated_frac": jnp.zeros(2),
+    "loss/total": jnp.zeros(2),
+    "optim/grad_norm": jnp.ones(2),
   }
   for done, updates in ((2, 2), (4, 6)):
     buffer.add(done, metrics, updates)
@@ -196,8 +207,77 @@ def test_a_fault_of_a_step_ends_the_run_at_that_step(monkeypatch):
   buffer.faults = ["a score is not finite", ""]
   pair = jnp.zeros(2)
   names = ("optim/skipped", "value/optim/skipped", "cost/sampled_tokens")
-  buffer.add(8, dict.fromkeys(names, pair))
+  names += ("guard/bad_sample", "length/truncated_frac", "loss/total")
+  buffer.add(8, dict.fromkeys((*names, "optim/grad_norm"), pair))
   buffer.now += 1.0
   with pytest.raises(nan_guard.Stopped, match="step 8: a score") as stopped:
     buffer.made.flush()
   assert stopped.value.step == 8
+
+
+def printed(monkeypatch, done, updates=0, **metrics):
+  """What a buffer prints about a step of a run of 99 steps."""
+  buffer = Buffer(monkeypatch)
+  names = {name.replace("__", "/"): value for name, value in metrics.items()}
+  buffer.add(done, {n: jnp.float32(v) for n, v in names.items()}, updates)
+  buffer.now += 1.0
+  buffer.made.flush()
+  return buffer
+
+
+def test_what_is_not_finite_is_printed_with_the_commands_that_find_it(
+  monkeypatch,
+):
+  nan = float("nan")
+  metrics = {"loss__clip": nan, "loss__total": nan, "optim__grad_norm": nan}
+  buffer = printed(monkeypatch, 3, optim__skipped=2, **metrics)
+  ((where, line),) = buffer.printed
+  assert where == ("step 3: a term of the loss is not finite: loss/clip is nan")
+  assert "experiments.run --debug" in line
+  assert "experiments.replay" in line
+
+
+@pytest.mark.parametrize(
+  ("cut", "unscored", "is_printed"),
+  [(0.5, 0.0, False), (0.51, 0.0, True), (0.8, 0.5, False)],
+)
+def test_samples_most_of_which_are_cut_are_told(
+  monkeypatch, cut, unscored, is_printed
+):
+  """Unscored samples count as samples: 0.8 of one half are 0.4 of all."""
+  metrics = {"length__truncated_frac": cut, "verifier__unscored_frac": unscored}
+  buffer = printed(monkeypatch, 3, **metrics)
+  assert buffer.printed == [("step 3", "raise the limit")] * is_printed
+
+
+@pytest.mark.parametrize(
+  ("done", "updates", "reason"),
+  [
+    (98, 0, None),  # not the last step
+    (99, 2, None),
+    (99, 0, "no token was in the loss"),
+  ],
+)
+def test_a_run_without_an_update_says_so_at_its_end(
+  monkeypatch, done, updates, reason
+):
+  metrics = {"optim__skipped": 2, "optim__grad_norm": 0}
+  buffer = printed(monkeypatch, done, updates, **metrics)
+  assert buffer.printed == (
+    [f"no step made an update; in the last one, {reason}"] if reason else []
+  )
+
+
+def test_scores_that_no_sample_has_are_not_zero(monkeypatch):
+  for unscored in (0.5, 1.0):
+    metrics = {
+      "reward__mean": 0.0,
+      "reward__weight__short": 2.0,
+      "score__answered__mean": 0.0,
+      "verifier__unscored_frac": unscored,
+    }
+    buffer = printed(monkeypatch, 1, **metrics)
+    names = ("reward/mean", "score/answered/mean", "reward/weight/short")
+    ((_, *values),) = buffer.logged(*names)
+    expected = [0.0, 0.0] if unscored < 1 else [float("nan")] * 2
+    np.testing.assert_array_equal(values, [*expected, 2.0])

@@ -1,6 +1,8 @@
 """A run that learns nothing any more ends, and shows why."""
 
+import contextlib
 import dataclasses
+import io
 import math
 import shutil
 import types as python
@@ -55,11 +57,15 @@ def skipped(**more):
   return FINE | {"optim/skipped": 1.0} | more
 
 
+LOSS_IS_NAN = "a term of the loss is not finite: loss/total is nan"
 REASONS = [
   (FINE, ""),
   (skipped(**{"optim/grad_norm": 0.0}), ""),  # nothing to learn from
-  (skipped(**{"loss/total": math.nan}), "loss/total is nan"),
-  (skipped(**{"optim/grad_norm": math.inf}), "optim/grad_norm is inf"),
+  (skipped(**{"loss/total": math.nan}), LOSS_IS_NAN),
+  (
+    skipped(**{"optim/grad_norm": math.inf}),
+    "the gradient is not finite: optim/grad_norm is inf",
+  ),
   (
     skipped(**{"policy/ratio_mean": 11.0}),
     "policy/ratio_mean is 11, over plan.max_mean_ratio = 10",
@@ -77,9 +83,41 @@ REASONS = [
       "value/optim/grad_norm": math.nan,
       "value/loss/total": 1.0,
     },
-    "value/optim/grad_norm is nan",
+    "the gradient is not finite: value/optim/grad_norm is nan",
   ),
 ]
+
+
+NAN = math.nan
+SOURCES = [
+  ({}, ""),
+  ({"reward/task": NAN, "score/a/mean": NAN}, "the score of the task"),
+  ({"score/a/mean": math.inf, "reward/mean": NAN}, "a part of the score"),
+  ({"reward/mean": NAN, "advantage/abs_mean": NAN}, "the score"),
+  ({"policy/entropy": NAN, "loss/kl": NAN}, "the forward pass"),
+  ({"advantage/abs_mean": NAN, "loss/kl": NAN}, "the advantage"),
+  ({"loss/unlikely": NAN}, "a term of the loss"),
+  ({"value/loss/square": NAN}, "a term of the loss"),
+  ({"optim/grad_norm": NAN, "loss/total": 0.5}, "the gradient"),
+]
+
+
+@pytest.mark.parametrize(("bad", "source"), SOURCES)
+def test_the_first_that_is_not_finite_is_named(bad, source):
+  """By the name of its metric, and the terms of the loss before their sum."""
+  spoilt = {"loss/total": NAN, "optim/grad_norm": NAN} if bad else {}
+  metrics = FINE | {"reward/mean": 0.5, "score/b/mean": 0.1} | spoilt | bad
+  name, value = next(iter(bad.items()), ("", 0))
+  expected = f"{source} is not finite: {name} is {value}" if bad else ""
+  assert nan_guard.first_non_finite(metrics) == expected
+
+
+def test_a_part_that_no_update_reads_is_no_fault():
+  """But it is the cause if a score is not finite."""
+  metrics = FINE | {"score/a/mean": NAN, "optim/skipped": 1.0}
+  assert nan_guard.first_non_finite(metrics) == ""
+  metrics["guard/bad_sample"] = 0
+  assert nan_guard.first_non_finite(metrics).endswith("score/a/mean is nan")
 
 
 @pytest.mark.parametrize(("metrics", "reason"), REASONS)
@@ -170,8 +208,7 @@ def test_so_many_in_a_row_end_a_run():
     assert guard.may_stop_within(1) == near
     assert bool(guard.stop_reason) == visited
   assert (
-    guard.stop_reason
-    == "3 steps in a row were skipped, because loss/total is nan"
+    guard.stop_reason == f"3 steps in a row were skipped, because {LOSS_IS_NAN}"
   )
 
 
@@ -183,7 +220,7 @@ def test_zero_never_ends_a_run_and_one_waits_for_every_step():
     guard.check(bad)
   assert not never.may_stop_within(1)
   assert not never.stop_reason
-  assert once.stop_reason == "an update was skipped, because loss/total is nan"
+  assert once.stop_reason == f"an update was skipped, because {LOSS_IS_NAN}"
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +228,14 @@ def stuck(tmp_path_factory):
   """(workdir, experiment, how it ended) of a run that learns nothing."""
   workdir = tmp_path_factory.mktemp("stuck")
   e = broken(steps=30)
-  with pytest.raises(nan_guard.Stopped) as stopped:
+  output = io.StringIO()
+  with (
+    pytest.raises(nan_guard.Stopped) as stopped,
+    contextlib.redirect_stdout(output),
+  ):
     loop.run(e, workdir)
+  lines = output.getvalue().splitlines()
+  (workdir / "output.txt").write_text("\n".join(lines))
   return workdir, e, stopped.value
 
 
@@ -202,9 +245,40 @@ def test_a_run_whose_loss_stays_nan_ends_after_so_many_steps(stuck):
   assert [line["optim/skipped"] for line in lines] == [0, 0, 1, 1, 1]
   assert stopped.step == 5
   assert str(stopped) == (
-    "step 5: 3 steps in a row were skipped, because loss/total is nan"
+    "step 5: 3 steps in a row were skipped, because a term of the loss is not "
+    "finite: loss/breaking is nan"
   )
   assert isinstance(stopped, errors.RunError)
+
+
+def test_the_first_loss_that_is_nan_is_printed_once(stuck):
+  workdir, _, _ = stuck
+  text = (workdir / "output.txt").read_text()
+  assert text.count("is not finite") == 1
+  assert (
+    f"step {SPOILT + 1}: a term of the loss is not finite: loss/breaking is nan"
+  ) in text
+
+
+def test_replay_tells_code_that_has_changed_since(
+  stuck, tmp_path, capsys, monkeypatch
+):
+  original, _, stopped = stuck
+  workdir = shutil.copytree(original, tmp_path / "copy")
+  state = python.SimpleNamespace(with_carried=lambda frozen: None)
+  monkeypatch.setattr(nan_guard, "load_rollout", lambda *_: (state, {}))
+  monkeypatch.setattr(replay, "describe", lambda *_: ["no operation"])
+  assert replay.main(["--workdir", str(workdir)]) == 0
+  assert "changed" not in capsys.readouterr().out
+  path = nan_guard.rollout_folder(workdir, stopped.step) / nan_guard.CODE_FILE
+  (code,) = json_files.read(path)
+  code |= {terms.__file__: "other", "/deleted/my_method.py": "old"}
+  assert __file__ in code
+  json_files.write(path, [code])
+  assert replay.main(["--workdir", str(workdir)]) == 0
+  *_, line, last = capsys.readouterr().out.splitlines()
+  assert line == f"the code has changed since the run: {terms.__file__}"
+  assert last == "no operation"
 
 
 def test_what_it_was_to_learn_from_is_kept(stuck):
@@ -233,7 +307,7 @@ def test_replay_names_the_operation_that_makes_a_nan(stuck):
     replay.describe(e, *nan_guard.load_rollout(e, workdir, stopped.step))
   )
   assert "metric loss/total: nan" in output
-  assert "the update is skipped: loss/total is nan" in output
+  assert "the update is skipped: a term of the loss is not finite" in output
   assert "gradient: not finite in" in output
   assert "first NaN: invalid value (nan) encountered in log" in output
   assert f"in breaking, {__file__}" in output

@@ -1,10 +1,12 @@
 """Refusals of `validate` before a run starts, and their messages."""
 
+import dataclasses
 import json
 import math
 import re
 import types
 
+import jax.numpy as jnp
 import ml_collections
 import pytest
 from helpers import small_run
@@ -12,6 +14,8 @@ from helpers import small_run
 from experiments.configs import defaults
 from experiments.evaluation import evaluator, trip_wires
 from experiments.training_run import validate
+from rl import UsageError
+from rl.reward import Reward
 
 PASS_AT_2 = "evaluation/accuracy/pass@2"
 
@@ -245,3 +249,32 @@ def test_an_evaluation_has_at_least_one_problem(changes, message, monkeypatch):
     return
   with pytest.raises(ValueError, match=message):
     check()
+
+
+@pytest.mark.parametrize("shape", [(), (8,), (4, 8)])
+def test_a_component_that_is_not_by_sample_is_refused_by_name(shape):
+  """8 prompts with 4 samples each."""
+  reward = Reward(
+    (), lambda _, rollout: (rollout.scores, {"bonus": jnp.zeros(shape)})
+  )
+  e = small_run.experiment()
+  method = dataclasses.replace(e.method, reward=reward)
+  e = dataclasses.replace(e, methods={"policy": method})
+  message = (
+    f"the component 'bonus' of the score has the shape {shape}, but it must "
+    "be [P, S] = (8, 4)"
+  )
+  with pytest.raises(UsageError, match=re.escape(message)):
+    validate.check_experiment(e)
+
+
+def test_a_component_of_a_task_that_is_a_number_is_refused():
+  e = small_run.experiment()
+
+  def score(*arguments):
+    judged = e.task.score(*arguments)
+    return judged.replace(components={"bonus": jnp.float32(1)})
+
+  e = dataclasses.replace(e, task=dataclasses.replace(e.task, score=score))
+  with pytest.raises(UsageError, match="component 'bonus' of the score has"):
+    validate.check_experiment(e)

@@ -37,6 +37,7 @@ from rewards.verifiers import (
   trip_wires,
   unscored,
 )
+from rl import errors
 
 
 def test_items_and_outcomes_do_not_change():
@@ -213,10 +214,21 @@ def test_an_error_is_the_reason_up_to_200_characters():
     raise ValueError(completion)
 
   outcomes = each(fail)([Item("", text, "") for text in ("no", "x" * 300)])
+  line = fail.__code__.co_firstlineno + 1
+  place = f" ({errors.Place(__file__, line)})"
   assert outcomes == [
-    unscored("ValueError: no"),
-    unscored("ValueError: " + "x" * 188),
+    unscored("ValueError: no" + place),
+    unscored("ValueError: " + "x" * 188 + place),
   ]
+
+
+def test_an_error_outside_of_the_verifier_has_the_line_that_called_it():
+  def fail(completion):
+    return json.loads(completion)
+
+  (outcome,) = each(fail)([Item("", "no json", "")])
+  place = errors.Place(__file__, fail.__code__.co_firstlineno + 1)
+  assert outcome.reason.endswith(f"({place})")
 
 
 def test_verifiers_are_pickled_by_name_or_by_function():

@@ -14,7 +14,8 @@ from multiprocessing import connection
 import pytest
 from helpers.acting_verifier import act, of
 
-from rewards.verifiers import unscored, worker
+from rewards.verifiers import worker
+from rl import registry
 
 
 def test_processor_seconds_are_those_since_the_item_began(monkeypatch):
@@ -102,7 +103,9 @@ def test_what_a_worker_does(monkeypatch, hard, limits):
   replies, machine, lifeline = work(monkeypatch, hard)
   assert replies[0] == "ready"
   assert [each.verdict for each in replies[1:]] == [1, -1, 1]
-  assert replies[2] == unscored("ValueError: no")
+  place = f"{registry.source_file(act)}:44"
+  assert replies[2].reason.startswith("ValueError: no (")
+  assert place.endswith(replies[2].reason.split("(")[1].rstrip(")"))
   assert machine.limits == {**limits, "core": (0, 0)}
   assert machine.calls == [
     (lifeline, "owner", -os.getpid()),

@@ -13,6 +13,7 @@ from etils import epath
 from helpers import small_chat, small_jsonl, small_run
 
 from experiments import tasks
+from experiments.evaluation import summary
 from experiments.logging import json_files
 from experiments.tasks.text import jsonl
 from experiments.training import build
@@ -56,6 +57,11 @@ halves = each(half)
 def hangs(completion):
   time.sleep(1000 if completion == "hang" else 0)
   return 1
+
+
+@each
+def raises(completion):
+  raise KeyError("oops")
 
 
 @each
@@ -588,3 +594,34 @@ def test_a_policy_trains_on_a_file_by_a_verifier(bare, pears, tmp_path):
   assert all(
     0 < mean < 1 for mean in earned
   )  # about half of the completions are blank
+
+
+def test_a_verifier_that_always_raises_is_no_accuracy_of_zero(
+  bare, pears, tmp_path, caplog, capsys
+):
+  """The warnings name its line, and the run what is not known."""
+  hf_tokenizer = small_chat.write(tmp_path / "tokenizer", template="")
+  stops = list(range(0, len(hf_tokenizer), 2))
+  small_chat.write(tmp_path / "tokenizer", template="", stops=stops)
+  config = small_run.config(
+    task=f"jsonl(tokenizer={str(tmp_path / 'tokenizer')!r}, workers=1, "
+    "prompt_length=24, completion_length=16)",
+    data__file=str(pears),
+    verifier="my_verifier:raises",
+    rollout__max_tokens=4,
+    rollout__samples=2,
+    evaluation__problems=4,
+    steps=1,
+  )
+  experiment = small_run.on_one_device(build.build(config))
+  assert experiment.task.needs_end
+  loop.run(experiment, tmp_path / "run")
+  line = REWARDS.splitlines().index('  raise KeyError("oops")') + 1
+  warning = f"items unscored; item 0: KeyError: 'oops' (my_verifier.py:{line})"
+  assert caplog.messages
+  assert all(warning in message for message in caplog.messages)
+  output = capsys.readouterr().out
+  for step in (0, 1):
+    assert f"the verifier judged no sample of step {step}, so" in output
+  evaluation = summary.load(tmp_path / "run" / "evaluation.json")
+  assert np.isnan(evaluation.estimates["accuracy/pass@1"].mean)
