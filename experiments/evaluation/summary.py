@@ -24,6 +24,7 @@ import io
 import json
 import zipfile
 import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -216,7 +217,26 @@ def table(
     positive, and red if it is negative.
   """
   first, *others = evaluations.values()
-  rich_table = rich.table.Table(
+  rich_table = empty_table(title)
+  rich_table.add_column("", no_wrap=True, min_width=9)
+  for name in evaluations:
+    rich_table.add_column(name, justify="right", no_wrap=True)
+  differences = compare(first, others[0]) if len(others) == 1 else None
+  if differences is not None:
+    rich_table.add_column("difference", justify="right", no_wrap=True)
+  for section in sections(list(evaluations.values())):
+    for name, label in section.items():
+      cells = [cell(name, e.estimates[name]) for e in evaluations.values()]
+      if differences is not None:
+        cells.append(cell(name, differences[name], signed=True))
+      rich_table.add_row(label, *cells)
+    rich_table.add_section()
+  return rich_table
+
+
+def empty_table(title: str) -> rich.table.Table:
+  """Returns a table without columns, in the style of all tables."""
+  return rich.table.Table(
     title=title or None,
     title_justify="left",
     box=rich.box.SIMPLE_HEAD,
@@ -224,20 +244,16 @@ def table(
     pad_edge=False,
     collapse_padding=True,
   )
-  rich_table.add_column("", no_wrap=True, min_width=9)
-  for name in evaluations:
-    rich_table.add_column(name, justify="right", no_wrap=True)
-  differences = compare(first, others[0]) if len(others) == 1 else None
-  if differences is not None:
-    rich_table.add_column("difference", justify="right", no_wrap=True)
-  ks = budgets(min(e.samples for e in evaluations.values()))
+
+
+def sections(evaluations: Sequence[Evaluation]) -> list[dict[str, str]]:
+  """Returns the sections of a table: `{statistic: label of its row}`."""
+  ks = budgets(min(e.samples for e in evaluations))
   # If every score is the verdict, max@k equals pass@k and is left out.
   is_graded = any(
-    ((e.scores != e.correct) & ~np.isnan(e.scores)).any()
-    for e in evaluations.values()
+    ((e.scores != e.correct) & ~np.isnan(e.scores)).any() for e in evaluations
   )
-  # Sections of the table: `{statistic: label of the row}`.
-  sections = [
+  return [
     {f"accuracy/pass@{k}": f"pass@{k}" for k in ks},
     # maj@1 and maj@2 equal pass@1 if every sample has an answer.
     {f"accuracy/maj@{k}": f"maj@{k}" for k in ks if k > 2},
@@ -248,21 +264,11 @@ def table(
       "length/truncated_frac": "truncated",
     },
   ]
-  for section in sections:
-    for name, label in section.items():
-      digits = 1 if name.startswith("length/mean") else 3
-      cells = [_cell(e.estimates[name], digits) for e in evaluations.values()]
-      if differences is not None:
-        cells.append(_cell(differences[name], digits, signed=True))
-      rich_table.add_row(label, *cells)
-    rich_table.add_section()
-  return rich_table
 
 
-def _cell(
-  estimate: Estimate, digits: int, signed: bool = False
-) -> rich.text.Text:
+def cell(name: str, estimate: Estimate, signed: bool = False) -> rich.text.Text:
   """Returns "mean [low, high]"; `signed` adds the sign and its color."""
+  digits = 1 if name == "length/mean" else 3
   mean, low, high = (f"{x:.{digits}f}" for x in estimate)
   if signed:
     mean = f"{estimate.mean:+.{digits}f}"

@@ -79,9 +79,9 @@ def read(workdir: epath.PathLike) -> Run:
   method_path = workdir / workdirs.METHOD_FILE
   run = Run(
     workdir=workdir,
-    config=_read_object(workdir / workdirs.CONFIG_FILE),
+    config=read_object(workdir / workdirs.CONFIG_FILE),
     method=method_path.read_text() if method_path.exists() else "",
-    advantages=_read_object(workdir / workdirs.ADVANTAGES_FILE),
+    advantages=read_object(workdir / workdirs.ADVANTAGES_FILE),
     series=run_logger.read_metrics(workdir),
     evaluations={
       name: summary.load(workdir / file)
@@ -103,8 +103,12 @@ def read(workdir: epath.PathLike) -> Run:
   return run
 
 
-def _read_object(path: epath.Path) -> dict[str, Any]:
-  """Reads a file with a JSON object; returns {} if the file is missing."""
+def read_object(path: epath.Path) -> dict[str, Any]:
+  """Reads a file with a JSON object; returns {} if the file is missing.
+
+  Raises:
+    UsageError: the file is damaged.
+  """
   if not path.exists():
     return {}
   try:

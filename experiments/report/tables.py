@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import rich.table
 import rich.text
 
 from experiments.evaluation import summary
-from experiments.report.runs import Run, names
+from experiments.report.runs import Run
 
 
 def evaluation_table(run: Run) -> rich.table.Table | None:
@@ -19,30 +18,12 @@ def evaluation_table(run: Run) -> rich.table.Table | None:
   """
   if not run.evaluations:
     return None
-  return summary.table(run.evaluations, title=run.title)
-
-
-def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
-  """Returns tables with one column per trained policy that was evaluated.
-
-  There is one table for each task and number of problems that several runs were
-  evaluated on.
-  """
-  by_task: dict[str, dict[str, summary.Evaluation]] = {}
-  for run, name in zip(runs, names(runs), strict=True):
-    if "trained" in run.evaluations:
-      trained = run.evaluations["trained"]
-      task = f"{trained.task}, {len(trained.ids)} problems"
-      by_task.setdefault(task, {})[name] = trained
-  return [
-    summary.table(evaluations, title=f"trained  ·  {task}")
-    for task, evaluations in by_task.items()
-    if len(evaluations) > 1
-  ]
+  title = f"{run.title}\n95 % intervals over problems"
+  return summary.table(run.evaluations, title=title)
 
 
 def to_json(table: rich.table.Table) -> dict[str, Any]:
-  """Converts a table of `summary.table` to JSON values.
+  """Converts a table of `summary` or `comparison` to JSON values.
 
   "columns" are the titles of all but the first column, which has labels. "end"
   says whether a row is the last of a section. Each cell has the texts "mean"
