@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import rich.console
-import rich.table
 from etils import epath
 
 from experiments.cli import arguments, errors
 from experiments.logging import json_files
-from experiments.report import comparison, data, page, runs, samples, tables
+from experiments.report import data, page, runs, samples, tables
 from rl.errors import UsageError
 
 PAGE_FILE = "report.html"  # in the workdir
@@ -27,23 +26,13 @@ def write_page(
   return epath.Path(path)
 
 
-def _print_table(
-  console: rich.console.Console, table: rich.table.Table
-) -> None:
-  """Prints a table below its title, whose names may be wider than the table."""
-  title, table.title = table.title, None
-  console.print(title, style="italic", soft_wrap=True)
-  console.print(table)
-
-
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns 0, or 2 for a wrong argument."""
   parser = arguments.make_parser(
     "report",
     "Prints tables of finished or running runs, and writes a page report.html "
-    "for\neach. Several runs are compared: runs that differ only in the seed "
-    "are one row, and each\nrow is compared with the first.",
+    "for\neach.",
   )
   parser.add_argument(
     "workdirs", nargs="+", metavar="DIR", help="workdir of a run"
@@ -64,15 +53,15 @@ def main(argv: Sequence[str] | None = None) -> int:
   for run in all_runs:
     table = tables.evaluation_table(run)
     if table is not None:
-      _print_table(console, table)
+      console.print(table)
     else:  # the last logged step is printed
       text = f"not evaluated yet, {run.last_step} steps logged"
       console.print(f"{run.workdir}: {text}", soft_wrap=True)
     if run.evaluations or run.series:
       path = write_page([run], run.workdir / PAGE_FILE)
       console.print(f"wrote {path}", soft_wrap=True)
-  for table in comparison.comparison_tables(all_runs):
-    _print_table(console, table)
+  for table in tables.comparison_tables(all_runs):
+    console.print(table)
   if options.out:
     if options.out.endswith(".html"):
       path = write_page(all_runs, options.out)

@@ -14,12 +14,7 @@ from typing import Any
 import flax.traverse_util
 
 from experiments.evaluation import summary
-from experiments.report import (
-  comparison,
-  evaluation_curves,
-  tables,
-  training_curves,
-)
+from experiments.report import evaluation_curves, tables, training_curves
 from experiments.report.runs import Run, names
 from experiments.report.samples import Packed
 from experiments.training import workdirs
@@ -59,7 +54,7 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
   if len(runs) == 1:
     shown_tables = [tables.evaluation_table(runs[0])]
   else:
-    shown_tables = comparison.comparison_tables(runs)
+    shown_tables = tables.comparison_tables(runs)
   steps_per_point = max(
     training_curves.steps_per_point(run, len(runs)) for run in runs
   )

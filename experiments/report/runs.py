@@ -49,12 +49,6 @@ class Run:
     """The last logged step; 0 if the run has logged nothing."""
     return int(max((steps[-1] for steps, _ in self.series.values()), default=0))
 
-  @property
-  def title(self) -> str:
-    """Name of the folder, and the task of the evaluations."""
-    tasks = sorted({e.task for e in self.evaluations.values()})
-    return "  ·  ".join([self.name, *tasks])
-
 
 def names(runs: Sequence[Run]) -> list[str]:
   """Returns the names of the runs' folders.
@@ -79,9 +73,9 @@ def read(workdir: epath.PathLike) -> Run:
   method_path = workdir / workdirs.METHOD_FILE
   run = Run(
     workdir=workdir,
-    config=read_object(workdir / workdirs.CONFIG_FILE),
+    config=_read_object(workdir / workdirs.CONFIG_FILE),
     method=method_path.read_text() if method_path.exists() else "",
-    advantages=read_object(workdir / workdirs.ADVANTAGES_FILE),
+    advantages=_read_object(workdir / workdirs.ADVANTAGES_FILE),
     series=run_logger.read_metrics(workdir),
     evaluations={
       name: summary.load(workdir / file)
@@ -103,12 +97,8 @@ def read(workdir: epath.PathLike) -> Run:
   return run
 
 
-def read_object(path: epath.Path) -> dict[str, Any]:
-  """Reads a file with a JSON object; returns {} if the file is missing.
-
-  Raises:
-    UsageError: the file is damaged.
-  """
+def _read_object(path: epath.Path) -> dict[str, Any]:
+  """Reads a file with a JSON object; returns {} if the file is missing."""
   if not path.exists():
     return {}
   try:

@@ -96,7 +96,7 @@ def test_a_difference_is_trained_minus_base():
 def test_a_difference_that_is_not_chance_is_colored(
   estimate, signed, text, style
 ):
-  cell = summary.cell("reward/mean", estimate, signed)
+  cell = summary._cell(estimate, 2, signed)
   assert cell.plain == text
   styles = [span.style for span in cell.spans if span.style != "dim"]
   assert [s for s in styles if s] == ([style] if style else [])
