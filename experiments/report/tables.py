@@ -17,9 +17,6 @@ from experiments.training import workdirs
 _INTERVALS = """
 95 % intervals: over problems (bootstrap); for several seeds, over seeds
 (Student). Differences to the first row: paired by problem, or by seed."""
-# A row of a comparison: the evaluations of the trained policies of runs that
-# differ only in the seed, by seed; of a single run, by None.
-_Row = dict[Any, summary.Evaluation]
 
 
 def evaluation_table(run: Run) -> rich.table.Table | None:
@@ -50,13 +47,13 @@ def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
   ]
 
 
-def _rows(named: Mapping[str, Run]) -> dict[str, _Row]:
-  """Returns the rows of a comparison by their labels."""
+def _rows(named: Mapping[str, Run]) -> dict[str, dict[Any, summary.Evaluation]]:
+  """Returns `{label: evaluations by seed}`; a single run has the seed None."""
   groups: dict[str, list[str]] = {}
   for name, run in named.items():
     config = json.dumps(_without_seed(run.config), sort_keys=True)
     groups.setdefault(config, []).append(name)
-  rows: dict[str, _Row] = {}
+  rows: dict[str, dict[Any, summary.Evaluation]] = {}
   for members in groups.values():
     seeds = [named[name].config.get("seed") for name in members]
     # Runs that repeat a seed are not independent.
@@ -78,8 +75,10 @@ def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
   return {**config, "seed": None, "init_from": None, "base": start}
 
 
-def _comparison(rows: Mapping[str, _Row]) -> rich.table.Table:
-  """Returns a table whose differences are to the first row."""
+def _comparison(
+  rows: Mapping[str, Mapping[Any, summary.Evaluation]],
+) -> rich.table.Table:
+  """Returns a table of `_rows`, whose differences are to the first row."""
   first, *_ = rows.values()
   evaluations = [e for row in rows.values() for e in row.values()]
   e = evaluations[0]
@@ -101,8 +100,8 @@ def _comparison(rows: Mapping[str, _Row]) -> rich.table.Table:
 
 
 def _over_seeds(
-  results: Sequence[Mapping[str, summary.Estimate]],
-) -> Mapping[str, summary.Estimate]:
+  results: Sequence[dict[str, summary.Estimate]],
+) -> dict[str, summary.Estimate]:
   """Returns means with Student's intervals; a single result stays as it is."""
   if len(results) == 1:
     return results[0]
@@ -112,7 +111,7 @@ def _over_seeds(
 
 
 def to_json(table: rich.table.Table) -> dict[str, Any]:
-  """Converts a table of `summary` or of a comparison to JSON values.
+  """Converts a table of `summary` to JSON values.
 
   "columns" are the titles of all but the first column, which has labels. "end"
   says whether a row is the last of a section. Each cell has the texts "mean"
