@@ -2,7 +2,7 @@
 
   python -m experiments.run --config experiments/configs/smoke.py --workdir DIR
     [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
-    [--debug] [--explain] [--nocache]
+    [--debug] [--explain] [--nocache] [--base]
 
 In a multihost run (hosts of a TPU slice, nodes of GPUs) every process is
 started with the same arguments, with a workdir that all of them see, and with
@@ -15,7 +15,8 @@ started with the same arguments, with a workdir that all of them see, and with
 training loop). --debug stops at the first operation that makes a NaN, with a
 traceback; every program runs slower with it. --explain prints how each array is
 split over the devices, and runs nothing. --nocache compiles all programs again;
-otherwise those of earlier commands are used (`experiments.cli.devices`).
+otherwise those of earlier commands are used (`experiments.cli.devices`). --base
+runs the supervised base of the config alone, from which other runs may start.
 
 A mistake in the config or in a flag is reported in one line, with exit status
 2, before anything is written. A run that cannot go on (a full disk, a loss that
@@ -74,6 +75,7 @@ def _define_flags(values: flags.FlagValues) -> None:
     "nothing.",
     "cache": "Keep compiled programs for later commands, and use those of "
     "earlier ones.",
+    "base": "Run the supervised base of the config alone, in --workdir.",
     "distributed": "Ask the cluster for the other processes of the run.",
   }
   for name, text in texts.items():
@@ -105,9 +107,11 @@ def main(argv: Sequence[str]) -> int:
 
   # Imported here for the same reason.
   from experiments.cli import devices
-  from experiments.training import decoder, multihost, preemption
+  from experiments.training import decoder, initial_state, multihost, preemption
   from experiments.training_run import loop, user_code, validate
 
+  if options.base:
+    config = initial_state.base_config(config)
   is_multihost = options.distributed or options.coordinator
   # Processes that measured by themselves might differ.
   num_cpu_devices = config.cpu_devices or (1 if is_multihost else 0)

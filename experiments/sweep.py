@@ -17,13 +17,18 @@ values that vary. All configs are checked before the first command is printed.
 Without --run the command only prints one line per run, which can be submitted
 to the queue of a cluster. With --run it starts the runs on this machine, --jobs
 at a time; it does not repeat finished runs, and lists failed ones at the end.
+
+Runs with the same supervised base (`config.base`) share it: a command before
+theirs trains it in a folder base-seed_N-HASH of DIR, with a hash of its config.
+They start when it has ended, and not if it failed. A run that has begun keeps
+the base that it has.
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import contextlib
+import hashlib
 import itertools
 import pathlib
 import re
@@ -31,6 +36,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import rich.console
@@ -50,6 +56,7 @@ class PlannedRun(NamedTuple):
   name: str  # name of its folder
   arguments: tuple[str, ...]  # those of `python -m experiments.run`
   log: pathlib.Path  # path of its log: that of its folder, plus .log
+  base: str = ""  # name of the run that trains its base before it, or ""
 
 
 @errors.command
@@ -69,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   if options.run:
     storage_paths.require_local(options.workdir, "--workdir")
-  _check_runs(runs)
+  runs = _check_runs(runs)
   for run in runs:
     print(shlex.join(command(run)))
   return _run_all(runs, options.jobs) if options.run else 0
@@ -213,10 +220,15 @@ def command(run: PlannedRun) -> list[str]:
   return [sys.executable, "-m", "experiments.run", *run.arguments]
 
 
-def _check_runs(runs: Sequence[PlannedRun]) -> None:
-  """Checks that `experiments.run` would accept every run; writes nothing."""
+def _check_runs(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+  """Checks that `experiments.run` would accept every run; writes nothing.
+
+  Returns:
+    The runs that train bases, and those of `runs`, which start from the bases.
+  """
   # Imported in the function, so that wrong flags are reported before JAX loads.
   from experiments.cli import devices
+  from experiments.training import initial_state, workdirs
   from experiments.training_run import user_code, validate
 
   parsed = []
@@ -235,10 +247,29 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
   # Before JAX looks for devices. 1 stands for a number that is measured: the
   # number that a run then takes divides its batches too.
   devices.configure(counts[0] or 1)
+  bases, planned = {}, []
   for run, options in zip(runs, parsed, strict=True):
-    files = user_code.source_files(options.config)
+    config, workdir = options.config, storage_paths.absolute(options.workdir)
+    files = user_code.source_files(config)
+    has_base = initial_state.has_base(config)
+    if has_begun := has_base and workdirs.is_run(workdir):
+      config.init_from = workdirs.read_config(workdir).get("init_from", "")
     with _prefix_errors(run), errors.doing("checking the config", files):
-      validate.check_and_build(options.config, options.workdir)
+      validate.check_and_build(config, options.workdir)
+    if has_base and not has_begun:
+      text = initial_state.base_config(config).to_json(sort_keys=True)
+      digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+      name = f"base-seed_{config.base.seed}-{digest}"
+      config.init_from = str(workdir.parent / name)
+      words = (run.arguments[0], f"--workdir={config.init_from}", "--base")
+      log = run.log.with_name(f"{name}.log")
+      bases[name] = PlannedRun(name, (*words, *run.arguments[2:]), log)
+      run = run._replace(base=name)
+    if has_base and config.init_from:
+      source = f"--config.init_from={config.init_from}"
+      run = run._replace(arguments=(*run.arguments, source))
+    planned.append(run)
+  return [*bases.values(), *planned]
 
 
 @contextlib.contextmanager
@@ -257,11 +288,14 @@ def _define_workdir(values: flags.FlagValues) -> None:
 def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
   """Starts the commands, `jobs` at a time, and returns the exit status."""
   console = rich.console.Console(stderr=True, highlight=False)
-  failed = []
-  with concurrent.futures.ThreadPoolExecutor(jobs) as threads:
-    # `map` yields the results in the order of `runs`.
-    for number, (run, status) in enumerate(threads.map(_run_one, runs), 1):
-      result = "done" if status == 0 else f"ended with status {status}"
+  failed, futures = [], {}
+  with ThreadPoolExecutor(jobs) as threads:
+    for run in runs:  # bases first, so that no run waits for one in the queue
+      futures[run.name] = threads.submit(_run_one, run, futures.get(run.base))
+    for number, run in enumerate(runs, 1):
+      status = futures[run.name].result()
+      results = {0: "done", None: "not started, because its base failed"}
+      result = results.get(status, f"ended with status {status}")
       console.print(f"{number} of {len(runs)}: {run.name} {result}")
       if status:
         failed.append(run)
@@ -271,18 +305,19 @@ def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
   return errors.FAILURE if failed else 0
 
 
-def _run_one(run: PlannedRun) -> tuple[PlannedRun, int]:
-  """Runs a command and returns (run, exit status)."""
+def _run_one(run: PlannedRun, base: Future | None) -> int | None:
+  """Runs a command after its base; returns its status, None if that failed."""
+  if base and base.result() != 0:
+    return None
   run.log.parent.mkdir(parents=True, exist_ok=True)
   with run.log.open("ab") as log:
-    process = subprocess.run(
+    return subprocess.run(
       command(run),
       stdin=subprocess.DEVNULL,
       stdout=log,
       stderr=subprocess.STDOUT,
       check=False,
-    )
-  return run, process.returncode
+    ).returncode
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import io
 import json
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +40,7 @@ from rl import UsageError, best_of_k
 
 # Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"
+DIFFERENCE = "difference"  # title of a column of tables
 _max_at_k_values = jax.jit(best_of_k.max_at_k_values)
 
 
@@ -220,26 +222,39 @@ def table(
     The table. A difference whose interval excludes 0 is green if it is
     positive, and red if it is negative.
   """
-  first, *others = evaluations.values()
+  columns = {name: e.estimates for name, e in evaluations.items()}
+  if len(evaluations) == 2:
+    columns[DIFFERENCE] = compare(*evaluations.values())
+  return make_table([*evaluations.values()], {"": columns}, title)
+
+
+def make_table(
+  evaluations: Sequence[Evaluation],
+  rows: Mapping[str, Mapping[str, Mapping[str, Estimate]]],
+  title: str,
+) -> rich.table.Table:
+  """Returns a table of `{label of a row: {column title: estimates}}`.
+
+  Every statistic of the evaluations has all rows. The estimates of the column
+  `DIFFERENCE` are signed. A column that a row lacks is empty.
+  """
   rich_table = rich.table.Table(
     title=title or None,
     title_justify="left",
+    min_width=78,  # of a terminal's 80 columns, for the names in the title
     box=rich.box.SIMPLE_HEAD,
     show_edge=False,
     pad_edge=False,
     collapse_padding=True,
   )
   rich_table.add_column("", no_wrap=True, min_width=9)
-  for name in evaluations:
+  columns = dict.fromkeys(name for row in rows.values() for name in row)
+  for name in columns:
     rich_table.add_column(name, justify="right", no_wrap=True)
-  differences = compare(first, others[0]) if len(others) == 1 else None
-  if differences is not None:
-    rich_table.add_column("difference", justify="right", no_wrap=True)
-  ks = budgets(min(e.samples for e in evaluations.values()))
+  ks = budgets(min(e.samples for e in evaluations))
   # If every score is the verdict, max@k equals pass@k and is left out.
   is_graded = any(
-    ((e.scores != e.correct) & ~np.isnan(e.scores)).any()
-    for e in evaluations.values()
+    ((e.scores != e.correct) & ~np.isnan(e.scores)).any() for e in evaluations
   )
   # Sections of the table: `{statistic: label of the row}`.
   sections = [
@@ -256,10 +271,16 @@ def table(
   for section in sections:
     for name, label in section.items():
       digits = 1 if name.startswith("length/mean") else 3
-      cells = [_cell(e.estimates[name], digits) for e in evaluations.values()]
-      if differences is not None:
-        cells.append(_cell(differences[name], digits, signed=True))
-      rich_table.add_row(label, *cells)
+      for row_label, row in rows.items():
+        cells = [
+          _cell(row[column][name], digits, column == DIFFERENCE)
+          if column in row
+          else rich.text.Text()
+          for column in columns
+        ]
+        rich_table.add_row(f"{label:9}  {row_label}".rstrip(), *cells)
+      if len(rows) > 1:
+        rich_table.add_section()
     rich_table.add_section()
   return rich_table
 

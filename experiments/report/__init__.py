@@ -4,7 +4,8 @@
 
 prints a table for every run: the evaluation of the base policy (before
 training), of the trained policy, and their difference. For several runs it also
-prints tables with one column per trained policy. It writes `report.html` into
+prints paired differences to the first one; runs that differ only in the seed
+are one row, with Student's interval over seeds. It writes `report.html` into
 each DIR, one page that needs no network: pass@k, training curves, the number of
 correct samples per prompt and the advantages that they get, reward terms, step
 scores, and a browser of the samples. `--out` writes such a page with all runs,

@@ -49,12 +49,6 @@ class Run:
     """The last logged step; 0 if the run has logged nothing."""
     return int(max((steps[-1] for steps, _ in self.series.values()), default=0))
 
-  @property
-  def title(self) -> str:
-    """Name of the folder, and the task of the evaluations."""
-    tasks = sorted({e.task for e in self.evaluations.values()})
-    return "  ·  ".join([self.name, *tasks])
-
 
 def names(runs: Sequence[Run]) -> list[str]:
   """Returns the names of the runs' folders.

@@ -45,7 +45,13 @@ def has_base(config: ml_collections.ConfigDict) -> bool:
 
 
 def base_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  """Returns the config of the supervised base, which trains no adapters."""
+  """Returns the config of the supervised base, which trains no adapters.
+
+  Raises:
+    UsageError: the run starts from other parameters.
+  """
+  if not has_base(config):
+    raise UsageError("the config has no base to train; leave out --base")
   base = config.base.copy_and_resolve_references()
   base.model.lora_rank = 0
   return base
@@ -262,6 +268,8 @@ def describe_start(
     yield f"{workdir}: resumed after step {done} of {e.config.steps}"
   else:
     yield f"{workdir}: {e.config.steps} steps of {e.task.name}"
+    if e.config.get("init_from"):
+      yield f"starts from the parameters of {e.config.init_from}"
     yield from e.task.notes
     if e.texts is not None:
       epochs = e.config.steps * e.config.rollout.prompts / len(e.texts)

@@ -2,14 +2,19 @@
 
 import pathlib
 import shlex
+import subprocess
 import sys
 
 import pytest
+from etils import epath
 from helpers import small_run
 
-from experiments import sweep
+from experiments import run, sweep
 from experiments.cli import errors
+from experiments.configs import defaults
 from experiments.evaluation import summary
+from experiments.logging import json_files
+from experiments.training import build, workdirs
 
 CONFIG = """
 from helpers import small_run
@@ -157,6 +162,147 @@ def test_runs_that_fail_are_named_with_their_logs(
     log = (tmp_path / "runs" / f"{run.name}.log").read_text()
     assert log == f"{run.arguments[0]}\n" * 2  # a log goes on
   assert sweep._run_all(runs[:1], 1) == 0
+
+
+BASE_CONFIG = """
+from experiments.configs import defaults
+from helpers import small_run
+
+
+def get_config():
+  return defaults.with_base(
+    small_run.config(steps=1), small_run.config("supervised", steps=1)
+  )
+"""
+
+
+def flags_of(line):
+  """Returns the flags of a printed command, without those of Python."""
+  words = [word for word in shlex.split(line) if word.startswith("--")]
+  return {word.partition("=")[0]: word.partition("=")[2] for word in words}
+
+
+def planned_lines(file, runs, capsys, *more):
+  args = ["--config", str(file), "--workdir", str(runs), "--seeds", "2", *more]
+  assert sweep.main(args) == 0
+  return [flags_of(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_runs_share_the_base_of_their_seed(file, tmp_path, capsys):
+  """Two methods have one base a seed; another length of the base has others."""
+  file.write_text(BASE_CONFIG)
+  runs = tmp_path / "runs"
+  axis = ["--product", "method=reinforce,rloo"]
+  lines = planned_lines(file, runs, capsys, *axis)
+  bases, starts = lines[:2], lines[2:]
+  assert ["--base" in line for line in lines] == [True] * 2 + [False] * 4
+  folders = [line["--workdir"] for line in bases]
+  assert len(set(folders)) == 2
+  assert [line["--config.seed"] for line in bases] == ["0", "1"]
+  assert [line["--config.init_from"] for line in starts] == folders * 2
+  assert not any("--config.init_from" in line for line in bases)
+  assert not runs.exists()
+  longer = planned_lines(
+    file, runs, capsys, *axis, "--product", "base.steps=1,2"
+  )
+  assert sum("--base" in line for line in longer) == 4
+  again = planned_lines(file, runs, capsys, *axis)
+  assert again == lines  # hashes do not depend on the process or the order
+
+
+def test_a_run_that_has_begun_keeps_its_base(file, tmp_path, capsys):
+  """Seed 0 of an earlier version has its own; seed 1 began from another's."""
+  file.write_text(BASE_CONFIG)
+  runs = tmp_path / "runs"
+  config = small_run.config("supervised", steps=1)
+  begun = defaults.with_base(small_run.config(steps=1), config)
+  begun = begun.copy_and_resolve_references()
+  workdirs.write_config(runs / "seed_0", begun)
+  first, second, third = planned_lines(file, runs, capsys)
+  assert "--base" in first
+  assert first["--config.seed"] == "1"
+  assert second["--workdir"].endswith("seed_0")
+  assert "--config.init_from" not in second
+  assert third["--config.init_from"] == first["--workdir"]
+  begun.seed = begun.base.seed = 1
+  begun.init_from = str(tmp_path / "elsewhere")
+  small_run.save_untrained(
+    small_run.on_one_device(build.build(config)), epath.Path(begun.init_from)
+  )
+  workdirs.write_config(runs / "seed_1", begun)
+  first, second = planned_lines(file, runs, capsys)
+  assert "--config.init_from" not in first
+  assert second["--config.init_from"] == begun.init_from
+
+
+def test_runs_of_a_base_that_fails_are_not_started(
+  tmp_path, capsys, monkeypatch
+):
+  names = {"bad": "", "good": "", "a": "bad", "b": "good", "c": "bad"}
+  runs = [
+    sweep.PlannedRun(name, (name,), tmp_path / f"{name}.log", base)
+    for name, base in names.items()
+  ]
+  # `b` fails unless `good`, which takes its time, has ended before.
+  code = (
+    "import pathlib, sys, time; name, folder = sys.argv[1:]\n"
+    "mark = pathlib.Path(folder, 'good')\n"
+    "if name == 'bad': sys.exit(1)\n"
+    "if name == 'good': time.sleep(0.5); mark.touch()\n"
+    "if not mark.exists(): sys.exit(9)\n"
+  )
+  monkeypatch.setattr(
+    sweep,
+    "command",
+    lambda run: [sys.executable, "-c", code, *run.arguments, str(tmp_path)],
+  )
+  for jobs in (1, 3):
+    (tmp_path / "good").unlink(missing_ok=True)
+    assert sweep._run_all(runs, jobs) == errors.FAILURE
+    assert capsys.readouterr().err.splitlines() == [
+      "1 of 5: bad ended with status 1",
+      "2 of 5: good done",
+      "3 of 5: a not started, because its base failed",
+      "4 of 5: b done",
+      "5 of 5: c not started, because its base failed",
+      f"failed: {tmp_path / 'bad.log'}",
+    ]
+  assert not (tmp_path / "a.log").exists()
+
+
+def test_a_base_is_run_alone_only_where_there_is_one(file, tmp_path, capsys):
+  workdir = tmp_path / "base"
+  words = ["run", f"--config={file}", f"--workdir={workdir}", "--base"]
+  assert run.main(words) == errors.USAGE
+  assert "no base to train; leave out --base" in capsys.readouterr().err
+  assert not workdir.exists()
+
+
+@pytest.mark.long
+def test_a_shared_base_is_the_one_that_a_run_would_train(
+  file, tmp_path, monkeypatch
+):
+  """One seed, in a sweep and by itself: the same parameters and metrics."""
+  file.write_text(BASE_CONFIG)
+  monkeypatch.setenv("XLA_FLAGS", small_run.environment()["XLA_FLAGS"])
+  monkeypatch.setenv(
+    "PYTHONPATH", str(pathlib.Path(small_run.__file__).parents[1])
+  )
+  runs = tmp_path / "runs"
+  args = ["--config", str(file), "--workdir", str(runs), "--run"]
+  assert sweep.main(args) == 0
+  (base,) = runs.glob("base-seed_0-????????")
+  log = (runs / "seed_0.log").read_text()
+  assert f"starts from the parameters of {base}" in log
+  assert not (runs / "seed_0" / "base").exists()
+  alone = tmp_path / "alone"
+  words = [f"--config={file}", f"--workdir={alone}", "--config.seed=0"]
+  subprocess.run([sys.executable, "-m", "experiments.run", *words], check=True)
+  for shared, own in ((base, alone / "base"), (runs / "seed_0", alone)):
+    (old,) = json_files.read(shared / "metrics.jsonl")
+    (new,) = json_files.read(own / "metrics.jsonl")
+    for key in old:
+      assert key.startswith(("time/", "memory/")) or old[key] == new[key], key
 
 
 @pytest.mark.long

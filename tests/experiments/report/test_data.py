@@ -195,7 +195,9 @@ def test_tables_compare_what_several_runs_were_evaluated_on():
     ]
   )
   (table,) = map(tables.to_json, shown)
-  assert table["columns"] == ["x", "z", "difference"]
+  assert table["columns"] == ["trained", "difference"]
+  labels = [row["label"] for row in table["rows"]]
+  assert labels[:2] == ["pass@1     x", "pass@1     z"]
   assert table["title"].startswith("trained")
 
 

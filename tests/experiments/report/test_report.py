@@ -49,7 +49,7 @@ def embedded(text):
 def test_command_prints_every_table_and_writes_every_page(runs, capsys):
   assert report.main([str(runs / "first"), str(runs / "second")]) == 0
   text = capsys.readouterr().out
-  assert text.count("pass@16") == 3  # two runs, and the runs side by side
+  assert text.count("pass@16") == 4  # two runs, and the rows that compare them
   for name in ("first", "second"):
     written = (runs / name / "report.html").read_text()
     (run,) = embedded(written)["runs"]
@@ -180,7 +180,10 @@ def test_runs_of_one_name_are_called_by_their_paths(runs, tmp_path):
   result = data.collect(read, samples.Packed("", "", False))
   called = [str(one), str(other)]
   assert [run["name"] for run in result["runs"]] == called
-  assert result["tables"][0]["columns"][:2] == called
+  assert result["tables"][0]["title"].splitlines()[-2:] == [
+    f"1: {one}",
+    f"2: {other}",
+  ]
   (axes,) = picture.comparison(read).axes
   labels = [line.get_label() for line in axes.get_lines()]
   assert [f"{name} (step 120)" in labels for name in called] == [True, True]
