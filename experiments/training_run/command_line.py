@@ -18,7 +18,7 @@ from ml_collections import config_flags
 
 from experiments import configs
 from experiments.cli import arguments, config_names, errors
-from experiments.training_run import config_keys
+from experiments.training import config_keys
 from rl import registry
 from rl.errors import UsageError
 

@@ -26,6 +26,7 @@ from experiments.training import (
   build,
   cadence,
   checkpoint_retention,
+  config_keys,
   decoder,
   device_mesh,
   host_needs,
@@ -41,7 +42,6 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
-from experiments.training_run import config_keys
 from rl import registry, step
 from rl.errors import UsageError
 from rl.method import Method
