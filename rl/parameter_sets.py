@@ -12,10 +12,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.errors import UsageError
 
 Array = jax.Array
 
@@ -29,7 +31,8 @@ class ParameterSet:
     update: `(old, params, step) -> new`, called at the end of training step
       number `step`, counted from 0. `old` is the value of the parameter set,
       and `params` are the parameters of the policy.
-    init: function from the parameters of the policy to the initial value.
+    init: function from the parameters of the policy to the initial value. A
+      value is parameters, or a `History` of them.
     trained: whether the learner with the name of the parameter set trains it.
     lagged: whether `params` in `update` are the policy's parameters at the
       start of the training step, and not those at its end.
@@ -64,6 +67,51 @@ def previous() -> ParameterSet:
   """The policy's parameters at the start of the previous training step."""
   return ParameterSet(
     "previous()", lambda old, params, step: params, lagged=True
+  )
+
+
+@flax.struct.dataclass
+class History:
+  """Parameters of earlier training steps, of which methods read the oldest.
+
+  Attributes:
+    copies: the parameters, the oldest first.
+  """
+
+  copies: tuple[types.PyTree, ...]
+
+
+def read(value: types.PyTree | History) -> types.PyTree:
+  """Returns the parameters of a parameter set."""
+  return value.copies[0] if isinstance(value, History) else value
+
+
+def lag(steps: int) -> ParameterSet:
+  """The policy's parameters at the start of the training step N steps ago.
+
+  During the first N training steps they are those that the run started from.
+  The state holds N copies of the trained parameters, in their dtype, and so do
+  the checkpoints. `sync(every=N)` holds one copy, which is 0 to N - 1 steps
+  old; with adapters (LoRA) all copies are small.
+
+  Args:
+    steps: N, at least 1; `lag(1)` has the parameters of `previous()`.
+
+  Raises:
+    UsageError: `steps` is below 1.
+  """
+  if steps < 1:
+    raise UsageError(
+      f"lag(steps={steps}) must look at least 1 step back; the parameters at "
+      'the start of the present step are the source "old"'
+    )
+  return ParameterSet(
+    f"lag(steps={steps})",
+    lambda old, params, step: History((*old.copies[1:], params)),
+    lambda params: History(
+      tuple(jax.tree.map(jnp.copy, params) for _ in range(steps))
+    ),
+    lagged=True,
   )
 
 
