@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -32,7 +31,7 @@ class ParameterSet:
       number `step`, counted from 0. `old` is the value of the parameter set,
       and `params` are the parameters of the policy.
     init: function from the parameters of the policy to the initial value. A
-      value is parameters, or a `History` of them.
+      value is parameters, or a tuple of them, of which methods read the first.
     trained: whether the learner with the name of the parameter set trains it.
     lagged: whether `params` in `update` are the policy's parameters at the
       start of the training step, and not those at its end.
@@ -70,32 +69,20 @@ def previous() -> ParameterSet:
   )
 
 
-@flax.struct.dataclass
-class History:
-  """Parameters of earlier training steps, of which methods read the oldest.
-
-  Attributes:
-    copies: the parameters, the oldest first.
-  """
-
-  copies: tuple[types.PyTree, ...]
-
-
-def read(value: types.PyTree | History) -> types.PyTree:
-  """Returns the parameters of a parameter set."""
-  return value.copies[0] if isinstance(value, History) else value
+def read(value: types.PyTree) -> types.PyTree:
+  """Returns the parameters that methods read: of a tuple, its first."""
+  return value[0] if isinstance(value, tuple) else value
 
 
 def lag(steps: int) -> ParameterSet:
   """The policy's parameters at the start of the training step N steps ago.
 
   During the first N training steps they are those that the run started from.
-  The state holds N copies of the trained parameters, in their dtype, and so do
-  the checkpoints. `sync(every=N)` holds one copy, which is 0 to N - 1 steps
-  old; with adapters (LoRA) all copies are small.
+  The state and its checkpoints have N copies of the trained parameters, where
+  `sync(every=N)` has one, which is 0 to N - 1 steps old.
 
   Args:
-    steps: N, at least 1; `lag(1)` has the parameters of `previous()`.
+    steps: N, at least 1, where it is `previous()`.
 
   Raises:
     UsageError: `steps` is below 1.
@@ -105,14 +92,14 @@ def lag(steps: int) -> ParameterSet:
       f"lag(steps={steps}) must look at least 1 step back; the parameters at "
       'the start of the present step are the source "old"'
     )
-  return ParameterSet(
-    f"lag(steps={steps})",
-    lambda old, params, step: History((*old.copies[1:], params)),
-    lambda params: History(
-      tuple(jax.tree.map(jnp.copy, params) for _ in range(steps))
-    ),
-    lagged=True,
-  )
+
+  def init(params):  # the oldest first
+    return tuple(jax.tree.map(jnp.copy, params) for _ in range(steps))
+
+  def update(old, params, step):
+    return (*old[1:], params)
+
+  return ParameterSet(f"lag(steps={steps})", update, init, lagged=True)
 
 
 def ema(decay: float, every: int = 1) -> ParameterSet:

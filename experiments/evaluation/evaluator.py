@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from experiments.evaluation import fallback_settings, summary
+from experiments.evaluation import summary
 from experiments.logging import progress
 from experiments.tasks.task import Problems, Task
 from experiments.training import drawing, multihost, placement, prng_keys
@@ -203,7 +203,7 @@ def check(e: Experiment) -> None:
 
 def sampling_settings(e: Experiment) -> generation.Sampling:
   """Returns the sampling settings that `evaluate_experiment` uses."""
-  settings = fallback_settings.fill(e.config.evaluation)
+  settings = e.config.evaluation
   return _sampling(
     e.task,
     *(settings[name] for name in ("samples", "rows", "temperature")),
@@ -243,7 +243,7 @@ def evaluate_experiment(
       mesh. They are copied if evaluations run on another mesh.
     step, between_batches, update: same as in `evaluate`.
   """
-  settings = fallback_settings.fill(e.config.evaluation)
+  settings = e.config.evaluation.to_dict()
   return evaluate(
     e.task,
     placement.evaluation_policy(e),

@@ -33,10 +33,7 @@ def check(config: ml_collections.ConfigDict) -> None:
 
 
 def complete(saved: Mapping[str, Any], where: str) -> dict[str, Any]:
-  """Returns a saved config, with the defaults of the keys that it lacks.
-
-  The run was made before these keys existed, and their defaults leave a run as
-  it was.
+  """Returns a saved config, with the defaults of keys newer than its run.
 
   Args:
     saved: config of a run, as JSON values.
@@ -50,19 +47,14 @@ def complete(saved: Mapping[str, Any], where: str) -> dict[str, Any]:
     _check("config", saved, all_keys)
   except UsageError as error:
     raise UsageError(
-      f"{where} has a key that this version of the code does not have: {error}."
-      " Rename the key in the file, or delete it if the run did not depend on "
-      "it; or use the version of the code that made the run"
+      f"{where}: {error}. This version of the code does not have the key: "
+      "rename it in the file, or delete it if the run did not depend on it"
     ) from None
   return _fill(saved, all_keys)
 
 
 def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns all keys of a config of a kind, with their defaults.
-
-  Of the blocks that are empty by default, those that the config uses have their
-  keys too.
-  """
+  """Returns all keys that a config may have, also in blocks that it uses."""
   make = {
     "supervised": defaults.supervised,
     "preferences": defaults.preferences,
@@ -71,11 +63,8 @@ def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
   result = make(config.get("steps", 1)).to_dict()
   if config.get("base"):
     result["base"] = _defaults(config["base"])
-  judge = config.get("judge")
-  if judge:
-    is_policy = bool(judge.get("policy"))
-    new = defaults.policy_judge("") if is_policy else defaults.judge("", "")
-    result["judge"] = new.to_dict()
+  if config.get("judge"):
+    result["judge"] = defaults.judge("", "").to_dict()
   if config.get("trip_wires"):
     result["trip_wires"] = defaults.trip_wires("").to_dict()
   for name in config.get("models") or {}:

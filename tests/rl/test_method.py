@@ -384,7 +384,7 @@ def test_a_lag_has_the_parameters_of_exactly_so_many_steps_ago():
     state, _ = train_step(state, rollout)
   differences = [np.abs(b - a).max() for a, b in itertools.pairwise(starts)]
   assert min(differences) > 1e-3  # so that another lag has other parameters
-  assert len(state.parameter_sets["past"].copies) == lag
+  assert len(state.parameter_sets["past"]) == lag
 
 
 def test_a_term_on_a_view_takes_no_filter_of_tokens_of_the_rollout():

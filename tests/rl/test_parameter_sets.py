@@ -62,7 +62,7 @@ def test_a_lag_hands_its_copies_on_one_place_a_step():
   rule = parameter_sets.lag(2)
   assert str(rule) == "lag(steps=2)"
   value = rule.init(PARAMS)
-  assert value.copies[0]["a"] is not value.copies[1]["a"]
+  assert value[0]["a"] is not value[1]["a"]
   oldest = []
   for i in range(5):
     oldest.append(parameter_sets.read(value)["a"].tolist()[0])

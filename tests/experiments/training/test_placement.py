@@ -67,12 +67,12 @@ def test_copies_of_a_lag_are_saved_and_the_sampler_has_the_oldest(tmp_path):
   )
   e = dataclasses.replace(e, methods={"policy": method})
   state = placement.init_state(e)
-  copies = state.parameter_sets["past"].copies
+  copies = state.parameter_sets["past"]
   oldest = jax.tree.map(lambda x: x + 1, copies[0])
-  value = parameter_sets.History((oldest, copies[1]))
+  value = (oldest, copies[1])
   state = state.replace(parameter_sets={"past": value})
   shardings = placement.state_shardings(e)
-  assert shardings.parameter_sets["past"].copies == (shardings.params,) * 2
+  assert shardings.parameter_sets["past"] == (shardings.params,) * 2
   assert_equal(placement.sampler_state(e, state).parameters["past"], oldest)
   with checkpointing.Checkpoints(tmp_path) as checkpoints:
     checkpoints.save(0, state.saved_part(), {})

@@ -41,7 +41,7 @@ def _forget(values):
   del values["evaluation"]["rows"], values["base"]["evaluation"]["seed"]
   del values["base"]["optimizer"]["decay_steps"]
   del values["reward"]["terms"]["brief"]["gates"]
-  del values["judge"]["max_tokens"], values["models"]["prm"]["every"]
+  del values["judge"]["retries"], values["models"]["prm"]["every"]
 
 
 def test_keys_that_are_newer_than_a_run_have_their_defaults(tmp_path):
@@ -49,7 +49,7 @@ def test_keys_that_are_newer_than_a_run_have_their_defaults(tmp_path):
   config.base.steps = 70
   config.reward = defaults.reward(brief="length_charge()")
   with config.unlocked():
-    config.judge = defaults.policy_judge("smollm2", quality="grade()")
+    config.judge = defaults.judge("http://x", "y", quality="grade()")
   config.models.prm = defaults.reward_model("runs/prm")
   workdirs.write_config(tmp_path, config)
   _edit(tmp_path, _forget)
@@ -57,7 +57,6 @@ def test_keys_that_are_newer_than_a_run_have_their_defaults(tmp_path):
   assert workdirs.read_config(tmp_path).to_dict() == config.to_dict()
   values = workdirs.read_config(tmp_path)
   assert values.base.optimizer.decay_steps == 70
-  assert values.judge.max_tokens == 256
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,9 @@ def test_a_key_that_no_longer_exists_is_named_with_what_to_do(tmp_path):
     workdirs.read_config,
     lambda workdir: workdirs.check_config(workdir, config),
   ):
-    with pytest.raises(ValueError, match="does not have: unknown key") as error:
+    with pytest.raises(
+      ValueError, match="version of the code does not"
+    ) as error:
       read(tmp_path)
     for part in (
       str(tmp_path / "config.json"),
@@ -285,9 +286,7 @@ def test_three_differences_are_named_and_further_ones_counted(
   workdirs.write_config(tmp_path, _config(learners={"a": 0}))
   keys = {str(i): i for i in range(count)}
   other = _config(learners={**keys, "a": 0})
-  shown = "; ".join(
-    f"learners.{i} is absent there, {i} here" for i in range(3)
-  )
+  shown = "; ".join(f"learners.{i} is absent there, {i} here" for i in range(3))
   with pytest.raises(ValueError, match="another config") as error:
     workdirs.check_config(tmp_path, other)
   assert f"another config: {shown}{end} Use another" in str(error.value)
