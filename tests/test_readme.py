@@ -93,6 +93,22 @@ def test_its_numbers_of_methods_rewards_tasks_and_families_are_true():
   )
 
 
+def test_each_metric_is_computed_by_the_file_that_its_row_names():
+  text = (ROOT / "experiments" / "README.md").read_text()
+  section = re.search(r"^## Metrics\n(.*?)^## ", text, re.M | re.S)[1]
+  rows = re.findall(r"^\| (.*?) \| (.*?) \| .* \|$", section, re.M)
+  number = 0
+  for names, file in rows:
+    for name in re.findall(r"`([\w{}@/]+/[\w{}@]*)`", names):
+      path = re.search(r"`([\w/]+\.py)", file)[1]
+      assert f'"{name}' in (ROOT / path).read_text(), (name, path)
+      number += 1
+  assert number > 15
+  for path in re.findall(r"`((?:rl|experiments)/[\w/]+\.(?:py|js))", section):
+    assert (ROOT / path).exists(), path
+  assert "#metrics" in TEXT
+
+
 def test_every_make_target_it_names_is_one():
   makefile = (ROOT / "Makefile").read_text()
   for target in set(re.findall(r"make (\w+)", SHELL)):

@@ -317,17 +317,17 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def pages() -> dict[pathlib.Path, str]:
-  """Returns the text of each page that has a table or numbers of this module.
-
-  Everything else in the text is as it is in the file.
-  """
+  """Returns the pages with tables or numbers of this module, up to date."""
   texts = {}
   for kind, folder in (("methods", "rl/methods"), ("rewards", "rewards")):
-    path = _ROOT / folder / "README.md"
-    mark, end = f"<!-- {kind} -->\n", f"<!-- /{kind} -->"
+    path, mark, end = (
+      _ROOT / folder / "README.md",
+      f"<!-- {kind} -->\n",
+      "<!-- /",
+    )
     before, _, rest = path.read_text().partition(mark)
-    after = rest.partition(end)[2]
-    texts[path] = before + mark + markdown(KINDS[kind]()) + end + after
+    after = "".join(rest.partition(end)[1:])
+    texts[path] = before + mark + markdown(KINDS[kind]()) + after
   path, text = _ROOT / "README.md", (_ROOT / "README.md").read_text()
   for plural, names in (
     ("methods", methods.names()),
@@ -358,11 +358,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.error("name a KIND to list it, or --write alone")
   if options.write:
     with errors.usage_errors():
-      changed = {p: t for p, t in pages().items() if t != p.read_text()}
-    for path, page in changed.items():
-      path.write_text(page)
-      print(f"wrote {path.relative_to(_ROOT)}")
-    print(f"{len(changed)} pages changed")
+      for path, text in pages().items():
+        status = "unchanged" if path.read_text() == text else "wrote"
+        path.write_text(text)
+        print(status, path.relative_to(_ROOT))
     return 0
   with errors.usage_errors():
     rows = KINDS[options.kind]()

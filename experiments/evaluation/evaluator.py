@@ -194,11 +194,13 @@ def check(e: Experiment) -> None:
     raise UsageError(
       f"evaluation.problems = {settings.problems} must be at least 1"
     )
+  key = f"evaluation.problems = {settings.problems}"
   try:
     e.task.test(settings.problems)
+    key = "evaluation"
     sampling_settings(e)
   except UsageError as error:
-    raise UsageError(f"evaluation: {error}") from None
+    raise UsageError(f"{key}: {error}") from None
 
 
 def sampling_settings(e: Experiment) -> generation.Sampling:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import rich.table
 import rich.text
 
@@ -20,6 +21,15 @@ def evaluation_table(run: Run) -> rich.table.Table | None:
   if not run.evaluations:
     return None
   return summary.table(run.evaluations, title=run.title)
+
+
+def speed(run: Run) -> str:
+  """Returns the median speed of the logged steps as text, "" without any."""
+  if "perf/tokens_per_s" not in run.series:
+    return ""
+  metrics = ("time/step_s", "perf/tokens_per_s")
+  seconds, tokens = (np.median(run.series[name][1]) for name in metrics)
+  return f"{seconds:.3g} s a step, {tokens:,.0f} tokens a second (medians)"
 
 
 def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:

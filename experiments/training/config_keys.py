@@ -29,7 +29,7 @@ def check(config: ml_collections.ConfigDict) -> None:
   Raises:
     UsageError: a key is unknown. The message suggests the nearest known key.
   """
-  _check("config", config, _defaults(config))
+  _complete("config", config, _defaults(config))
 
 
 def complete(saved: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -42,15 +42,13 @@ def complete(saved: Mapping[str, Any], where: str) -> dict[str, Any]:
   Raises:
     UsageError: the config has a key that does not exist.
   """
-  all_keys = _defaults(saved)
   try:
-    _check("config", saved, all_keys)
+    return _complete("config", saved, _defaults(saved))
   except UsageError as error:
     raise UsageError(
       f"{where}: {error}. This version of the code does not have the key: "
       "rename it in the file, or delete it if the run did not depend on it"
     ) from None
-  return _fill(saved, all_keys)
 
 
 def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,35 +72,20 @@ def _defaults(config: Mapping[str, Any]) -> dict[str, Any]:
   return result
 
 
-def _check(
+def _complete(
   where: str, config: Mapping[str, Any], known_keys: Mapping[str, Any]
-) -> None:
-  """Checks a dict of the config, and the dicts in it, for unknown keys."""
+) -> dict[str, Any]:
+  """Returns nested dicts with all known keys; refuses other keys."""
+  values = dict(known_keys)
   for key, value in config.items():
     if key not in known_keys:
       raise UsageError(
         registry.describe_unknown(f"key of {where}", key, known_keys)
       )
-    if _has_keys(value, known_keys[key]):
-      _check(f"{where}.{key}", value, known_keys[key])
-
-
-def _fill(
-  config: Mapping[str, Any], known_keys: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Returns nested dicts with the keys that they lack."""
-  values = {
-    key: _fill(value, default)
-    if _has_keys(value, default := known_keys[key])
-    else value
-    for key, value in config.items()
-  }
-  return {**known_keys, **values}
-
-
-def _has_keys(value: Any, default: Any) -> bool:
-  """Returns whether a value is a block whose keys are those of its default."""
-  # If the default is an empty dict, its keys are names that the user chooses,
-  # such as those of `learners`.
-  is_block = isinstance(value, ml_collections.ConfigDict | dict)
-  return is_block and isinstance(default, dict) and bool(default)
+    values[key], default = value, known_keys[key]
+    # If the default is an empty dict, its keys are names that the user chooses,
+    # such as those of `learners`.
+    is_block = isinstance(value, ml_collections.ConfigDict | dict)
+    if is_block and isinstance(default, dict) and default:
+      values[key] = _complete(f"{where}.{key}", value, default)
+  return values

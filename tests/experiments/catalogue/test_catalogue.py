@@ -194,7 +194,6 @@ def test_write_replaces_tables_and_numbers_alone(stale_pages, capsys):
   assert catalogue.main(["--write"]) == 0
   lines = capsys.readouterr().out.splitlines()
   assert sorted(lines) == [
-    "3 pages changed",
     "wrote README.md",
     "wrote rewards/README.md",
     "wrote rl/methods/README.md",
@@ -208,7 +207,8 @@ def test_write_replaces_tables_and_numbers_alone(stale_pages, capsys):
     f"{len(tasks.names())} tasks; 14 families.\nOf 5 methods, 6 win."
   )
   assert catalogue.main(["--write"]) == 0
-  assert capsys.readouterr().out == "0 pages changed\n"
+  out = capsys.readouterr().out
+  assert out.count("unchanged ") == len(out.splitlines()) == 3
 
 
 @pytest.mark.parametrize("argv", [[], ["methods", "--write"]])
