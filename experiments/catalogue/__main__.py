@@ -320,14 +320,10 @@ def pages() -> dict[pathlib.Path, str]:
   """Returns the pages with tables or numbers of this module, up to date."""
   texts = {}
   for kind, folder in (("methods", "rl/methods"), ("rewards", "rewards")):
-    path, mark, end = (
-      _ROOT / folder / "README.md",
-      f"<!-- {kind} -->\n",
-      "<!-- /",
-    )
-    before, _, rest = path.read_text().partition(mark)
-    after = "".join(rest.partition(end)[1:])
-    texts[path] = before + mark + markdown(KINDS[kind]()) + after
+    path = _ROOT / folder / "README.md"
+    old = rf"(?<=<!-- {kind} -->\n).*?(?=<!-- /{kind} -->)"
+    new = markdown(KINDS[kind]()).replace("\\", r"\\")  # no escapes of `sub`
+    texts[path] = re.sub(old, new, path.read_text(), flags=re.S)
   path, text = _ROOT / "README.md", (_ROOT / "README.md").read_text()
   for plural, names in (
     ("methods", methods.names()),
