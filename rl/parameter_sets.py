@@ -15,7 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rl import types
+from rl import UsageError, types
 
 Array = jax.Array
 
@@ -29,7 +29,8 @@ class ParameterSet:
     update: `(old, params, step) -> new`, called at the end of training step
       number `step`, counted from 0. `old` is the value of the parameter set,
       and `params` are the parameters of the policy.
-    init: function from the parameters of the policy to the initial value.
+    init: function from the parameters of the policy to the initial value. A
+      value is parameters, or a tuple of them, of which methods read the first.
     trained: whether the learner with the name of the parameter set trains it.
     lagged: whether `params` in `update` are the policy's parameters at the
       start of the training step, and not those at its end.
@@ -65,6 +66,39 @@ def previous() -> ParameterSet:
   return ParameterSet(
     "previous()", lambda old, params, step: params, lagged=True
   )
+
+
+def read(value: types.PyTree) -> types.PyTree:
+  """Returns the parameters that methods read: of a tuple, its first."""
+  return value[0] if isinstance(value, tuple) else value
+
+
+def lag(steps: int) -> ParameterSet:
+  """The policy's parameters at the start of the training step N steps ago.
+
+  During the first N training steps they are those that the run started from.
+  The state and its checkpoints have N copies of the trained parameters, where
+  `sync(every=N)` has one, which is 0 to N - 1 steps old.
+
+  Args:
+    steps: N, at least 1, where it is `previous()`.
+
+  Raises:
+    UsageError: `steps` is below 1.
+  """
+  if steps < 1:
+    raise UsageError(
+      f"lag(steps={steps}) must look at least 1 step back; the parameters at "
+      'the start of the present step are the source "old"'
+    )
+
+  def init(params):  # the oldest first
+    return tuple(jax.tree.map(jnp.copy, params) for _ in range(steps))
+
+  def update(old, params, step):
+    return (*old[1:], params)
+
+  return ParameterSet(f"lag(steps={steps})", update, init, lagged=True)
 
 
 def ema(decay: float, every: int = 1) -> ParameterSet:

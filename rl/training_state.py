@@ -12,7 +12,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from rl import learners, types
+from rl import learners, parameter_sets, types
 
 Array = jax.Array
 
@@ -60,7 +60,7 @@ class State:
   Attributes:
     step: `[]` int32, number of training steps done; each uses one rollout.
     learners: the networks that are trained, by name; "policy" is among them.
-    parameter_sets: `{name: params}`, further parameters that methods read, and
+    parameter_sets: `{name: value}`, further parameters that methods read, and
       that follow the policy by a rule (`rl.parameter_sets`).
     carried: what no update changes.
   """
@@ -84,7 +84,8 @@ class State:
   def parameters(self) -> dict[str, types.PyTree]:
     """`{name: params}` of the learners and the parameter sets."""
     trained = {name: learner.params for name, learner in self.learners.items()}
-    return {**trained, **self.parameter_sets}
+    values = self.parameter_sets.items()
+    return {**trained, **{n: parameter_sets.read(v) for n, v in values}}
 
   def with_policy(self, **changes: Any) -> State:
     """Returns the state with other fields of the policy's `Learner`."""

@@ -76,7 +76,8 @@ class Plan:
       raise UsageError(
         f"{prompts} prompts cannot be cut into {self.minibatches} minibatches "
         f"of {self.microbatches} microbatches: {prompts} is not a multiple of "
-        f"{slices}; the nearest multiple is {nearest}"
+        f"{slices}; the nearest multiple is {nearest} (rollout.prompts), and "
+        "plan.minibatches = plan.microbatches = 1 cut none"
       )
 
 

@@ -13,6 +13,7 @@ from experiments import tasks
 from experiments.catalogue import __main__ as catalogue
 from experiments.logging import run_logger
 from experiments.training_run import loop, validate
+from models.hf import families
 from rewards.shaping import ceiling
 from rl import methods
 
@@ -73,16 +74,39 @@ def test_every_file_it_names_is_there():
   assert not missing
 
 
-@pytest.mark.parametrize(
-  ("kind", "page"),
-  [("methods", "rl/methods/README.md"), ("rewards", "rewards/README.md")],
-)
-def test_the_tables_are_what_the_commands_print(kind, page, capsys):
-  table = re.search(
-    rf"<!-- {kind} -->\n(.*?)<!-- /{kind} -->", (ROOT / page).read_text(), re.S
+def test_its_tables_and_numbers_are_those_that_the_catalogue_writes():
+  stale = [
+    str(page.relative_to(ROOT))
+    for page, text in catalogue.pages().items()
+    if page.read_text() != text
+  ]
+  assert not stale, f"run python -m experiments.catalogue --write for {stale}"
+
+
+def test_its_numbers_of_methods_rewards_tasks_and_families_are_true():
+  numbers = re.search(
+    r"(\d+) methods, (\d+) rewards, (\d+) tasks\D*(\d+) families", TEXT
   )
-  assert catalogue.main([kind, "--markdown"]) == 0
-  assert table[1] == capsys.readouterr().out
+  names = methods.names(), rewards.names(), tasks.names(), families.FAMILIES
+  assert tuple(map(int, numbers.groups())) == tuple(map(len, names)), (
+    "run python -m experiments.catalogue --write"
+  )
+
+
+def test_each_metric_is_computed_by_the_file_that_its_row_names():
+  text = (ROOT / "experiments" / "README.md").read_text()
+  section = re.search(r"^## Metrics\n(.*?)^## ", text, re.M | re.S)[1]
+  rows = re.findall(r"^\| (.*?) \| (.*?) \| .* \|$", section, re.M)
+  number = 0
+  for names, file in rows:
+    for name in re.findall(r"`([\w{}@/]+/[\w{}@]*)`", names):
+      path = re.search(r"`([\w/]+\.py)", file)[1]
+      assert f'"{name}' in (ROOT / path).read_text(), (name, path)
+      number += 1
+  assert number > 15
+  for path in re.findall(r"`((?:rl|experiments)/[\w/]+\.(?:py|js))", section):
+    assert (ROOT / path).exists(), path
+  assert "#metrics" in TEXT
 
 
 def test_every_make_target_it_names_is_one():
@@ -96,9 +120,3 @@ def test_nothing_is_left_to_be_filled_in(name):
   text = (ROOT / name).read_text()
   blanks = set(re.findall(r"\b(?:[A-Z]+_[A-Z_]+|COMMIT|TODO)\b", text))
   assert blanks <= {"EXTREMUM_DATA"}
-
-
-def test_its_numbers_of_methods_rewards_and_tasks_are_true():
-  numbers = re.search(r"(\d+) methods, (\d+) rewards, (\d+) tasks", TEXT)
-  names = methods.names(), rewards.names(), tasks.names()
-  assert tuple(map(int, numbers.groups())) == tuple(map(len, names))

@@ -221,7 +221,8 @@ def resident(e: Experiment) -> dict[str, float]:
       [learner.opt_state for learner in state.learners.values()]
     ),
     "parameter_sets": _bytes_per_device(
-      [p for name, p in state.parameters.items() if name != "policy"]
+      [state.parameter_sets]
+      + [other.params for n, other in state.learners.items() if n != "policy"]
     ),
   }
   if e.is_rl:

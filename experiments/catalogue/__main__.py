@@ -1,6 +1,7 @@
 """Lists methods, rewards, tasks, models, configs and papers of the project.
 
   python -m experiments.catalogue KIND [--grep TEXT] [--markdown]
+  python -m experiments.catalogue --write
 
 The rows are read from the code and its docstrings. KIND is one of
   methods   every method: its paper, its family, what it needs besides the
@@ -20,8 +21,9 @@ The rows are read from the code and its docstrings. KIND is one of
 quantity of each paper matters in its run (`experiments/catalogue/alive.py`).
 
 `--grep TEXT` prints only the rows that contain TEXT, in upper or lower case.
-`--markdown` prints a Markdown table; those of methods and rewards are in
-`rl/methods/README.md` and `rewards/README.md`.
+`--markdown` prints a Markdown table. `--write` writes those of methods and
+rewards to `rl/methods/README.md` and `rewards/README.md`, and the numbers of
+both, of tasks and of families to `README.md`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import pathlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -42,6 +46,7 @@ from experiments import configs, tasks
 from experiments.catalogue import papers
 from experiments.cli import arguments, config_names, errors
 from models import presets
+from models.hf import families
 from rewards import verifiers
 from rl import UsageError, learners, methods, scoring, transforms
 from rl.method import Method
@@ -310,6 +315,28 @@ KINDS: Mapping[str, Callable[[], Sequence[Row]]] = {
   ],
   "papers": papers.rows,
 }
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def pages() -> dict[pathlib.Path, str]:
+  """Returns the pages with tables or numbers of this module, up to date."""
+  texts = {}
+  for kind, folder in (("methods", "rl/methods"), ("rewards", "rewards")):
+    path = _ROOT / folder / "README.md"
+    old = rf"(?<=<!-- {kind} -->\n).*?(?=<!-- /{kind} -->)"
+    new = markdown(KINDS[kind]()).replace("\\", r"\\")  # no escapes of `sub`
+    texts[path] = re.sub(old, new, path.read_text(), flags=re.S)
+  path, text = _ROOT / "README.md", (_ROOT / "README.md").read_text()
+  for plural, names in (
+    ("methods", methods.names()),
+    ("rewards", rewards.names()),
+    ("tasks", tasks.names()),
+    ("families", families.FAMILIES),
+  ):
+    text = re.sub(rf"\b\d+ {plural}\b", f"{len(names)} {plural}", text, count=1)
+  return {**texts, path: text}
+
+
 # Kinds whose cells are too long for a table: one line is printed per row.
 _AS_LINES = ("configs", "papers")
 
@@ -325,11 +352,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return alive.main(argv[1:])
   parser = arguments.make_parser("catalogue", __doc__)
   add = parser.add_argument
-  add("kind", choices=list(KINDS), help="what to list")
+  add("kind", nargs="?", choices=list(KINDS), help="what to list")
   text = "print only rows that contain this text, in upper or lower case"
   add("--grep", default="", metavar="TEXT", help=text)
   add("--markdown", action="store_true", help="print a Markdown table")
+  add("--write", action="store_true", help="write the tables of the READMEs")
   options = parser.parse_args(argv)
+  if options.write == bool(options.kind):
+    parser.error("name a KIND to list it, or --write alone")
+  if options.write:
+    for path, text in pages().items():
+      status = "unchanged" if path.read_text() == text else "wrote"
+      path.write_text(text)
+      print(status, path.relative_to(_ROOT))
+    return 0
   rows = KINDS[options.kind]()
   text = options.grep.lower()
   matching = [row for row in rows if text in " | ".join(row.values()).lower()]

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from etils import epath
 
-from experiments.evaluation import fallback_settings, summary
+from experiments.evaluation import summary
 from experiments.logging import progress
 from experiments.tasks.task import Problems, Task
 from experiments.training import drawing, multihost, placement, prng_keys
@@ -193,16 +193,18 @@ def check(e: Experiment) -> None:
     raise UsageError(
       f"evaluation.problems = {settings.problems} must be at least 1"
     )
+  key = f"evaluation.problems = {settings.problems}"
   try:
     e.task.test(settings.problems)
+    key = "evaluation"
     sampling_settings(e)
   except UsageError as error:
-    raise UsageError(f"evaluation: {error}") from None
+    raise UsageError(f"{key}: {error}") from None
 
 
 def sampling_settings(e: Experiment) -> generation.Sampling:
   """Returns the sampling settings that `evaluate_experiment` uses."""
-  settings = fallback_settings.fill(e.config.evaluation)
+  settings = e.config.evaluation
   return _sampling(
     e.task,
     *(settings[name] for name in ("samples", "rows", "temperature")),
@@ -242,7 +244,7 @@ def evaluate_experiment(
       mesh. They are copied if evaluations run on another mesh.
     step, between_batches, update: same as in `evaluate`.
   """
-  settings = fallback_settings.fill(e.config.evaluation)
+  settings = e.config.evaluation.to_dict()
   return evaluate(
     e.task,
     placement.evaluation_policy(e),

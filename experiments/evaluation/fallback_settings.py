@@ -1,12 +1,9 @@
-"""Settings of an evaluation that neither a flag nor a run's config sets.
+"""Settings of an evaluation of a model folder that no flag sets.
 
 The module imports no library, so that a command can show its help at once.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 DEFAULTS = {
   "problems": 256,  # number of held-out problems
@@ -21,8 +18,3 @@ DEFAULTS = {
 # problem, a token of SmolLM2-135M takes 7.9, 4.8 and 4.6 ms of the processor
 # for 1, 4 and 8 problems.
 CPU_BATCH = 8
-
-
-def fill(settings: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns settings of a config, with the defaults of those that it lacks."""
-  return DEFAULTS | dict(settings)

@@ -97,7 +97,6 @@ def load_from_run(
     directory, placement.abstract_state(e).params, step
   )
   frozen = initial_state.frozen_params(e, workdir)
-  values = fallback_settings.fill(config.evaluation)
   return LoadedPolicy(
     name=str(workdir),
     task=e.task,
@@ -105,7 +104,7 @@ def load_from_run(
     params=types.join(trained, frozen),
     step=step,
     sharding=e.batch_sharding,
-    settings={"max_tokens": e.sampling.max_tokens, **values},
+    settings={"max_tokens": e.sampling.max_tokens, **config.evaluation},
     defaults=_describe(e.model, reason),
     model=e.model,
   )

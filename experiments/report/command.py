@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:  # the last logged step is printed
       text = f"not evaluated yet, {run.last_step} steps logged"
       console.print(f"{run.workdir}: {text}", soft_wrap=True)
+    if speed := tables.speed(run):
+      console.print(f"{run.name}: {speed}", soft_wrap=True, highlight=False)
     if run.evaluations or run.series:
       path = write_page([run], run.workdir / PAGE_FILE)
       console.print(f"wrote {path}", soft_wrap=True)

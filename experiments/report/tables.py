@@ -31,6 +31,15 @@ def evaluation_table(run: Run) -> rich.table.Table | None:
   return summary.table(run.evaluations, title=title)
 
 
+def speed(run: Run) -> str:
+  """Returns the median speed of the logged steps as text, "" without any."""
+  if "perf/tokens_per_s" not in run.series:
+    return ""
+  metrics = ("time/step_s", "perf/tokens_per_s")
+  seconds, tokens = (np.median(run.series[name][1]) for name in metrics)
+  return f"{seconds:.3g} s a step, {tokens:,.0f} tokens a second (medians)"
+
+
 def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
   """Returns tables of the trained policies and their differences to the first.
 

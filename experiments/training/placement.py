@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiments.training import prng_keys
 from experiments.training.experiment import KINDS, Experiment
 from models import decoding, lora, repeated_heads, sharding, transformer
-from rl import UsageError, learners, training_state, types
+from rl import UsageError, learners, parameter_sets, training_state, types
 
 
 def check(e: Experiment) -> None:
@@ -199,8 +199,8 @@ def sampler_state(
       if name in names
     },
     parameter_sets={
-      name: prepare(params)
-      for name, params in state.parameter_sets.items()
+      name: prepare(parameter_sets.read(value))
+      for name, value in state.parameter_sets.items()
       if name in names
     },
     carried=state.carried.replace(

@@ -18,8 +18,8 @@ import jax
 import ml_collections
 from etils import epath
 
-from experiments.configs import renamed_keys
 from experiments.logging import json_files
+from experiments.training import config_keys
 from models import checkpoint_reader, storage_paths
 from models.config import ModelConfig
 from rl import UsageError
@@ -54,7 +54,7 @@ MAY_DIFFER = (
 # restored on any devices.
 BASE_MAY_DIFFER = ("base.mesh", "base.cpu_devices")
 # Keys without which a `config.json` is not the config of a run.
-_REQUIRED_KEYS = ("kind", "task", "policy", "model", "rollout", "cpu_devices")
+_REQUIRED_KEYS = ("kind", "task", "model", "rollout")
 
 
 def write_config(
@@ -128,13 +128,16 @@ def read_frozen_step(workdir: epath.PathLike) -> int | None:
 def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
   """Reads the config of a run; lists become tuples.
 
+  Keys that are newer than the run have their defaults.
+
   Args:
     workdir: folder of the run.
 
   Raises:
     UsageError: the folder has no `config.json`.
-    UsageError: the `config.json` is not the config of a run, or the path of the
-      workdir has an unknown scheme (such as "ftp://").
+    UsageError: the `config.json` is not the config of a run or has a key that
+      does not exist, or the path of the workdir has an unknown scheme (such as
+      "ftp://").
   """
   path = storage_paths.parse(workdir) / CONFIG_FILE
   if not path.exists():
@@ -146,9 +149,8 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
       f"{path} is not the config of a run: it has no {', '.join(missing)}; "
       "name the workdir of a run"
     )
-  return ml_collections.ConfigDict(
-    _lists_to_tuples(renamed_keys.update(values))
-  )
+  values = config_keys.complete(values, str(path))
+  return ml_collections.ConfigDict(_lists_to_tuples(values))
 
 
 def _read_json(path: epath.Path) -> dict[str, Any]:
@@ -184,8 +186,9 @@ def check_config(
 
   Raises:
     UsageError: other keys differ (the message names the first three, with both
-      values); the workdir is a file or is below one; it has checkpoints but no
-      config; its config is not valid; or its path has an unknown scheme.
+      values; a key that the run lacks has its default); the run has a key that
+      does not exist; the workdir is a file or is below one; it has checkpoints
+      but no config; its config is not valid; or its path has an unknown scheme.
   """
   folder = storage_paths.parse(workdir)
   if not storage_paths.is_remote(workdir):
@@ -198,10 +201,8 @@ def check_config(
         f"start from it with --config.init_from={workdir} in another workdir"
       )
     return
-  old, new = (
-    _flatten(renamed_keys.update(_read_json(path))),
-    _flatten(_to_json(config)),
-  )
+  old = _flatten(config_keys.complete(_read_json(path), str(path)))
+  new = _flatten(_to_json(config))
   may_differ = [*MAY_DIFFER, *BASE_MAY_DIFFER]
   if new.get("inference.ahead"):
     may_differ.remove("checkpoint_every")
@@ -209,8 +210,6 @@ def check_config(
     f"{key} is {_show(old, key)} there, {_show(new, key)} here"
     for key in sorted(old.keys() | new.keys())
     if _show(old, key) != _show(new, key)
-    # A key that is newer than the run, and is not used.
-    and not (key not in old and new[key] in ("", {}))
     and not any(f"{key}.".startswith(f"{name}.") for name in may_differ)
   ]
   if differences:

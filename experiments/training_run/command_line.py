@@ -26,7 +26,7 @@ from experiments import configs
 from experiments.cli import arguments as checks
 from experiments.cli import config_names, errors, spec
 from experiments.configs import renamed_keys
-from experiments.training_run import config_keys
+from experiments.training import config_keys
 from rl import UsageError
 
 # Defines the flags of a command other than `--config` in the given FlagValues.
@@ -205,5 +205,5 @@ def _check_overrides(
       # A value that is not a ConfigDict has no keys.
       keys = block if isinstance(block, ml_collections.ConfigDict) else ()
       if key not in keys:
-        raise UsageError(config_keys.describe_unknown_key(where, key, keys))
+        raise UsageError(config_keys.describe_unknown(where, key, keys))
       where, block = f"{where}.{key}", block[key]

@@ -26,6 +26,7 @@ from experiments.training import (
   build,
   cadence,
   checkpoint_retention,
+  config_keys,
   decoder,
   device_mesh,
   host_needs,
@@ -40,7 +41,6 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
-from experiments.training_run import config_keys
 from rl import UsageError, registry, step
 from rl.method import Method
 from rl.update_plan import Plan

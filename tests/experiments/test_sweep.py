@@ -158,9 +158,9 @@ def test_runs_that_fail_are_named_with_their_logs(
       "3 of 3: third done",
       f"failed: {tmp_path / 'runs' / 'second.log'}",
     ]
-  for run in runs:
-    log = (tmp_path / "runs" / f"{run.name}.log").read_text()
-    assert log == f"{run.arguments[0]}\n" * 2  # a log goes on
+  for planned in runs:
+    log = (tmp_path / "runs" / f"{planned.name}.log").read_text()
+    assert log == f"{planned.arguments[0]}\n" * 2  # a log goes on
   assert sweep._run_all(runs[:1], 1) == 0
 
 

@@ -1,6 +1,7 @@
 """Tests of every method: needs, parameter sets, ratios, skipped updates."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -362,6 +363,28 @@ def test_parameter_sets_follow_the_policy_through_the_train_step():
       np.testing.assert_allclose(
         state.parameter_sets[name]["hidden"], value, atol=1e-6, err_msg=name
       )
+
+
+def test_a_lag_has_the_parameters_of_exactly_so_many_steps_ago():
+  lag, steps = 3, 7
+  rollout, params = tabular_policy.rollout(), tabular_policy.params()
+  m = dataclasses.replace(
+    methods.get("reinforce"),
+    parameter_sets=(("past", parameter_sets.lag(lag)),),
+  )
+  tx = optax.sgd(1.0)
+  train_step = jax.jit(step.make(m, tabular_policy.policy, tx, Plan()))
+  state = training_state.init(m, params, tx, jax.random.key(0))
+  starts = []
+  for i in range(steps):
+    starts.append(np.asarray(state.params["hidden"]))
+    np.testing.assert_array_equal(
+      state.parameters["past"]["hidden"], starts[max(0, i - lag)], str(i)
+    )
+    state, _ = train_step(state, rollout)
+  differences = [np.abs(b - a).max() for a, b in itertools.pairwise(starts)]
+  assert min(differences) > 1e-3  # so that another lag has other parameters
+  assert len(state.parameter_sets["past"]) == lag
 
 
 def test_a_term_on_a_view_takes_no_filter_of_tokens_of_the_rollout():

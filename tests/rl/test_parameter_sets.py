@@ -58,15 +58,34 @@ def test_a_parameter_set_starts_as_a_copy():
   assert average["b"].dtype == jnp.float32
 
 
-def test_only_learned_is_trained_and_only_previous_lags():
+def test_a_lag_hands_its_copies_on_one_place_a_step():
+  rule = parameter_sets.lag(2)
+  assert str(rule) == "lag(steps=2)"
+  value = rule.init(PARAMS)
+  assert value[0]["a"] is not value[1]["a"]
+  oldest = []
+  for i in range(5):
+    oldest.append(parameter_sets.read(value)["a"].tolist()[0])
+    value = rule.update(value, {"a": jnp.array([i, i])}, jnp.asarray(i))
+  assert oldest == [8, 8, 0, 1, 2]  # the start of step 0 is handed in as 0
+  assert parameter_sets.read(OLD) is OLD
+  with pytest.raises(ValueError, match=r"lag\(steps=0\) must look at least 1"):
+    parameter_sets.lag(0)
+
+
+def test_only_learned_is_trained_and_only_two_rules_lag():
   rules = {
     "frozen": parameter_sets.frozen(),
     "learned": parameter_sets.learned(),
     "previous": parameter_sets.previous(),
     "ema": parameter_sets.ema(0.9),
     "sync": parameter_sets.sync(2),
+    "lag": parameter_sets.lag(2),
   }
   assert [name for name, rule in rules.items() if rule.trained] == ["learned"]
-  assert [name for name, rule in rules.items() if rule.lagged] == ["previous"]
+  assert [name for name, rule in rules.items() if rule.lagged] == [
+    "previous",
+    "lag",
+  ]
   with pytest.raises(dataclasses.FrozenInstanceError):
     rules["ema"].trained = True

@@ -194,5 +194,10 @@ def test_a_loss_without_a_ratio_makes_one_update(plan):
 def test_prompts_that_cannot_be_cut_are_refused():
   plan = Plan(minibatches=2)
   rollout = worked_example.rollout(np.ones((3, 2)))
-  with pytest.raises(ValueError, match="3 prompts cannot be cut into 2 miniba"):
+  with pytest.raises(
+    ValueError, match="3 prompts cannot be cut into 2 miniba"
+  ) as error:
     _step(Method(PPO, chain(scores())), rollout, plan)
+  assert "nearest multiple is 4 (rollout.prompts), and plan.minibatches" in str(
+    error.value
+  )

@@ -1,7 +1,7 @@
 r"""Text tasks: problems from a dataset, a tokenizer, and a verifier.
 
-The file of a new task has about 40 lines; `experiments/tasks/README.md` shows
-one in full. It reads examples and passes them to `build` with a verifier, a
+The file of a new task has about 40 lines; `README.md` in this folder shows one
+in full. It reads examples and passes them to `build` with a verifier, a
 function of `rewards.verifiers` that compares completions with the reference
 answer:
 

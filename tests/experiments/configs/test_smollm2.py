@@ -1,15 +1,17 @@
 """The configs of SmolLM2, with a small model in its place."""
 
+import pathlib
 import re
 
 import pytest
-from helpers import fitted_model, small_policy
+from helpers import fitted_model, small_jsonl, small_policy
 
 from experiments.configs import smollm2
 from experiments.data import pretrained
 from experiments.training import build
 from experiments.training_run import validate
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 # Without the stages of Tulu 3, which read what earlier commands wrote.
 FIRST = [name for name in smollm2.names() if not name.startswith("tulu3")]
 
@@ -39,6 +41,37 @@ def test_every_first_config_can_run(name, small_smollm2, tmp_path):
   assert e.config.evaluation.problems == problems
   assert not (tmp_path / "run").exists()
   assert e.task.test(problems)
+
+
+def test_the_readmes_file_of_problems_passes_every_check(
+  small_smollm2, tmp_path, monkeypatch
+):
+  """As the command says, except that FILE is a file of 36 lines."""
+  readme = (ROOT / "README.md").read_text()
+  section = re.search(r"^## A task of your own$(.*?)^## ", readme, re.M | re.S)
+  verifier = re.search(r"<<'END'\n(.*?)^END", section[1], re.M | re.S)[1]
+  (tmp_path / "my_verifier.py").write_text(verifier)
+  monkeypatch.syspath_prepend(tmp_path)
+  file = small_jsonl.write(tmp_path / "data", rows=36)
+  values = dict(re.findall(r'--config\.([\w.]+)="?([^"\s]+)', section[1]))
+  assert values.pop("data.file") == "FILE"
+
+  def make(problems):
+    (name,) = re.findall(r"smollm2\.py:(\w+)", section[1])
+    config = smollm2.get_config(name)
+    config.task = values["task"]
+    config.verifier = values["verifier"]
+    config.data.file = str(file)
+    config.evaluation.problems = problems
+    return validate.check_and_build(config, tmp_path / "run")
+
+  problems = int(values["evaluation.problems"])
+  assert make(problems).task.test(problems)
+  with pytest.raises(
+    ValueError, match=r"^evaluation\.problems = 32: n=32 .* ask for 1 to (\d+)$"
+  ) as error:
+    make(32)
+  make(int(str(error.value).split()[-1]))  # as the refusal says
 
 
 def test_the_stages_of_tulu_3_follow_each_other():

@@ -259,6 +259,22 @@ def test_a_run_that_is_not_finished_shows_what_it_has(tmp_path, capsys):
   assert not (tmp_path / "b" / "report.html").exists()
 
 
+def test_the_speed_of_a_run_is_a_line_of_the_terminal(tmp_path, capsys):
+  lines = [
+    {"step": i + 1, "time/step_s": seconds, "perf/tokens_per_s": tokens}
+    for i, (seconds, tokens) in enumerate(
+      [(90.0, 10.0), (2.0, 4e3), (1.5, 5e3)]
+    )
+  ]
+  (tmp_path / "a").mkdir()
+  (tmp_path / "a" / "metrics.jsonl").write_text(
+    "".join(json.dumps(line) + "\n" for line in lines)
+  )
+  assert report.main([str(tmp_path / "a")]) == 0
+  text = capsys.readouterr().out
+  assert "a: 2 s a step, 4,000 tokens a second (medians)\n" in text
+
+
 def test_a_folder_without_a_run_is_one_line_and_status_2(tmp_path, capsys):
   assert report.main([str(tmp_path)]) == 2
   error = capsys.readouterr().err

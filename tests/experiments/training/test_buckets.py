@@ -142,7 +142,7 @@ def test_it_is_reported_beside_another(run, bucket, capsys):
 
 
 def test_its_config_is_kept_there_and_another_refused(bucket):
-  config = ml_collections.ConfigDict({"steps": 3, "seed": 0})
+  config = small_run.config()
   workdir = "gs://bucket/configs"
   workdirs.check_config(workdir, config)
   workdirs.write_config(workdir, config)

@@ -14,13 +14,14 @@ from experiments.configs import defaults, fitted_reward, judged, small_judge
 from experiments.configs import method as method_configs
 from experiments.training import (
   build,
+  config_keys,
   decoder,
   drawing,
   optimizers,
   placement,
 )
 from experiments.training.experiment import KINDS
-from experiments.training_run import config_keys, validate
+from experiments.training_run import validate
 from rl import methods
 from rl.sampling import generation
 

@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 from helpers import small_run
 
-from experiments.training import initial_state, placement, prng_keys
+from experiments.training import (
+  checkpointing,
+  initial_state,
+  placement,
+  prng_keys,
+)
 from experiments.training.experiment import KINDS, Experiment
 from models import lora, policy, sharding, transformer
-from rl import training_state
+from rl import parameter_sets, training_state
 from rl.sampling import samplers
 from rl.update_plan import Plan
 
@@ -51,6 +56,29 @@ def test_parameters_and_samples_have_keys_of_their_own(small):
   init = jax.jit(lambda key: transformer.init(small.model, key))
   assert_equal(state.params, init(params_key))
   assert state.carried.frozen == {}
+
+
+def test_copies_of_a_lag_are_saved_and_the_sampler_has_the_oldest(tmp_path):
+  e = small_run.experiment()
+  method = dataclasses.replace(
+    e.method,
+    parameter_sets=(("past", parameter_sets.lag(2)),),
+    behavior="past",
+  )
+  e = dataclasses.replace(e, methods={"policy": method})
+  state = placement.init_state(e)
+  copies = state.parameter_sets["past"]
+  oldest = jax.tree.map(lambda x: x + 1, copies[0])
+  value = (oldest, copies[1])
+  state = state.replace(parameter_sets={"past": value})
+  shardings = placement.state_shardings(e)
+  assert shardings.parameter_sets["past"] == (shardings.params,) * 2
+  assert_equal(placement.sampler_state(e, state).parameters["past"], oldest)
+  with checkpointing.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(0, state.saved_part(), {})
+    checkpoints.wait()
+    restored, _ = checkpoints.restore(placement.abstract_state(e))
+  assert_equal(restored.parameter_sets["past"], value)
 
 
 def test_heads_that_a_folder_lacks_are_initialised(small):

@@ -10,22 +10,21 @@ from helpers import small_run
 from orbax.checkpoint import checkpoint_manager as orbax
 
 from experiments import tasks
-from experiments.configs import countdown
+from experiments.configs import countdown, defaults
 from experiments.training import build, checkpointing, preemption, workdirs
 from experiments.training_run import validate
 
 
 def _config(**changes):
-  config = ml_collections.ConfigDict(
-    {
-      "steps": 40,
-      "seed": 0,
-      "method": {"name": "grpo", "clip": (0.2, 0.28)},
-      "log_every": 1,
-    }
-  )
-  config.update(changes)
-  return config
+  return small_run.config(**{"steps": 40, **changes})
+
+
+def _edit(workdir, edit):
+  """Changes the values of `config.json`, as another version has written it."""
+  path = workdir / "config.json"
+  values = json.loads(path.read_text())
+  edit(values)
+  path.write_text(json.dumps(values))
 
 
 def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
@@ -36,12 +35,81 @@ def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
   workdirs.check_config(tmp_path, _config(steps=80, log_every=10))
 
 
-def test_a_run_goes_on_with_a_newer_key_that_is_not_used(tmp_path):
-  workdirs.write_config(tmp_path, _config())
-  workdirs.check_config(tmp_path, _config(newer=""))
-  workdirs.write_config(tmp_path, _config(newer="x"))
-  with pytest.raises(ValueError, match='newer is "x" there, "" here'):
-    workdirs.check_config(tmp_path, _config(newer=""))
+def _forget(values):
+  """Removes keys of the root and of blocks, as if they were newer."""
+  del values["stop_after_skips"], values["policy"], values["cpu_devices"]
+  del values["evaluation"]["rows"], values["base"]["evaluation"]["seed"]
+  del values["base"]["optimizer"]["decay_steps"]
+  del values["reward"]["terms"]["brief"]["gates"]
+  del values["judge"]["retries"], values["models"]["prm"]["every"]
+
+
+def test_keys_that_are_newer_than_a_run_have_their_defaults(tmp_path):
+  config = countdown.max_at_k()
+  config.base.steps = 70
+  config.reward = defaults.reward(brief="length_charge()")
+  with config.unlocked():
+    config.judge = defaults.judge("http://x", "y", quality="grade()")
+  config.models.prm = defaults.reward_model("runs/prm")
+  workdirs.write_config(tmp_path, config)
+  _edit(tmp_path, _forget)
+  workdirs.check_config(tmp_path, config)
+  assert workdirs.read_config(tmp_path).to_dict() == config.to_dict()
+  values = workdirs.read_config(tmp_path)
+  assert values.base.optimizer.decay_steps == 70
+
+
+@pytest.mark.parametrize(
+  ("key", "value", "message"),
+  [
+    ("stop_after_skips", 3, None),  # it may differ
+    ("policy.path", "x", 'policy.path is "" there, "x" here'),
+    ("evaluation.rows", 2, "evaluation.rows is 0 there, 2 here"),
+    ("base.evaluation.seed", 1, "base.evaluation.seed is 0 there, 1 here"),
+  ],
+)
+def test_a_newer_key_with_another_value_is_refused(
+  tmp_path, key, value, message
+):
+  config = countdown.max_at_k()
+  workdirs.write_config(tmp_path, config)
+  config.update_from_flattened_dict({key: value})
+  *blocks, name = key.split(".")
+
+  def forget(values):
+    for block in blocks:
+      values = values[block]
+    del values[name]
+
+  _edit(tmp_path, forget)
+  if message is None:
+    workdirs.check_config(tmp_path, config)
+    return
+  with pytest.raises(ValueError, match="another config") as error:
+    workdirs.check_config(tmp_path, config)
+  assert message in str(error.value)
+
+
+def test_a_key_that_no_longer_exists_is_named_with_what_to_do(tmp_path):
+  config = _config(base=defaults.supervised())
+  workdirs.write_config(tmp_path, config)
+  _edit(tmp_path, lambda values: values["base"]["rollout"].update(sampels=4))
+  for read in (
+    workdirs.read_config,
+    lambda workdir: workdirs.check_config(workdir, config),
+  ):
+    with pytest.raises(
+      ValueError, match="version of the code does not"
+    ) as error:
+      read(tmp_path)
+    for part in (
+      str(tmp_path / "config.json"),
+      "config.base.rollout 'sampels'; did you mean 'samples'",
+      "or delete it if the run did not depend on it",
+    ):
+      assert part in str(error.value)
+  _edit(tmp_path, lambda values: values["base"]["rollout"].pop("sampels"))
+  workdirs.check_config(tmp_path, config)
 
 
 def test_a_run_with_a_base_goes_on_on_other_devices(tmp_path):
@@ -60,10 +128,15 @@ def test_a_run_with_a_base_goes_on_on_other_devices(tmp_path):
   )
 
 
-def test_a_key_that_only_begins_like_another_may_not_change(tmp_path):
-  workdirs.write_config(tmp_path, _config(mesh_of=1))
-  with pytest.raises(ValueError, match="mesh_of is 1 there, 2 here"):
-    workdirs.check_config(tmp_path, _config(mesh_of=2))
+def test_a_key_that_only_begins_like_another_may_not_change(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(workdirs, "MAY_DIFFER", ("see", "evaluation.sam"))
+  workdirs.write_config(tmp_path, _config())
+  other = _config(seed=1, evaluation__samples=3)
+  with pytest.raises(ValueError, match="another config") as error:
+    workdirs.check_config(tmp_path, other)
+  assert "evaluation.samples is 2 there, 3 here; seed is 0" in str(error.value)
 
 
 def test_a_model_that_no_run_made_is_no_runs_workdir(tmp_path):
@@ -75,13 +148,12 @@ def test_a_model_that_no_run_made_is_no_runs_workdir(tmp_path):
 def test_another_config_is_refused_with_both_values(tmp_path):
   workdirs.write_config(tmp_path, _config())
   before = (tmp_path / "config.json").read_bytes()
-  other = _config(seed=1, extra="x")
-  other.method.clip = (0.2, 0.3)
+  other = _config(seed=1, init_from="x", method="max_at_k")
   with pytest.raises(ValueError, match="was made with another config") as error:
     workdirs.check_config(tmp_path, other)
   for part in (
-    'extra is absent there, "x" here',
-    "method.clip is [0.2, 0.28] there, [0.2, 0.3] here",
+    'init_from is "" there, "x" here',
+    'method is "grpo(beta=0.0)" there, "max_at_k" here',
     "seed is 0 there, 1 here",
   ):
     assert part in str(error.value)
@@ -211,9 +283,10 @@ def test_changed_data_are_found_before_a_run_goes_on(tmp_path):
 def test_three_differences_are_named_and_further_ones_counted(
   tmp_path, count, end
 ):
-  workdirs.write_config(tmp_path, _config())
-  other = _config(**{f"new_{i}": i for i in range(count)})
-  shown = "; ".join(f"new_{i} is absent there, {i} here" for i in range(3))
+  workdirs.write_config(tmp_path, _config(learners={"a": 0}))
+  keys = {str(i): i for i in range(count)}
+  other = _config(learners={**keys, "a": 0})
+  shown = "; ".join(f"learners.{i} is absent there, {i} here" for i in range(3))
   with pytest.raises(ValueError, match="another config") as error:
     workdirs.check_config(tmp_path, other)
   assert f"another config: {shown}{end} Use another" in str(error.value)

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import logging
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from experiments import evaluate, tasks
 from experiments.configs import defaults
 from experiments.evaluation import summary
 from experiments.logging import json_files, profiler, progress
+from experiments.report import command as report
 from experiments.training import (
   build,
   cadence,
@@ -29,6 +31,7 @@ from experiments.training import (
   iteration,
   nan_guard,
   placement,
+  workdirs,
 )
 from experiments.training.experiment import Experiment
 from experiments.training_run import loop, validate
@@ -386,6 +389,32 @@ def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
   assert result.step == 8
   np.testing.assert_array_equal(result.scores, base.scores)
   np.testing.assert_array_equal(result.lengths, base.lengths)
+
+
+@pytest.mark.several_devices
+def test_a_run_from_before_a_key_existed_goes_on_and_is_read(
+  text, tmp_path, capsys
+):
+  workdir = tmp_path / "run"
+  shutil.copytree(text, workdir)
+  config = workdirs.read_config(workdir)
+  path = workdir / workdirs.CONFIG_FILE
+  saved = json.loads(path.read_text())
+  del saved["stop_after_skips"], saved["verifier"]
+  del saved["evaluation"]["rows"], saved["base"]["evaluation"]["seed"]
+  path.write_text(json.dumps(saved))
+  config.evaluation.samples = 3
+  with pytest.raises(ValueError, match=r"samples is 2 there, 3 here\. Use an"):
+    validate.check_and_build(config, workdir)
+  config.evaluation.samples = 2
+  assert evaluate.main([f"--workdir={workdir}", "--problems=2"]) == 0
+  assert report.main([str(workdir)]) == 0
+  assert "pass@2" in capsys.readouterr().out
+  config.steps = 3
+  loop.run(
+    small_run.on_one_device(validate.check_and_build(config, workdir)), workdir
+  )
+  assert [line["step"] for line in metrics(workdir)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
