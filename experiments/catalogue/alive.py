@@ -124,11 +124,6 @@ class Result(NamedTuple):
   def is_alive(self) -> bool:
     return self.varies and self.change > _LEAST_CHANGE
 
-  def as_record(self) -> dict[str, Any]:
-    """Returns the result in the form of `alive.json`."""
-    change = float(f"{self.change:.2g}")
-    return {"alive": self.is_alive, "varies": self.varies, "change": change}
-
 
 def quantity_of(docstring: str | None, default: str) -> Quantity:
   """Returns the quantity that a docstring names, or else the default."""
@@ -173,17 +168,16 @@ def measure(
       "or a term of the loss"
     )
 
-  update = jax.jit(iteration.make_update(trial.experiment))
-
-  def params_after(rollout: types.Rollout) -> np.ndarray:
-    return _flatten(update(state, {**rollouts, learners.POLICY: rollout})[0])
-
-  plain = params_after(trial.rollout)
-  changed = params_after(trial.changed_rollout)
+  values, e, *pair = trial
+  update = jax.jit(iteration.make_update(e))
+  plain, changed = (
+    _flatten(update(state, {**rollouts, learners.POLICY: rollout})[0])
+    for rollout in pair
+  )
   jax.effects_barrier()
   length = np.linalg.norm(plain - _flatten(state))
   change = float(np.linalg.norm(changed - plain) / length) if length else 0.0
-  return Result(_varies(trial.values[0], policy_rollout, quantity), change)
+  return Result(_varies(values[0], policy_rollout, quantity), change)
 
 
 def _train_base(base: ml_collections.ConfigDict, bases: epath.Path) -> str:
@@ -208,20 +202,9 @@ def _flatten(state: training_state.State) -> np.ndarray:
 # ------------------------------------------------------------------------------
 
 
-class _Trial(NamedTuple):
-  """Two training steps that differ in a quantity.
-
-  Attributes:
-    values: list of one array, the quantity; filled by the first step if the
-      step computes it.
-    experiment: the experiment of both steps.
-    rollout, changed_rollout: the rollouts of the first and the second step.
-  """
-
-  values: list[np.ndarray]
-  experiment: Experiment
-  rollout: types.Rollout
-  changed_rollout: types.Rollout
+# The quantity, in a list that the first step may fill; the experiment of both
+# steps; the rollout of the first step, and that of the second.
+_Trial = tuple[list[np.ndarray], Experiment, types.Rollout, types.Rollout]
 
 
 def _find_in_rollout(
@@ -241,32 +224,28 @@ def _find_in_rollout(
     e.plan.chunk,
     e.plan.microbatches,
   )
-  extras = [n for n in rollout.extras.arrays if n.startswith(quantity.name)]
-  fields = {field.name for field in dataclasses.fields(rollout)}
-  if quantity.name in rollout.components:
-    values = rollout.components[quantity.name]
-  elif extras:
-    values = rollout.extras[extras[0]]
-  elif quantity.name in fields:
-    values = getattr(rollout, quantity.name)
-  else:
-    return None
-  level = "sample"
-  if quantity.name == "step_scores":
-    level = "step"
-  elif values.shape == rollout.mask.shape:
-    level = "token"
-  permuted = _permute(values, _order(rollout, level, quantity))
-  if quantity.name in rollout.components:
-    components = {**rollout.components, quantity.name: permuted}
+
+  def permute(values: jax.Array) -> jax.Array:
+    level = "token" if values.shape == rollout.mask.shape else "sample"
+    level = "step" if quantity.name == "step_scores" else level
+    return _permute(values, _order(rollout, level, quantity))
+
+  name = quantity.name
+  extras = [n for n in rollout.extras.arrays if n.startswith(name)]
+  if name in rollout.components:
+    values = rollout.components[name]
+    components = {**rollout.components, name: permute(values)}
     changed = rollout.replace(components=components)
   elif extras:
-    changed = rollout.replace(
-      extras=rollout.extras.update({extras[0]: permuted})
-    )
+    values = rollout.extras[extras[0]]
+    permuted = rollout.extras.update({extras[0]: permute(values)})
+    changed = rollout.replace(extras=permuted)
+  elif name in vars(rollout):
+    values = getattr(rollout, name)
+    changed = rollout.replace(**{name: permute(values)})
   else:
-    changed = rollout.replace(**{quantity.name: permuted})
-  return _Trial([np.asarray(values)], e, rollout, changed)
+    return None
+  return [np.asarray(values)], e, rollout, changed
 
 
 def _find_in_method(
@@ -324,7 +303,7 @@ def _find_in_method(
     rollout.replace(extras=rollout.extras.update({_ORDER: jnp.asarray(x)}))
     for x in (plain, order)
   ]
-  return _Trial(values, dataclasses.replace(e, methods=methods), *rollouts)
+  return values, dataclasses.replace(e, methods=methods), *rollouts
 
 
 def _rewrite(
@@ -509,8 +488,15 @@ def run(text: str, bases: epath.Path) -> Iterator[dict[str, Any]]:
         continue
       record, measure_row = measurement
       earlier = [r for r in records.values() if r.get("key") == record["key"]]
-      result = None if earlier else measure_row()
-      record = earlier[0] if earlier else record | result.as_record()
+      if earlier:
+        record = earlier[0]
+      else:
+        result = measure_row()
+        record |= {
+          "alive": result.is_alive,
+          "varies": result.varies,
+          "change": float(f"{result.change:.2g}"),
+        }
     except UsageError as error:
       record |= {"alive": False, "refused": str(error)}
     records[label] = record
@@ -547,18 +533,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   num_dead = 0
   for record in run(options.grep.lower(), bases):
     num_dead += not record["alive"]
-    print(_describe(record))
+    verdict = "alive" if record["alive"] else "DEAD"
+    details = record.get("refused") or (
+      f"{record['quantity']} varies: {record['varies']}; permuted, it changes "
+      f"the update by {record['change']:g}"
+    )
+    print(f"{verdict}: {record['row']}: {details}")
   print(f"{num_dead} not alive; wrote {RESULTS.name}")
   return 1 if num_dead else 0
-
-
-def _describe(record: Mapping[str, Any]) -> str:
-  """Returns the line of a record."""
-  if "refused" in record:
-    return f"refused: {record['row']}: {record['refused']}"
-  verdict = "alive" if record["alive"] else "DEAD"
-  varies = "varies" if record["varies"] else "is constant"
-  return (
-    f"{verdict}: {record['row']}: {record['quantity']} {varies}, and permuting "
-    f"it changes the update by {record['change']:g}"
-  )

@@ -37,7 +37,9 @@ NO_COMMAND = "no command"
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGES = ("rl", "rewards", "models", "experiments")
 # Matches from "Source:" or "Sources:" to the end of the paragraph.
-_PARAGRAPH = re.compile(r"(?<!\S)Sources?: (.*?)(?=\n\s*(?:\n|Quantity:)|\Z)", re.S)
+_PARAGRAPH = re.compile(
+  r"(?<!\S)Sources?: (.*?)(?=\n\s*(?:\n|Quantity:)|\Z)", re.S
+)
 # Matches a period before a capital letter, except that of "et al.".
 SENTENCE_END = re.compile(r"(?<! al)\. (?=[A-Z])")
 # Matches a semicolon that is not in parentheses.
