@@ -126,10 +126,7 @@ CHANGES: dict[str, dict[str, Any]] = {
   "noisy_backward": {"task": NOISY},
   "noisy_forward": {"task": NOISY},
   # The policy moves by less than the default of .5 nats in a step.
-  "off_policy_mask": {
-    "method": "off_policy_mask(delta=0.01)",
-    "plan.epochs": 4,
-  },
+  "off_policy_mask": {"method": "off_policy_mask(delta=.01)", "plan.epochs": 4},
   "opo": {"task": CHAIN, "plan.minibatches": 1},  # lengths; on-policy
   "optimal_token_baseline": {"plan.minibatches": 1},  # strictly on-policy
   "oprl": {"task": CHAIN},  # gives rewards to steps

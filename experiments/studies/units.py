@@ -66,7 +66,6 @@ class Study:
     seeds = sorted(int(match[1]) for match in matches if match)
     return [json.loads(self.file(name, seed).read_text()) for seed in seeds]
 
-  @errors.command
   def main(
     self,
     argv: Sequence[str] | None,

@@ -15,9 +15,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from experiments.cli import errors
 from experiments.studies.judge_cures import tables, unit
 
 
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   return unit.STUDY.main(argv, __doc__, tables.table, tables.draw)

@@ -16,9 +16,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from experiments.cli import errors
 from experiments.studies.process_rewards import tables, unit
 
 
+@errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   return unit.STUDY.main(argv, __doc__, tables.all_tables, tables.draw_runs)

@@ -496,8 +496,8 @@ def arm_of(name, budget):
 @pytest.mark.parametrize(
   ("name", "metric"),
   [
-    ("verdict", "score/right/mean"),
-    ("component", "score/form/mean"),
+    ("verdict", "score/verdict/mean"),
+    ("component", "score/component/mean"),
     ("normalized_steps", "reward/steps"),
   ],
 )
