@@ -221,11 +221,7 @@ def command(run: PlannedRun) -> list[str]:
 
 
 def _check_runs(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-  """Checks that `experiments.run` would accept every run; writes nothing.
-
-  Returns:
-    The runs that train bases, and those of `runs`, which start from the bases.
-  """
+  """Checks runs as `experiments.run` does; returns them after their bases."""
   # Imported in the function, so that wrong flags are reported before JAX loads.
   from experiments.cli import devices
   from experiments.training import initial_state, workdirs

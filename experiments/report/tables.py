@@ -14,10 +14,6 @@ from experiments.evaluation import intervals, summary
 from experiments.report.runs import Run, names
 from experiments.training import workdirs
 
-_INTERVALS = """
-95 % intervals: over problems (bootstrap); for several seeds, over seeds
-(Student). Differences to the first row: paired by problem, or by seed."""
-
 
 def evaluation_table(run: Run) -> rich.table.Table | None:
   """Returns the table of a run: base, trained policy, and their difference.
@@ -91,8 +87,11 @@ def _comparison(
   first, *_ = rows.values()
   evaluations = [e for row in rows.values() for e in row.values()]
   e = evaluations[0]
-  title = f"trained  ·  {e.task}, {len(e.ids)} problems, {e.samples} samples"
-  title += _INTERVALS
+  title = (
+    f"trained  ·  {e.task}, {len(e.ids)} problems, {e.samples} samples\n"
+    "95 % intervals: over problems (bootstrap); for several seeds, over seeds\n"
+    "(Student). Differences to the first row: paired by problem, or by seed."
+  )
   labels = list(rows)
   if max(map(len, labels)) > 16:  # too long for 80 columns
     labels = [str(number + 1) for number in range(len(rows))]
