@@ -270,11 +270,12 @@ def test_a_component_that_is_not_by_sample_is_refused_by_name(shape):
 
 def test_a_component_of_a_task_that_is_a_number_is_refused():
   e = small_run.experiment()
+  task = e.task
 
   def score(*arguments):
-    judged = e.task.score(*arguments)
+    judged = task.score(*arguments)
     return judged.replace(components={"bonus": jnp.float32(1)})
 
-  e = dataclasses.replace(e, task=dataclasses.replace(e.task, score=score))
+  e = dataclasses.replace(e, task=dataclasses.replace(task, score=score))
   with pytest.raises(UsageError, match="component 'bonus' of the score has"):
     validate.check_experiment(e)

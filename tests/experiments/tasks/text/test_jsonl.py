@@ -21,7 +21,7 @@ from experiments.training_run import loop
 from models import tokenizer
 from rewards.verifiers import Item, Outcome, each
 from rewards.verifiers.pool import Pool
-from rl import registry
+from rl import errors, registry
 
 REWARDS = """
 import time
@@ -429,7 +429,8 @@ def test_each_never_raises_over_what_an_item_says():
 
   (outcome,) = verdicts(fails, "x")
   assert (outcome.verdict, outcome.score) == (-1, 0)
-  assert outcome.reason == "KeyError: 'x'"
+  place = errors.Place(__file__, fails.__wrapped__.__code__.co_firstlineno + 2)
+  assert outcome.reason == f"KeyError: 'x' ({place})"
 
   @each
   def lacks(colour):
