@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shlex
 
 import pytest
 from helpers import fitted_model, small_jsonl, small_policy
@@ -53,7 +54,9 @@ def test_the_readmes_file_of_problems_passes_every_check(
   (tmp_path / "my_verifier.py").write_text(verifier)
   monkeypatch.syspath_prepend(tmp_path)
   file = small_jsonl.write(tmp_path / "data", rows=36)
-  values = dict(re.findall(r'--config\.([\w.]+)="?([^"\s]+)', section[1]))
+  command = re.search(r"-m experiments\.run(.*?)^```", section[1], re.M | re.S)
+  words = shlex.split(command[1])
+  values = dict(re.findall(r"--config\.([\w.]+)=(.*)", "\n".join(words)))
   assert values.pop("data.file") == "FILE"
 
   def make(problems):
@@ -66,7 +69,11 @@ def test_the_readmes_file_of_problems_passes_every_check(
     return validate.check_and_build(config, tmp_path / "run")
 
   problems = int(values["evaluation.problems"])
-  assert make(problems).task.test(problems)
+  e = make(problems)
+  assert e.task.test(problems)
+  # Its rollouts are no larger than those of the config, which a laptop holds.
+  lengths = e.task.prompt_length, e.task.completion_length
+  assert lengths == (96, 64)
   with pytest.raises(
     ValueError, match=r"^evaluation\.problems = 32: n=32 .* ask for 1 to (\d+)$"
   ) as error:
