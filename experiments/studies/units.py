@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from experiments.cli import arguments, devices, errors
+from experiments.cli import arguments, devices
 from experiments.logging import json_files, provenance
 from experiments.training import preemption
 from rl import UsageError, registry
