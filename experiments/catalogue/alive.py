@@ -59,7 +59,7 @@ from etils import epath
 import rewards
 from experiments import planted_judge
 from experiments.catalogue import alive_labels, papers
-from experiments.cli import arguments, errors, spec
+from experiments.cli import arguments, devices, errors, spec
 from experiments.configs import chain
 from experiments.logging import json_files
 from experiments.training import (
@@ -529,6 +529,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser, "--bases", "~/.cache/extremum/bases", "folder of base policies"
   )
   options = parser.parse_args(argv)
+  devices.configure(1)
   bases = epath.Path(options.bases).expanduser()
   num_dead = 0
   for record in run(options.grep.lower(), bases):

@@ -67,6 +67,9 @@ def main(arguments: Sequence[str]) -> int:
   exporting.add_argument(
     "--step", type=int, help="step of the checkpoint (default: the latest)"
   )
+  parser.add_argument(
+    "--traceback", action="store_true", help="show the traceback of an error"
+  )
   args = parser.parse_args(arguments)
   start = time.perf_counter()
   try:
@@ -78,7 +81,9 @@ def main(arguments: Sequence[str]) -> int:
       params = import_folder(args.source, args.out, args.dtype)
     else:
       params = export_workdir(args.workdir, args.out, args.step)
-  except (ValueError, OSError, ImportError) as error:
+  except (ValueError, OSError) as error:
+    if args.traceback:
+      raise
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     return 2
   leaves = jax.tree.leaves(params)
