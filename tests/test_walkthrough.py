@@ -8,20 +8,17 @@ import subprocess
 import sys
 import types
 
-import numpy as np
 import pytest
 from helpers import small_run
 
-from experiments import sweep
 from experiments.catalogue import __main__ as catalogue
-from experiments.evaluation import summary
 from experiments.logging import run_logger
 from experiments.training_run import loop, validate
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "rl" / "methods" / "your_method.md").read_text()
-METHOD, PROOF, SEEDS = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
+METHOD, PROOF = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
 FILE = "rl.methods.sets.min_at_k"
 # The page's method under another name, which is free also where a reader has
 # followed the page to the letter.
@@ -88,39 +85,6 @@ def test_its_proof_holds_and_can_fail(monkeypatch):
   assert wrong != METHOD
   with pytest.raises(AssertionError):
     proof(wrong)()
-
-
-def test_its_interval_is_over_the_seeds_of_its_sweep(
-  tmp_path, monkeypatch, capsys
-):
-  """The folders are those that the page's own words of a sweep plan."""
-  words = re.search(r'--product "(.*?)" --seeds (\d)', TEXT)
-  planned = sweep.plan_runs("", "", product=[words[1]], seeds=int(words[2]))
-  shape = (2, 4)  # problems, samples
-  for one in planned:
-    correct = np.zeros(shape, np.int8)
-    if "min_at_k" in one.name:  # solves one problem of two, one of them later
-      correct[0] = 1
-      correct[1] = one.name.endswith("seed_2")
-    result = summary.Evaluation(
-      task="",
-      step=1,
-      temperature=1.0,
-      ids=np.arange(2, dtype=np.int32),
-      scores=correct.astype(np.float32),
-      correct=correct,
-      answer_ids=np.zeros(shape, np.int32),
-      lengths=np.ones(shape, np.int32),
-      finished=np.ones(shape, bool),
-    )
-    folder = tmp_path / "runs" / "mine_sweep" / one.name
-    folder.mkdir(parents=True)
-    summary.save(result, folder / "evaluation.json")
-    folder.with_name(f"{one.name}.log").touch()  # as a sweep leaves beside it
-  monkeypatch.chdir(tmp_path)
-  exec(compile(SEEDS, "your_method.md", "exec"), {})
-  output = capsys.readouterr().out
-  assert float(output.split()[0]) == pytest.approx(2 / 3)  # of .5, .5 and 1
 
 
 def test_its_files_folders_and_rows_are_where_it_says():
