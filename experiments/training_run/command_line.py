@@ -117,14 +117,8 @@ def _read(
   define(values)
   try:
     arguments_left = values(list(argv), known_only=not overrides)
-  except (flags.Error, TypeError, ValueError) as error:
-    raise UsageError(_one_line(error)) from None
   except (Exception, SystemExit) as error:
-    # Code in the config file may raise any exception.
-    if isinstance(error, AttributeError) and error.name == "get_config":
-      message = "the file defines no function get_config()"
-      raise UsageError(f"--config: {message}") from error
-    raise UsageError(errors.describe(error, "--config")) from error
+    raise _describe(error) from error
   if values["config"].present and values["config"].value is None:
     raise UsageError(
       "--config: get_config() returned None; it must return the config"
@@ -137,26 +131,30 @@ def _read(
   return values, arguments_left[1:]
 
 
-def _one_line(error: Exception) -> str:
-  """Returns the message of an absl error about a flag as one line."""
-  lines = str(error).strip().splitlines()
-  if "Traceback" not in str(error):
-    return lines[0]
-  # For an error inside a config file, absl's message is a traceback whose last
-  # line has the message of that error. "UsageError: " is dropped, because the
-  # UsageErrors of `config_names` are complete sentences.
-  line = lines[-1].removeprefix("UsageError: ")
-  if "get_config() missing" in line:
-    return (
+def _describe(error: BaseException) -> Exception:
+  """Returns the exception of one line for a flag, or for the config's file."""
+  if "Traceback" not in str(error) and isinstance(error, flags.Error):
+    return UsageError(str(error).strip().splitlines()[0])
+  # An exception of the config's file, whose code may raise any, is wrapped in
+  # others, whose messages have its traceback.
+  while "Traceback" in str(error) and error.__context__:
+    error = error.__context__
+  message = str(error)
+  if "get_config() missing" in message:
+    return UsageError(
       "--config: the file defines several configs; choose one by its name, as "
       "in FILE.py:NAME"
     )
-  if "get_config() takes" in line:
-    return (
+  if "get_config() takes" in message:
+    return UsageError(
       "--config: the file defines one config; leave out the colon and the name "
       "after it"
     )
-  return line
+  if isinstance(error, AttributeError) and error.name == "get_config":
+    return UsageError("--config: the file defines no function get_config()")
+  if isinstance(error, UsageError):
+    return error
+  return errors.RunError(errors.describe(error, "--config"))
 
 
 def _check_config_file(argv: Sequence[str]) -> None:
