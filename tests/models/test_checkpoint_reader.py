@@ -87,9 +87,9 @@ def test_the_latest_or_the_requested_step_is_selected():
   assert select([9, 1, 5], "folder", None) == 9
   assert select([4], "folder", None) == 4
   assert select([9, 1, 5], "folder", 1) == 1
-  with pytest.raises(FileNotFoundError, match=r"the nearest is 5$"):
+  with pytest.raises(ValueError, match=r"the nearest is 5$"):
     select([9, 1, 5], "folder", 6)
-  with pytest.raises(FileNotFoundError, match="no checkpoint in folder"):
+  with pytest.raises(ValueError, match="no checkpoint in folder"):
     select([], "folder", None)
 
 

@@ -332,7 +332,7 @@ def test_a_pass_that_stops_early_has_no_heads():
   scored = policy.bind(BASE).score(generic(BASE), tokens, 0.5)
   assert not scored.heads
   early = dataclasses.replace(scoring.log_probs, depth=0.5)
-  with pytest.raises(KeyError, match=r"no head \['logits'\]"):
+  with pytest.raises(ValueError, match=r"no head \['logits'\]"):
     scoring.read(
       policy.bind(BASE), generic(BASE), tokens, [early], types.Named()
     )

@@ -32,7 +32,7 @@ def test_two_rewards_of_one_name_are_an_error(tmp_path, monkeypatch):
   source = pathlib.Path(majority.__file__).read_text()
   (tmp_path / "copied_reward.py").write_text(source)
   monkeypatch.setattr(rewards, "__path__", [*rewards.__path__, str(tmp_path)])
-  with pytest.raises(ImportError, match="two rewards have the name") as error:
+  with pytest.raises(ValueError, match="two rewards have the name") as error:
     rewards.names()
   sys.modules.pop("rewards.copied_reward", None)
   assert "'majority'" in str(error.value)

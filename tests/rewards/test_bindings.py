@@ -315,23 +315,24 @@ def mixed():
 
 def test_the_total_follows_from_the_logged_terms_and_weights(mixed):
   m = mixed.metrics
-  names = ("vote", "likely", "brief")
+  names = ("vote", "debiased_probability", "length_charge")
   total = sum(
     float(m[f"reward/weight/{n}"]) * float(m[f"score/{n}/mean"]) for n in names
   )
   np.testing.assert_allclose(m["reward/mean"], total, rtol=1e-5)
-  np.testing.assert_allclose(m["reward/weight/brief"], 2.0 * 0.6, rtol=1e-6)
-  assert float(m["score/brief/mean"]) < 0
+  weight = m["reward/weight/length_charge"]
+  np.testing.assert_allclose(weight, 2.0 * 0.6, rtol=1e-6)
+  assert float(m["score/length_charge/mean"]) < 0
 
 
 def test_the_total_follows_from_every_recorded_sample(mixed):
-  weights = {"vote": 1.0, "likely": 0.5, "brief": 1.2}
+  weights = {"vote": 1.0, "debiased_probability": 0.5, "length_charge": 1.2}
   assert len(mixed.record) == P * S
   for one in mixed.record:
     total = sum(w * one["terms"][name] for name, w in weights.items())
     np.testing.assert_allclose(one["score"], total, rtol=1e-4, atol=1e-6)
     if one["terms"]["vote"] == 0:
-      assert one["terms"]["likely"] == 0
+      assert one["terms"]["debiased_probability"] == 0
 
 
 def test_passes_are_declared_and_their_cost_is_told(mixed):
@@ -477,7 +478,7 @@ def test_step_scores_may_come_from_a_reward():
     ({"reward": "ceiling()"}, "needs a value of 'highest'"),
     ({"reward": "a"}, "unknown reward 'a'"),
     ({"reward": "task() * (right > 0.5)"}, "unknown reward 'right'"),
-    ({"reward": "linaer(1, 0, 3) * task()"}, "must have one reward"),
+    ({"reward": "linaer(1, 0, 3) * task()"}, "cannot read"),
     ({"reward": "component(name='answer')"}, "'answered'"),
     ({"reward": "gains()"}, "give a sample signal"),
     ({"step_reward": "gains()"}, "sampler/prompt_values"),

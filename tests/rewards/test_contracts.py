@@ -485,7 +485,7 @@ GATED = {  # hidden [S] -> total [S], and where the gate is closed
     lambda x: (
       combine.combine(
         {"ok": jnp.asarray(CORRECT[0]), "style": x},
-        (combine.Part("ok"), combine.Part("style", 0.3, gates=("ok",))),
+        (combine.Part("ok"), combine.Part("style", 0.3, gates=(("ok", 0.5),))),
       ).total
     ),
     CORRECT[0] == 0,

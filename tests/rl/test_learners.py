@@ -476,12 +476,12 @@ def test_check_names_what_any_learner_lacks():
     tabular_policy.rollout(),
   )
   del parameters["ref"]
-  with pytest.raises(KeyError, match=r"prime.*parameter sets \['ref'\]"):
+  with pytest.raises(ValueError, match=r"prime.*parameter sets \['ref'\]"):
     learners.check(
       AFTER, tabular_policy.policy, parameters, tabular_policy.rollout()
     )
   del parameters["prm"]
-  with pytest.raises(KeyError, match=r"\['prm'\] have no parameters"):
+  with pytest.raises(ValueError, match=r"\['prm'\] have no parameters"):
     learners.check(
       AFTER, tabular_policy.policy, parameters, tabular_policy.rollout()
     )

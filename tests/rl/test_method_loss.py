@@ -485,7 +485,7 @@ def test_a_check_knows_needs_of_the_host_and_names_missing_parameters():
   method_loss.check(
     method, POLICY, {"policy": PARAMS, "ema": PARAMS, "ref": 0}, ROLLOUT
   )
-  with pytest.raises(KeyError, match=r"mine needs the .* sets \['ref'\]"):
+  with pytest.raises(ValueError, match=r"mine needs the .* sets \['ref'\]"):
     method_loss.check(
       method, POLICY, {"policy": PARAMS, "ema": PARAMS}, ROLLOUT
     )

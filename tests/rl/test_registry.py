@@ -138,7 +138,7 @@ def test_a_failing_import_is_located(tmp_path, monkeypatch, text, message):
   monkeypatch.syspath_prepend(tmp_path)
   (tmp_path / "outer_of_registry_test.py").write_text(text)
   (tmp_path / "inner_of_registry_test.py").write_text("\n1 / 0")
-  with pytest.raises(ImportError, match=message) as error:
+  with pytest.raises(ValueError, match=message) as error:
     registry.import_module("outer_of_registry_test")
   assert str(error.value).startswith(str(tmp_path))
   sys.modules.pop("outer_of_registry_test", None)
@@ -148,7 +148,7 @@ def test_files_of_the_project_are_named_relative_to_it(monkeypatch, tmp_path):
   monkeypatch.setattr(registry, "_ROOT", tmp_path)
   monkeypatch.syspath_prepend(tmp_path)
   (tmp_path / "outer_of_registry_test.py").write_text("1 / 0")
-  with pytest.raises(ImportError, match=r"^outer_of_registry_test.py, line 1"):
+  with pytest.raises(ValueError, match=r"^outer_of_registry_test.py, line 1"):
     registry.import_module("outer_of_registry_test")
 
 
@@ -165,7 +165,7 @@ def test_two_methods_of_one_name_are_an_error(tmp_path, monkeypatch):
   (tmp_path / "copied_family" / "__init__.py").touch()
   copy = tmp_path / "copied_family" / "rloo.py"
   copy.write_text(pathlib.Path(rloo.__file__).read_text())
-  with pytest.raises(ImportError, match="two methods have the name") as error:
+  with pytest.raises(ValueError, match="two methods have the name") as error:
     methods.names()
   for name in list(sys.modules):
     if "copied_family" in name:

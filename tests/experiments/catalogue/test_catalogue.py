@@ -365,8 +365,20 @@ def test_the_stages_of_a_paper_are_its_configs(paper_rows):
   assert {row["paper"] for row in rows} == {
     row["paper"] for row in paper_rows if row["name"] == "tulu3"
   }
-  command = "experiments/configs/tulu3.py:dpo --workdir runs/tulu3_dpo"
-  assert rows[1]["command"].endswith(command)
+  command = "experiments/configs/tulu3.py:sft --workdir runs/tulu3_sft"
+  assert rows[0]["command"].endswith(command)
+
+
+def test_a_stand_in_is_told_in_place_of_a_command(paper_rows):
+  for stand_in in papers._stand_ins():
+    assert stand_in["reason"].endswith(".")
+    commands = {
+      row["command"]
+      for row in paper_rows
+      if (row["kind"], row["name"]) == (stand_in["kind"], stand_in["name"])
+      and stand_in["paper"] in row["paper"]
+    }
+    assert commands == {f"no command: {stand_in['reason']}"}, stand_in
 
 
 def test_every_config_in_a_command_exists(paper_rows):

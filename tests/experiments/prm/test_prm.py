@@ -329,7 +329,7 @@ def test_a_killed_fit_ends_as_an_uninterrupted_one(
     with pytest.raises(KeyboardInterrupt):
       fit.fit(*arguments, tmp_path / "killed", no_report)
   assert saves == [2, 4]
-  with pytest.raises(FileNotFoundError, match="not fitted to the end"):
+  with pytest.raises(ValueError, match="not fitted to the end"):
     fit.load(tmp_path / "killed", loaded)
   with pytest.raises(ValueError, match="batch = 8"):
     fit.check_settings(

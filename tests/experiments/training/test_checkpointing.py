@@ -170,7 +170,7 @@ def test_saves_multiples_or_when_forced_and_keeps_the_latest(tmp_path):
     for step in (10, 11):
       checkpoints.restore(state, step)
     message = r"step 5 in .*available: \[10, 11\], of which the nearest is 10"
-    with pytest.raises(FileNotFoundError, match=message):
+    with pytest.raises(ValueError, match=message):
       checkpoints.restore(state, 5)
 
 
@@ -202,11 +202,11 @@ def test_a_run_killed_while_saving_leaves_only_whole_checkpoints(tmp_path):
 
 
 def test_a_folder_without_checkpoints_is_named(tmp_path):
-  with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+  with pytest.raises(ValueError, match="nowhere does not exist"):
     checkpoint_reader.restore_params(tmp_path / "nowhere")
   with (
     checkpointing.Checkpoints(tmp_path) as checkpoints,
-    pytest.raises(FileNotFoundError, match="no checkpoint in"),
+    pytest.raises(ValueError, match="no checkpoint in"),
   ):
     checkpoints.restore({"params": jnp.zeros(1)})
 

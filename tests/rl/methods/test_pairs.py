@@ -456,7 +456,7 @@ def test_the_source_of_preferences_is_part_of_the_method():
       "limit=0.6, ", ""
     )
     m = methods.get(name, preferences="task")
-    with pytest.raises(KeyError, match="rollout has no task/preferences"):
+    with pytest.raises(ValueError, match="rollout has no task/preferences"):
       scoring.passes(None, {}, m.signal_needs, group([1.0, 0.0]))
     with pytest.raises(ValueError, match="did you mean 'task'"):
       methods.get(name, preferences="tasks")
@@ -866,5 +866,5 @@ def test_a_decoder_carries_a_head_for_each_objective(temperature):
 def test_a_policy_without_the_heads_is_named():
   rollout = tabular_policy.rollout()
   m = methods.get("mah_dpo", objectives=("accuracy",))
-  with pytest.raises(KeyError, match="no head"):
+  with pytest.raises(ValueError, match="no head"):
     gradients(m, tabular_policy.policy, tabular_policy.params(), rollout)

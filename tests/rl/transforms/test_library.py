@@ -59,7 +59,7 @@ def test_components_are_stacked_in_the_given_order():
   close(_value(stacked, rollout=rollout), [[parts["b"]], [parts["a"]]])
   weighted = transforms.weighted_sum((10.0, -1.0))
   close(_value(stacked, weighted, rollout=rollout), [[49, 58, 67, 76]])
-  with pytest.raises(KeyError, match=r"no components \['c'\]; .*'a', 'b'\]"):
+  with pytest.raises(ValueError, match=r"no components \['c'\]; .*'a', 'b'\]"):
     _value(transforms.components(("a", "c")), rollout=rollout)
 
 
