@@ -14,6 +14,8 @@ import inspect
 import numbers
 import os
 import pathlib
+import pkgutil
+import sys
 import traceback
 import types
 import typing
@@ -223,8 +225,11 @@ def load(kind: str, text: str) -> Callable[..., Any]:
     if isinstance(error, ModuleNotFoundError) and (
       f"{module_name}.".startswith(f"{missing_name}.")
     ):
-      local = sorted(file.stem for file in pathlib.Path().glob("*.py"))
-      problem = describe_unknown("module", module_name, local)
+      nearby = [file.stem for file in pathlib.Path().glob("*.py")]
+      parent = sys.modules.get(module_name.rpartition(".")[0])
+      for info in pkgutil.iter_modules(getattr(parent, "__path__", [])):
+        nearby.append(f"{parent.__name__}.{info.name}")
+      problem = describe_unknown("module", module_name, sorted(nearby))
     else:
       file, line, reason = _locate(error)
       problem = f"{file}, line {line}, cannot be imported: {reason}"

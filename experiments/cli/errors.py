@@ -1,7 +1,8 @@
 """Errors that a command reports in one line, without a traceback.
 
-A `UsageError` says what this project refuses, and an `OSError` that a file
-cannot be used; the command exits with status 2. A `RunError` ends a run that
+A `UsageError` says what this project refuses, an `OSError` that a file cannot
+be used, and an `ImportError` that a package is missing; the command exits with
+status 2. A `RunError` ends a run that
 has begun, for example because the disk is full; the command exits with status
 1. Every other exception is a bug, of this project or of code that a user wrote.
 The command then reports what it was doing, the type and message of the
@@ -62,7 +63,8 @@ def doing(activity: str, files: Collection[str]) -> Iterator[None]:
   except (UsageError, RunError):
     raise
   except Exception as error:
-    if isinstance(error, OSError) and locate(error, files).file not in files:
+    is_of_user = locate(error, files).file in files
+    if isinstance(error, OSError | ImportError) and not is_of_user:
       raise
     raise RunError(describe(error, activity, files)) from error
 
@@ -151,10 +153,11 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
     except Exception as error:
       if shows_traceback:
         traceback.print_exception(error)
-      is_complete = isinstance(error, UsageError | RunError | OSError)
+      is_usage = isinstance(error, UsageError | OSError | ImportError)
+      is_complete = is_usage or isinstance(error, RunError)
       message = str(error) if is_complete else describe(error)
       print(f"error: {' '.join(message.split())}", file=sys.stderr)
-      return USAGE if isinstance(error, UsageError | OSError) else FAILURE
+      return USAGE if is_usage else FAILURE
 
   return call
 

@@ -12,7 +12,7 @@ import rich.text
 
 from experiments.evaluation import intervals, summary
 from experiments.report.runs import Run, names
-from experiments.training import workdirs
+from experiments.training import config_keys, workdirs
 
 
 def evaluation_table(run: Run) -> rich.table.Table | None:
@@ -75,6 +75,8 @@ def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
   start: Any = config.get("init_from") or config.get("base")
   if isinstance(start, str) and workdirs.is_run(start):
     start = workdirs.read_config(start).to_dict()
+  elif start and not isinstance(start, str):
+    start = config_keys.complete(start, "base")  # as `read_config` does
   if start and not isinstance(start, str):
     start = _without_seed(start)
   return {**config, "seed": None, "init_from": None, "base": start}

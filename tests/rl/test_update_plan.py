@@ -37,7 +37,7 @@ def test_prompts_must_fill_all_slices():
   for prompts, nearest in ((16, 18), (14, 12), (2, 6)):
     with pytest.raises(
       ValueError,
-      match=f"{prompts} prompts cannot .* of 6; .* multiple is {nearest}$",
+      match=f"{prompts} prompts cannot .* of 6; .* multiple is {nearest} ",
     ):
       plan.check(prompts)
   for name in ("epochs", "minibatches", "microbatches"):

@@ -9,13 +9,14 @@ import rich.console
 
 from experiments.evaluation import talk, user_prompts
 from experiments.tasks.task import Problems
+from rl import UsageError
 
 END = 0
 
 
 def _encode(text):
   if "?" in text:
-    raise ValueError("a mistake")
+    raise UsageError("a mistake")
   return [int(word) for word in text.split()]
 
 

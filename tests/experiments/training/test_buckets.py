@@ -350,6 +350,7 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 LOCAL = {
   "aot": "a report of this machine's compiler",
   "catalogue/__main__.py": "pages of the checkout",
+  "catalogue/alive.py": "the checkout",
   "catalogue/papers.py": "the checkout",
   "cli/arguments.py": "whether two paths are one file, through links",
   "cli/cache_folders.py": "compiled programs, models, measurements",

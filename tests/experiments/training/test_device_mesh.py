@@ -115,7 +115,7 @@ def test_the_last_devices_only_sample(monkeypatch):
 
   def make(**sampling):
     config = ml_collections.ConfigDict(
-      {"mesh": {"data": -1}, "rollout": {"prompts": 8}, "sampling": sampling}
+      {"mesh": {"data": -1}, "rollout": {"prompts": 8}, "inference": sampling}
     )
     plan = Plan(epochs=3, minibatches=2, microbatches=2)
     return device_mesh.make_meshes(config, MODEL, plan, devices, 7.0)

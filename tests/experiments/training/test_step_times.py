@@ -96,7 +96,7 @@ def run_loop(e, workdir, evaluation_seconds=0.0):
 
   def evaluate_once(*args):
     time.sleep(evaluation_seconds)
-    return types.SimpleNamespace(metrics={"evaluation/x": 1.0})
+    return types.SimpleNamespace(metrics={"evaluation/x": 1.0}, estimates={})
 
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(run_logger, "Logger", Logger)

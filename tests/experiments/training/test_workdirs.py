@@ -40,14 +40,14 @@ def _forget(values):
   del values["stop_after_skips"], values["policy"], values["cpu_devices"]
   del values["evaluation"]["rows"], values["base"]["evaluation"]["seed"]
   del values["base"]["optimizer"]["decay_steps"]
-  del values["reward"]["terms"]["brief"]["gates"]
+  del values["step_reward"]
   del values["judge"]["retries"], values["models"]["prm"]["every"]
 
 
 def test_keys_that_are_newer_than_a_run_have_their_defaults(tmp_path):
   config = countdown.max_at_k()
   config.base.steps = 70
-  config.reward = defaults.reward(brief="length_charge()")
+  config.reward = "length_charge()"
   with config.unlocked():
     config.judge = defaults.judge("http://x", "y", quality="grade()")
   config.models.prm = defaults.reward_model("runs/prm")

@@ -35,7 +35,7 @@ PASS_AT_2 = "evaluation/accuracy/pass@2"
     ),
     (
       {"reward__step_reward": "gains("},
-      r"reward.step_reward: cannot read .*gains\(\)",
+      r"step_reward: cannot read .*gains\(\)",
     ),
     ({"method": "ppo"}, "add --config.model.value_head=True"),
     ({"method": "grpo(clip=-0.2)"}, "low = -0.2 must be at least 0"),

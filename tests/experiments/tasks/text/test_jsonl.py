@@ -449,16 +449,16 @@ def test_each_never_raises_over_what_an_item_says():
 GOOD = {"prompt": "?", "answer": "a"}
 VERIFIER_MISTAKES = {
   "my_verifier": (
-    "has not the form 'module:function'; allowed: 'my_verifier:large'"
+    "has not the form 'module:function', such as 'my_verifier:large'"
   ),
   "my_verifier:": "has not the form 'module:function'",
   "my_verifier:a b": "has not the form 'module:function'",
   "my_verifiers:letters": "'my_verifiers'; did you mean 'my_verifier'",
   "my_verifier.py:letters": r"'my_verifier.py'; did you mean 'my_verifier'",
   "my_verifier:leters": "'leters'; did you mean 'letters'",
-  "my_verifier:LEVEL": "is 3, which cannot be called",
-  "my_broken:f": "importing 'my_broken' raises ModuleNotFoundError: No module",
-  "my_syntax:f": "importing 'my_syntax' raises SyntaxError",
+  "my_verifier:LEVEL": "unknown function of my_verifier 'LEVEL'",
+  "my_broken:f": "cannot be imported: ModuleNotFoundError: No module",
+  "my_syntax:f": "cannot be imported: SyntaxError",
   "my_verifier:forgotten": "cannot be called with a list of items .* @each",
   "my_verifier:elsewhere": (
     r"rows.jsonl line 1: unknown parameter 'lettres'; did you mean 'letters'"
