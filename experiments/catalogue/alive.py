@@ -3,8 +3,9 @@
   python -m experiments.catalogue alive [--grep TEXT] [--bases DIR]
 
 The *quantity* of a paper is the array that its equation adds to the score and
-the log-probabilities. It is alive if, in one rollout of the paper's own config
-from the trained base policy,
+the log-probabilities. It is alive if, in one rollout of the paper's own config,
+after one training step from the trained base policy (at the base itself models
+that start as its copies still agree with it),
 
   it varies     two samples of a group with the same verdict differ in it (any
                 two samples, if it is the score or the verdict); for a quantity
@@ -24,8 +25,8 @@ gives it: "Quantity: old/entropy." It is
   a term of the loss, which is left out instead of permuted
                                            "pull_to_proxy"
 
-"Quantity: old/entropy, by prompt." permutes prompts. Without the line it is the
-scores for a method, its value for a reward, and the reply for a question to a
+"Quantity: old/entropy, by prompt." permutes prompts, and "by sample" moves the
+values of all tokens of a sample. Without the line it is the scores for a method, its value for a reward, and the reply for a question to a
 judge, which the planted judge answers. Tasks, verifiers, metrics and studies
 are exempt, since they add no array to a loss; so are runs that start from the
 workdir of another command. The labels of sources and of step losses are
@@ -95,17 +96,17 @@ RESULTS = pathlib.Path(__file__).with_name("alive.json")
 OUTCOMES = ("scores", "correct")
 _KINDS = ("method", "reward", "question")
 _RUN = re.compile(r"python -m experiments\.run --config (\S+) --workdir \S+$")
-_LINE = re.compile(r"Quantity: (\S+?)(, by prompt)?\.(?=\s|$)")
+_LINE = re.compile(r"Quantity: (\S+?)(?:, by (prompt|sample))?\.(?=\s|$)")
 # A permuted quantity must change the update by this share of its length.
 _LEAST_CHANGE = 1e-5
 _ORDER = "alive/order"  # extra with the permutation of a transform's result
 
 
 class Quantity(NamedTuple):
-  """A quantity, by its name in the code; `by_prompt` permutes prompts."""
+  """A quantity, by its name in the code, and what is permuted, if declared."""
 
   name: str
-  by_prompt: bool = False
+  by: str = ""  # "prompt" or "sample"
 
 
 class Result(NamedTuple):
@@ -128,7 +129,7 @@ class Result(NamedTuple):
 def quantity_of(docstring: str | None, default: str) -> Quantity:
   """Returns the quantity that a docstring names, or else the default."""
   line = _LINE.search(" ".join((docstring or "").split()))
-  return Quantity(line[1], bool(line[2])) if line else Quantity(default)
+  return Quantity(line[1], line[2] or "") if line else Quantity(default)
 
 
 def measure(
@@ -156,7 +157,10 @@ def measure(
     workdir = epath.Path(folder)
     with checkpointing.Checkpoints(workdir / "checkpoints", keep=1) as empty:
       state = initial_state.restore_or_initialise(e, workdir, empty)
-  rollouts = learners.by_learner(iteration.compile_rollout_fn(e)(state))
+  sample = iteration.compile_rollout_fn(e)
+  update = jax.jit(iteration.make_update(e))
+  state, _ = update(state, learners.by_learner(sample(state)))
+  rollouts = learners.by_learner(sample(state))
   policy_rollout = rollouts[learners.POLICY]
   trial = _find_in_rollout(
     e, state, policy_rollout, quantity
@@ -168,8 +172,9 @@ def measure(
       "or a term of the loss"
     )
 
-  values, e, *pair = trial
-  update = jax.jit(iteration.make_update(e))
+  values, changed_e, *pair = trial
+  if changed_e is not e:
+    update = jax.jit(iteration.make_update(changed_e))
   plain, changed = (
     _flatten(update(state, {**rollouts, learners.POLICY: rollout})[0])
     for rollout in pair
@@ -177,7 +182,7 @@ def measure(
   jax.effects_barrier()
   length = np.linalg.norm(plain - _flatten(state))
   change = float(np.linalg.norm(changed - plain) / length) if length else 0.0
-  return Result(_varies(values[0], policy_rollout, quantity), change)
+  return Result(_varies(*values[0], quantity), change)
 
 
 def _train_base(base: ml_collections.ConfigDict, bases: epath.Path) -> str:
@@ -202,9 +207,9 @@ def _flatten(state: training_state.State) -> np.ndarray:
 # ------------------------------------------------------------------------------
 
 
-# The quantity, in a list that the first step may fill; the experiment of both
-# steps; the rollout of the first step, and that of the second.
-_Trial = tuple[list[np.ndarray], Experiment, types.Rollout, types.Rollout]
+# The quantity and its rollout, in a list that the first step may fill; the
+# experiment of both steps; the rollout of the first step, and of the second.
+_Trial = tuple[list, Experiment, types.Rollout, types.Rollout]
 
 
 def _find_in_rollout(
@@ -245,7 +250,7 @@ def _find_in_rollout(
     changed = rollout.replace(**{name: permute(values)})
   else:
     return None
-  return [np.asarray(values)], e, rollout, changed
+  return [(values, rollout)], e, rollout, changed
 
 
 def _find_in_method(
@@ -255,11 +260,12 @@ def _find_in_method(
 
   Both are done in the order of an extra, so that one program makes both steps.
   """
-  values: list[np.ndarray] = []
+  values: list[tuple[np.ndarray, types.Rollout]] = []
   levels: list[str] = []
 
-  def record(value: jax.Array) -> None:
-    jax.debug.callback(lambda x: values.append(np.asarray(x)), value)
+  def record(value: jax.Array, rollout: types.Rollout) -> None:
+    # Also the rollout: a term sees a minibatch of it.
+    jax.debug.callback(lambda *x: values.append(x), value, rollout)
 
   def is_quantity(part: Transform | Term, name: str = "") -> bool:
     return quantity.name in (name, part.name.partition("(")[0])
@@ -271,7 +277,7 @@ def _find_in_method(
 
     def apply(signal, rollout, state):
       value, state = transform.apply(signal, rollout, state)
-      record(value)
+      record(value, rollout)
       return _permute(value, rollout.extras[_ORDER]), state
 
     return dataclasses.replace(transform, apply=apply, links=())
@@ -284,7 +290,7 @@ def _find_in_method(
     def fn(signal, policy, rollout):
       result = term.fn(signal, policy, rollout)
       value, metrics = result if isinstance(result, tuple) else (result, {})
-      record(value)
+      record(value, rollout)
       order = rollout.extras[_ORDER]
       is_plain = (order == jnp.arange(order.shape[-1])).all()
       return jnp.where(is_plain, value, 0.0), metrics
@@ -362,9 +368,9 @@ def _order(
   quantity is an outcome; steps and tokens move within a sample.
   """
   mask = np.asarray(rollout.sample_mask)
-  if quantity.by_prompt:
+  if quantity.by == "prompt":
     return np.roll(np.arange(len(mask), dtype=np.int32), 1)
-  if level in ("step", "token"):
+  if level in ("step", "token") and quantity.by != "sample":
     classes = np.where(np.asarray(rollout.valid(level)), 0, -1)
   else:
     classes = np.where(mask, _classes(rollout, quantity), -2)
@@ -390,11 +396,11 @@ def _permute(values: jax.Array, order: jax.Array) -> jax.Array:
 
 
 def _varies(
-  values: np.ndarray, rollout: types.Rollout, quantity: Quantity
+  values: jax.Array, rollout: types.Rollout, quantity: Quantity
 ) -> bool:
   """Returns whether two samples that are compared differ in the quantity."""
   values = np.nan_to_num(np.asarray(values, np.float64))
-  if quantity.by_prompt:
+  if quantity.by == "prompt":
     return bool((values != values[:1]).any())
   if values.shape == rollout.mask.shape:
     values = np.where(rollout.mask, values, 0.0)

@@ -93,7 +93,7 @@ def canon(
   and divided by samples x horizon.
   Left out: the released code can also let mu follow a cosine with restarts.
   Source: Chen et al. 2025, Conditional Advantage Estimation (CANON).
-  Quantity: old/entropy.
+  Quantity: old/entropy, by sample.
 
   Args:
     metric: "entropy", the mean over a sample's tokens under the policy at the

@@ -83,7 +83,7 @@ def grpo_care(
   with a right verdict, and none to wrong or unknown ones.
   Source: Chen et al. 2025, GRPO-CARE: Consistency-Aware Reinforcement Learning
   for Multimodal Reasoning.
-  Quantity: ema/log_probs.
+  Quantity: ema/log_probs, by sample.
 
   Args:
     bonus: size of the bonus.

@@ -91,7 +91,7 @@ def progrpo(
   0.5 are worth a comparison.
   Source: Li et al. 2026, Back to Basics: Revisiting Exploration via Generative
   Probabilities (ProGRPO).
-  Quantity: old/log_probs.
+  Quantity: old/log_probs, by sample.
 
   Args:
     alpha: weight of the correction.

@@ -88,7 +88,7 @@ def clip_cov(
   released code it is that of the current policy; here the same tokens are drawn
   for all updates of a rollout.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
-  Quantity: token_covariance.
+  Quantity: select_by_covariance.
 
   Args:
     fraction: share of all tokens that lose their gradient.

@@ -72,7 +72,7 @@ def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
   Deviation: the covariance is that of the policy before the step; in the
   released code it is that of the current policy.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
-  Quantity: token_covariance.
+  Quantity: highest_covariance.
 
   Args:
     fraction: share of all tokens that is penalised, at least one token if any

@@ -31,7 +31,7 @@ def test_a_docstring_names_its_quantity():
 
   Args:
   """
-  assert alive.quantity_of(text, "scores") == Quantity("old/entropy", True)
+  assert alive.quantity_of(text, "scores") == Quantity("old/entropy", "prompt")
   assert alive.quantity_of("Quantity: a.\nMore.", "") == Quantity("a")
   assert alive.quantity_of("No quantity", "scores") == Quantity("scores")
   assert alive.quantity_of(None, "scores") == Quantity("scores")

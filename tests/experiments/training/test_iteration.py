@@ -193,7 +193,7 @@ def test_a_rollout_is_sampled_packed_and_scored_in_this_order(monkeypatch):
     ({"ahead": 0}, False, [""]),
     (None, True, ["", "packed", "scored", "needs"]),
   ):
-    e = fake_experiment(sampling=sampling, packs=further, needs=further)
+    e = fake_experiment(inference=sampling, packs=further, needs=further)
     e.model = e.mesh = e.methods = None
     e.reward_models = {"m": 1} if further else {}
     rollout = iteration.compile_rollout_fn(e, {"a": 1})("state")
