@@ -26,11 +26,12 @@ gives it: "Quantity: old/entropy." It is
                                            "pull_to_proxy"
 
 "Quantity: old/entropy, by prompt." permutes prompts, and "by sample" moves the
-values of all tokens of a sample. Without the line it is the scores for a method, its value for a reward, and the reply for a question to a
-judge, which the planted judge answers. Tasks, verifiers, metrics and studies
-are exempt, since they add no array to a loss; so are runs that start from the
-workdir of another command. The labels of sources and of step losses are
-measured by `alive_labels`.
+values of all tokens of a sample. Without the line it is the scores for a
+method, its value for a reward, and the reply for a question to a judge, which
+the planted judge answers. Tasks, verifiers, metrics and studies are exempt,
+since they add no array to a loss; so are runs that start from the workdir of
+another command. The labels of sources and of step losses are measured by
+`alive_labels`.
 
 The results are in `alive.json`, by a hash of the config and of the files of the
 method, the reward and the task. A row whose hash is there is not measured
@@ -171,7 +172,6 @@ def measure(
       "a field of the rollout, a component of the score, an extra, a transform "
       "or a term of the loss"
     )
-
   values, changed_e, *pair = trial
   if changed_e is not e:
     update = jax.jit(iteration.make_update(changed_e))

@@ -131,7 +131,7 @@ def _read(
   return values, arguments_left[1:]
 
 
-def _describe(error: BaseException) -> Exception:
+def _describe(error: BaseException) -> UsageError:
   """Returns the exception of one line for a flag, or for the config's file."""
   if "Traceback" not in str(error) and isinstance(error, flags.Error):
     return UsageError(str(error).strip().splitlines()[0])
@@ -154,7 +154,7 @@ def _describe(error: BaseException) -> Exception:
     return UsageError("--config: the file defines no function get_config()")
   if isinstance(error, UsageError):
     return error
-  return errors.RunError(errors.describe(error, "--config"))
+  return UsageError(errors.describe(error, "--config"))
 
 
 def _check_config_file(argv: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ PASS_AT_2 = "evaluation/accuracy/pass@2"
       r"rollout.sampler: cannot read .*prefix_values\(cont",
     ),
     (
-      {"reward__step_reward": "gains("},
+      {"step_reward": "gains("},
       r"step_reward: cannot read .*gains\(\)",
     ),
     ({"method": "ppo"}, "add --config.model.value_head=True"),
