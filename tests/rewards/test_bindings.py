@@ -503,7 +503,7 @@ def test_mistakes_are_found_before_anything_runs(changes, says):
     config.reward = "probability()"
   with config.unlocked():
     config.update_from_flattened_dict(changes)
-  with pytest.raises(ValueError, match=".") as error:
+  with pytest.raises(ValueError, match=r".") as error:
     validate.check_and_build(config)
   assert says in str(error.value)
 
