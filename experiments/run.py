@@ -129,7 +129,7 @@ def main(argv: Sequence[str]) -> int:
   multihost.check_same("the config", config.to_json(sort_keys=True))
   multihost.check_same("--workdir", str(workdir))
   files = user_code.source_files(config)
-  with errors.doing("checking the config", files):
+  with errors.doing("checking the run", files):
     experiment = validate.check_and_build(config, workdir)
   if options.explain:
     from experiments.aot.report import explain  # only --explain needs it

@@ -250,7 +250,7 @@ def _check_runs(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     has_base = initial_state.has_base(config)
     if has_begun := has_base and workdirs.is_run(workdir):
       config.init_from = workdirs.read_config(workdir).get("init_from", "")
-    with _prefix_errors(run), errors.doing("checking the config", files):
+    with _prefix_errors(run), errors.doing("checking the run", files):
       validate.check_and_build(config, options.workdir)
     if has_base and not has_begun:
       text = initial_state.base_config(config).to_json(sort_keys=True)

@@ -13,7 +13,7 @@ Example:
 
   @errors.command
   def main(argv=None) -> int:
-    with errors.doing("checking the config", files):
+    with errors.doing("checking the run", files):
       experiment = validate(argv)
     return 0
 """
@@ -55,7 +55,7 @@ def doing(activity: str, files: Collection[str]) -> Iterator[None]:
   """Re-raises a bug as a `RunError`, with what the block does.
 
   Args:
-    activity: what the block does, such as "checking the config".
+    activity: what the block does, such as "checking the run".
     files: files of the user's code, for `describe`.
   """
   try:
@@ -74,7 +74,7 @@ def describe(
 ) -> str:
   """Returns what was done, the type, the message and the line of an exception.
 
-  An example is "tracing my_method: KeyError: oops (my_method.py:12)".
+  An example is "tracing my_method: my_method.py:12: KeyError: oops".
 
   Args:
     error: an exception that has been raised.
@@ -83,15 +83,16 @@ def describe(
       files; or else the innermost one outside of installed packages.
   """
   # The first paragraph; JAX explains its errors in further ones.
-  text = error.args[0] if isinstance(error, KeyError) else error
+  is_key = isinstance(error, KeyError) and error.args
+  text = error.args[0] if is_key else error  # without the quotation marks
   message = " ".join(str(text).strip().partition("\n\n")[0].split())
-  message = f"{type(error).__name__}: {message}"
-  place = locate(error, files)
-  if place and not isinstance(error, SyntaxError):  # which has its place
-    message += f" ({place}); {TRACEBACK} shows the whole traceback"
   notes = (note.strip() for note in getattr(error, "__notes__", ()))
-  done = [activity, *reversed([n for n in notes if "\n" not in n]), message]
-  return ": ".join(filter(None, done))
+  words = [activity, *reversed([n for n in notes if "\n" not in n])]
+  if not isinstance(error, SyntaxError):  # which has its place
+    words.append(str(locate(error, files) or ""))
+    message += f"; {TRACEBACK} shows the whole traceback"
+  words += [type(error).__name__, message]
+  return ": ".join(filter(None, words))
 
 
 @contextlib.contextmanager

@@ -144,7 +144,7 @@ def line_of(name):
 @pytest.mark.parametrize(
   ("name", "flag", "expected"),
   [
-    ("key_error", "method", "tracing mine:key_error: KeyError: oops ("),
+    ("key_error", "method", "KeyError: oops; "),
     ("traced_bool", "method", "TracerBoolConversionError: Attempted"),
     ("shapes", "method", "TypeError: add got incompatible shapes"),
     ("undeclared", "method", "KeyError: 'old/entropy' is not available"),
@@ -161,9 +161,10 @@ def test_a_bug_is_shown_with_its_line_before_anything_is_written(
   assert run_with(mine, f"--config.{flag}={call}") == 1
   error = capsys.readouterr().err
   assert error.count("\n") == 1
-  assert error.startswith("error: checking the config: ")
+  assert error.startswith("error: checking the run: ")
   assert expected in error
-  assert f"mine.py:{line_of(name)}); --traceback shows" in error
+  assert f"mine.py:{line_of(name)}: " in error
+  assert error.endswith("; --traceback shows the whole traceback\n")
   assert not (mine / "run").exists()
 
 
@@ -171,8 +172,8 @@ def test_a_bug_on_the_host_in_the_third_step(mine, capsys):
   assert run_with(mine, "--config.task=mine:host_task") == 1
   error = capsys.readouterr().err.splitlines()[-1]
   assert error.startswith("error: training: after ")
-  assert "ZeroDivisionError: third (" in error
-  assert f"mine.py:{line_of('host_task')})" in error
+  assert "ZeroDivisionError: third; " in error
+  assert f"mine.py:{line_of('host_task')}: " in error
 
 
 def test_the_traceback_is_whole_on_demand(mine, capsys):
