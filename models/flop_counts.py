@@ -27,6 +27,7 @@ caches of the device.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,16 @@ import numpy as np
 from models.config import ModelConfig
 
 FLOAT = 4  # bytes of a float32
+# Operations per second of dense bfloat16 products, by a part of the name that
+# JAX gives the device. Source: the manufacturers' data sheets.
+_PEAKS: Mapping[str, float] = {
+  "H100": 989e12,
+  "H200": 989e12,
+  "A100": 312e12,
+  "TPU v4": 275e12,
+  "TPU v5 lite": 197e12,
+  "TPU v6 lite": 918e12,
+}
 
 
 class Cost(NamedTuple):
@@ -46,6 +57,15 @@ class Cost(NamedTuple):
 
   flops: float
   bytes: float
+
+
+def peak(device_kind: str) -> float:
+  """Returns the operations per second of a device; 0 if they are not known.
+
+  Args:
+    device_kind: the name that JAX gives the device.
+  """
+  return next((p for name, p in _PEAKS.items() if name in device_kind), 0.0)
 
 
 def weights(config: ModelConfig) -> int:

@@ -36,6 +36,7 @@ TERMINAL_METRICS = {
   "policy/entropy": "entropy",
   "length/mean": "length",
   "perf/tokens_per_s": "tok/s",
+  "perf/mfu": "MFU",
 }
 
 # Page "Custom Scalars" of TensorBoard: section -> chart -> its metrics.

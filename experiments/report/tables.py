@@ -33,7 +33,10 @@ def speed(run: Run) -> str:
     return ""
   metrics = ("time/step_s", "perf/tokens_per_s")
   seconds, tokens = (np.median(run.series[name][1]) for name in metrics)
-  return f"{seconds:.3g} s a step, {tokens:,.0f} tokens a second (medians)"
+  text = f"{seconds:.3g} s a step, {tokens:,.0f} tokens a second"
+  if "perf/mfu" in run.series:
+    text += f", {np.median(run.series['perf/mfu'][1]):.1%} MFU"
+  return f"{text} (medians)"
 
 
 def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:

@@ -34,6 +34,11 @@ The three before time/start_s are not part of time/step_s. If every step is
 logged, the sum of time/step_s and those three, over all lines, is the wall time
 from the start of the loop to the end of its last step. With `log_every` > 1,
 they are sums since the previous line.
+
+`perf/mfu` is the model FLOPs utilisation of a step (Chowdhery et al. 2022): the
+operations that sampling and the updates need at least (`models.flop_counts`),
+divided by time/step_s and by the peak of the training devices, where the peak
+is known.
 """
 
 from __future__ import annotations
@@ -45,12 +50,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from experiments.logging import run_logger
 from experiments.training import nan_guard
 from experiments.training.experiment import Experiment
 from experiments.training.step_timer import StepTimer
+from models import flop_counts
 from rl import learners, step, training_state
 
 # Prefixes of the metrics that a run logs which does not learn from samples. The
@@ -273,7 +280,24 @@ class MetricBuffer:
       **times,
       **learning_rates(self._schedules, self._update_counts, updates_per_step),
       "perf/tokens_per_s": sampled_tokens / times["time/step_s"],
+      **self._utilisation(metrics, times),
     }
+
+  def _utilisation(
+    self, metrics: Mapping[str, Any], times: Times
+  ) -> dict[str, float]:
+    """Returns `perf/mfu`; {} for devices whose peak is not known."""
+    devices, e = self._e.mesh.devices.ravel(), self._e
+    peak = flop_counts.peak(devices[0].device_kind) * len(devices)
+    if not peak or not e.is_rl:
+      return {}
+    # All completions count as if they had the mean length.
+    shape = e.config.rollout.prompts, e.sampling.samples
+    lengths = np.full(shape, float(metrics["length/mean"]))
+    sizes = e.model, e.task.prompt_length, lengths
+    flops = flop_counts.decode_cost(*sizes).flops
+    flops += e.plan.epochs * flop_counts.update_cost(*sizes).flops
+    return {"perf/mfu": flops / times["time/step_s"] / peak}
 
   def _copy_update_counts(
     self, state: training_state.State

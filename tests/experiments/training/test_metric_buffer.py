@@ -2,12 +2,15 @@
 
 import types as python
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 from experiments.training import metric_buffer, nan_guard, step_timer
+from models import flop_counts
+from models.config import ModelConfig
 from rl.update_plan import Plan
 
 
@@ -23,6 +26,29 @@ def test_each_learner_has_the_rate_of_its_own_updates():
     {"policy": 4, "critic": 2},
   )
   assert rates == {"optim/lr": 1 / 3, "critic/optim/lr": 40.0}
+
+
+def test_the_utilisation_of_a_step_is_relative_to_all_devices(monkeypatch):
+  """2 x 3 samples of 4 tokens, two epochs: 1 + 2 x 3 forward passes."""
+  devices = [python.SimpleNamespace(device_kind="NVIDIA H100")] * 2
+  e = python.SimpleNamespace(
+    mesh=python.SimpleNamespace(devices=np.array(devices)),
+    is_rl=True,
+    config=python.SimpleNamespace(rollout=python.SimpleNamespace(prompts=2)),
+    sampling=python.SimpleNamespace(samples=3),
+    model=ModelConfig(8, 16, 1, 2, 2, head_dim=8, mlp_width=32),
+    task=python.SimpleNamespace(prompt_length=5),
+    plan=Plan(epochs=2),
+  )
+  metrics, times = {"length/mean": 4.0}, {"time/step_s": 0.5}
+  buffer = python.SimpleNamespace(_e=e)
+  measured = metric_buffer.MetricBuffer._utilisation(buffer, metrics, times)
+  forward = flop_counts.scored(e.model, 5, np.full((2, 3), 4))
+  # The logits of the first tokens of a prompt are computed once.
+  flops = 7 * forward - 2 * 16 * 8 * 2 * 2
+  assert measured == {"perf/mfu": pytest.approx(flops / 0.5 / (2 * 989e12))}
+  devices[0].device_kind = "cpu"
+  assert metric_buffer.MetricBuffer._utilisation(buffer, metrics, times) == {}
 
 
 class Buffer:
@@ -41,6 +67,7 @@ class Buffer:
       },
       plan=Plan(epochs=2),  # two updates of the policy, one of the value
       is_rl=True,
+      mesh=python.SimpleNamespace(devices=np.array(jax.devices()[:1])),
       task=python.SimpleNamespace(advice_if_cut="raise the limit"),
     )
     self.made = metric_buffer.MetricBuffer(

@@ -14,7 +14,8 @@ Model FLOPs utilisation (MFU; Chowdhery et al. 2022) is
 with the operations of `models.flop_counts`: 2 per parameter and
 token for a forward pass, 4 for a backward pass, and those of the attention.
 Recomputed activations do not count. The peak rate is the manufacturer's for
-dense bfloat16 products, where `PEAKS` has it, and otherwise the measured one.
+dense bfloat16 products, where `models.flop_counts` has it, and otherwise the
+measured one.
 
 A device with less memory than `LARGE_MEMORY`, such as a TPU v5e, gets smaller
 pieces: more microbatches, fewer rows at a time, and adapters for the shape of
@@ -54,16 +55,6 @@ from rl import best_of_k, step, types
 from rl.sampling import generation
 
 BFLOAT16 = 2  # bytes
-# Operations per second of dense bfloat16 products, by a part of the name that
-# JAX gives the device. Source: the manufacturers' data sheets.
-PEAKS: Mapping[str, float] = {
-  "H100": 989e12,
-  "H200": 989e12,
-  "A100": 312e12,
-  "TPU v4": 275e12,
-  "TPU v5 lite": 197e12,
-  "TPU v6 lite": 918e12,
-}
 LARGE_MEMORY = 30 * 2**30  # bytes
 REPEATS = 5  # timed calls; the median counts
 PROMPT_LENGTH, SAMPLES = 64, 8
@@ -97,8 +88,7 @@ class Setting(NamedTuple):
   def peak(self) -> float:
     """Operations per second that MFU is relative to."""
     kind = jax.devices()[0].device_kind
-    peaks = [peak for name, peak in PEAKS.items() if name in kind]
-    return (peaks or [self.ceilings["flops"]])[0]
+    return flop_counts.peak(kind) or self.ceilings["flops"]
 
   def trace_folder(self, name: str) -> pathlib.Path | None:
     """Returns the folder for the trace of a row; None if none is wanted."""
