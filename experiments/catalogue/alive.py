@@ -111,7 +111,7 @@ class Quantity(NamedTuple):
 
 
 class Result(NamedTuple):
-  """What was measured of a quantity.
+  """The measurement of a quantity.
 
   Attributes:
     varies: whether it varies among samples of equal verdict.
@@ -175,13 +175,15 @@ def measure(
   values, changed_e, *pair = trial
   if changed_e is not e:
     update = jax.jit(iteration.make_update(changed_e))
-  plain, changed = (
+  reference, changed = (
     _flatten(update(state, {**rollouts, learners.POLICY: rollout})[0])
     for rollout in pair
   )
   jax.effects_barrier()
-  length = np.linalg.norm(plain - _flatten(state))
-  change = float(np.linalg.norm(changed - plain) / length) if length else 0.0
+  length = np.linalg.norm(reference - _flatten(state))
+  change = (
+    float(np.linalg.norm(changed - reference) / length) if length else 0.0
+  )
   return Result(_varies(*values[0], quantity), change)
 
 
@@ -292,8 +294,8 @@ def _find_in_method(
       value, metrics = result if isinstance(result, tuple) else (result, {})
       record(value, rollout)
       order = rollout.extras[_ORDER]
-      is_plain = (order == jnp.arange(order.shape[-1])).all()
-      return jnp.where(is_plain, value, 0.0), metrics
+      is_reference = (order == jnp.arange(order.shape[-1])).all()
+      return jnp.where(is_reference, value, 0.0), metrics
 
     return dataclasses.replace(term, fn=fn)
 
@@ -304,10 +306,10 @@ def _find_in_method(
   if not levels:
     return None
   order = _order(rollout, levels[0], quantity)
-  plain = np.zeros_like(order) + np.arange(order.shape[-1], dtype=np.int32)
+  reference = np.zeros_like(order) + np.arange(order.shape[-1], dtype=np.int32)
   rollouts = [
     rollout.replace(extras=rollout.extras.update({_ORDER: jnp.asarray(x)}))
-    for x in (plain, order)
+    for x in (reference, order)
   ]
   return values, dataclasses.replace(e, methods=methods), *rollouts
 

@@ -54,22 +54,22 @@ def measure(
     asks = source.startswith(("judge", "consensus", "mixture"))
     _call(
       "label",
-      folder / "plain",
+      folder / "reference",
       *("--policy", base, "--source", source, *_LABEL, *_LINES.get(loss, ())),
       *(("--judge", url, "--judge_model", "planted") if asks else ()),
     )
-    file = folder / "plain" / label.LINES_FILE
+    file = folder / "reference" / label.LINES_FILE
     lines = json_files.read(file)
     moved = _move(lines, step_losses.get(loss).targets)
     moved_file = folder / "moved.jsonl"
     text = "".join(json.dumps(line) + "\n" for line in moved)
     json_files.replace(moved_file, text)
-    plain, changed = (
+    reference, changed = (
       _fit(base, loss, folder / name, data)
-      for name, data in (("plain", file), ("moved", moved_file))
+      for name, data in (("reference", file), ("moved", moved_file))
     )
-  difference = np.linalg.norm(changed - plain)
-  return _vary(lines), float(difference / np.linalg.norm(plain))
+  difference = np.linalg.norm(changed - reference)
+  return _vary(lines), float(difference / np.linalg.norm(reference))
 
 
 def _call(command: str, workdir: epath.Path, *flags: str) -> None:
