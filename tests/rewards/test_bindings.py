@@ -381,7 +381,7 @@ def test_a_reward_is_the_same_however_the_step_is_cut(after_two, how):
   if how != "eight devices":
     e = small_run.on_one_device(e)
   result = two_steps(with_reward(e, STATEFUL), fused=how == "fused")
-  moments = after_two.policy.method_state["reward/spread"]
+  moments = after_two.policy.method_state["reward/min_max"]
   assert float(moments.count) == 2 * P * S
   for part in ("params", "method_state"):
     jax.tree.map(

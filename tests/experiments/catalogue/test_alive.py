@@ -173,7 +173,7 @@ def test_the_results_are_those_of_the_catalogue():
 # Twelve papers: their quantities are in each of the places where one can be.
 TWELVE = (
   *("rloo", "psr", "min_form", "canon", "earl", "clip_cov", "erv"),
-  *("lp_reg", "oprl", "prime", "pass_at_k_adaptive", "unlikeliness"),
+  *("siren", "oprl", "prime", "pass_at_k_adaptive", "unlikeliness"),
 )
 
 

@@ -96,13 +96,14 @@ def run_loop(e, workdir, evaluation_seconds=0.0):
 
   def evaluate_once(*args):
     time.sleep(evaluation_seconds)
-    return types.SimpleNamespace(metrics={"evaluation/x": 1.0}, estimates={})
+    return types.SimpleNamespace(metrics={"evaluation/x": 1.0})
 
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(run_logger, "Logger", Logger)
     patch.setattr(metric_buffer, "MetricBuffer", MetricBuffer)
     patch.setattr(checkpointing, "Checkpoints", SlowCheckpoints)
     patch.setattr(evaluator, "evaluate_once", evaluate_once)
+    patch.setattr(evaluator, "describe_gaps", lambda *_: ())
     # The command began 100 seconds ago.
     loop.run(e, workdir, started=time.perf_counter() - 100.0)
   lines = json_files.read(workdir / "metrics.jsonl")
