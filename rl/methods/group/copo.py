@@ -68,7 +68,7 @@ def copo(gamma: float = 10.0, rho: float = 0.5, clip: float = 0.2) -> Method:
   Open: the form of the gate w, gamma, rho and the aggregation over tokens are
   not known from the paper; they are guesses.
   Source: Han et al. 2025, COPO: Consistency-Aware Policy Optimization.
-  Quantity: task/answer_ids.
+  Quantity: task/answer_ids, by prompt.
 
   Args:
     gamma: slope of the gate in H.

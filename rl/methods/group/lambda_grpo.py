@@ -62,7 +62,7 @@ def lambda_grpo(clip: float = 0.2) -> Method:
   paper divides its terms too.
   Source: GRPO is Secretly a Process Reward Model (lambda-GRPO),
   arXiv 2509.21154.
-  Quantity: count_sharing.
+  Quantity: divide_by_sharing.
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
