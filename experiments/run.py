@@ -12,14 +12,16 @@ started with the same arguments, with a workdir that all of them see, and with
   --coordinator=HOST:PORT --processes=N --process=I    on other clusters
 
 --profile writes a profiler trace of three dispatches (calls of the compiled
-training loop). --debug stops at the first operation that makes a NaN, with a
-traceback; every program runs slower with it. --explain prints how each array is
-split over the devices, and runs nothing. --nocache compiles all programs again;
-otherwise those of earlier commands are used (`experiments.cli.devices`). --base
-runs the supervised base of the config alone, from which other runs may start.
+training loop). --debug stops at the first operation that makes a NaN, and names
+the line of code; every program runs slower with it. --explain prints how each
+array is split over the devices, and runs nothing. --nocache compiles all
+programs again; otherwise those of earlier commands are used
+(`experiments.cli.devices`). --base runs the supervised base of the config
+alone, from which other runs may start.
 
 A mistake in the config or in a flag is reported in one line, with exit status
-2, before anything is written. A run that cannot go on (a full disk, a loss that
+2, before anything is written; a bug of the code that the config names with the
+line of code and status 1, and with --traceback in full. A run that cannot go on (a full disk, a loss that
 stays NaN) reports the reason in one line and ends with status 1. After SIGTERM
 the run saves a checkpoint and ends with status 143.
 """

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import itertools
 import pathlib
 import re
@@ -253,9 +252,7 @@ def _check_runs(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     with _prefix_errors(run), errors.doing("checking the run", files):
       validate.check_and_build(config, options.workdir)
     if has_base and not has_begun:
-      text = initial_state.base_config(config).to_json(sort_keys=True)
-      digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-      name = f"base-seed_{config.base.seed}-{digest}"
+      name = initial_state.base_name(initial_state.base_config(config))
       config.init_from = str(workdir.parent / name)
       words = (run.arguments[0], f"--workdir={config.init_from}", "--base")
       log = run.log.with_name(f"{name}.log")

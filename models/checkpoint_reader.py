@@ -56,8 +56,8 @@ def check_params(
     step: step of the checkpoint; None means the latest.
 
   Raises:
-    UsageError: there is no checkpoint, or none of this step.
-    UsageError: the names, the shape or the dtype of a parameter differ.
+    UsageError: there is no checkpoint, or none of this step; or the names, the
+      shape or the dtype of a parameter differ.
   """
   with _CheckpointParams(directory, step) as saved:
     saved.check(abstract_params)
@@ -81,10 +81,9 @@ def restore_params(
     The parameters.
 
   Raises:
-    UsageError: there is no checkpoint, or none of this step.
-    UsageError: the names, the shape or the dtype of a parameter differ, the
-      checkpoint is that of another step, or a checksum shows that it is
-      damaged.
+    UsageError: there is no checkpoint, or none of this step; or the names, the
+      shape or the dtype of a parameter differ, the checkpoint is that of
+      another step, or a checksum shows that it is damaged.
   """
   with _CheckpointParams(directory, step) as saved:
     return saved.restore(

@@ -65,8 +65,7 @@ def get(name: str, /, **settings: Any) -> Transform:
 
   Raises:
     UsageError: the name or a setting is unknown, or a setting is missing or has
-      the wrong type.
-    UsageError: a module of rewards cannot be imported.
+      the wrong type; or a module of rewards cannot be imported.
   """
   make = factory(name)
   registry.check_settings("setting", f"reward {name!r}", make, settings)

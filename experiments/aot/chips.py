@@ -143,8 +143,7 @@ def devices(
 
   Raises:
     UsageError: if the chip is unknown, no such grid exists, or `slices` is not
-      possible.
-    UsageError: if the compiler of these chips is not installed.
+      possible; or if the compiler of these chips is not installed.
   """
   name, _, shape = topology.partition(":")
   if name not in CHIPS:

@@ -48,6 +48,7 @@ import inspect
 import json
 import pathlib
 import re
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -96,7 +97,9 @@ RESULTS = pathlib.Path(__file__).with_name("alive.json")
 # Quantities of which all samples of a group are compared and permuted.
 OUTCOMES = ("scores", "correct")
 _KINDS = ("method", "reward", "question")
-_RUN = re.compile(r"python -m experiments\.run --config (\S+) --workdir \S+$")
+_RUN = re.compile(
+  r"python -m experiments\.run --config (\S+) --workdir \S+(.*)"
+)
 _LINE = re.compile(r"Quantity: (\S+?)(?:, by (prompt|sample))?\.(?=\s|$)")
 # A permuted quantity must change the update by this share of its length.
 _LEAST_CHANGE = 1e-5
@@ -189,8 +192,7 @@ def measure(
 
 def _train_base(base: ml_collections.ConfigDict, bases: epath.Path) -> str:
   """Returns the workdir of a base policy; trains a missing one."""
-  digest = hashlib.sha256(base.to_json(sort_keys=True).encode()).hexdigest()
-  folder = bases / digest[:16]
+  folder = bases / initial_state.base_name(base)
   if not (folder / "complete").exists():
     loop.run(build.build(base), folder)
     (folder / "complete").touch()
@@ -455,7 +457,7 @@ def _measurement(
   command = _RUN.match(row["command"])
   if not command or kind not in _KINDS:
     return None
-  words = ["alive", f"--config={command[1]}"]
+  words = ["alive", f"--config={command[1]}", *shlex.split(command[2])]
   config = command_line.parse(words, lambda values: None, ()).config
   quantity = _quantity(kind, name, config)
   files = sorted(user_code.source_files(config))

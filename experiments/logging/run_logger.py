@@ -42,8 +42,8 @@ class Logger:
       no terminal.
 
   Raises:
-    UsageError: a name in `sinks` is unknown.
-    UsageError: the package that a sink needs is not installed.
+    UsageError: a name in `sinks` is unknown; or the package that a sink needs
+      is not installed.
   """
 
   def __init__(

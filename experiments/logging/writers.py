@@ -374,8 +374,8 @@ def get(name: str) -> Callable[..., Sink]:
   """Returns the class of a writer in `SINKS`.
 
   Raises:
-    UsageError: `SINKS` has no such name.
-    UsageError: the package that the writer needs is not installed.
+    UsageError: `SINKS` has no such name; or the package that the writer needs
+      is not installed.
   """
   if name not in SINKS:
     raise UsageError(registry.describe_unknown("sink", name, sorted(SINKS)))

@@ -74,8 +74,8 @@ def factory(name: str) -> Callable[..., Task]:
     name: one of `names()`, or "module:function".
 
   Raises:
-    UsageError: if the task is unknown.
-    UsageError: if the task's file cannot be imported.
+    UsageError: if the task is unknown; or if the task's file cannot be
+      imported.
   """
   if ":" in name:
     return registry.load("task", name)
@@ -86,8 +86,8 @@ def module(name: str) -> types.ModuleType:
   """Imports the file of a task.
 
   Raises:
-    UsageError: if the task is unknown.
-    UsageError: if the task's file cannot be imported.
+    UsageError: if the task is unknown; or if the task's file cannot be
+      imported.
   """
   module_names = _module_names()
   if name not in module_names:

@@ -157,9 +157,9 @@ class Checkpoints:
       (state, meta), bit for bit as they were saved.
 
     Raises:
-      UsageError: there is no checkpoint, or none of that step.
-      UsageError: the saved tree, a shape, a dtype or the step differs, an array
-        fails its checksum, or another process cannot read the checkpoint.
+      UsageError: there is no checkpoint, or none of that step; or the saved
+        tree, a shape, a dtype or the step differs, an array fails its checksum,
+        or another process cannot read the checkpoint.
     """
     step = checkpoint_reader.select_step(
       self._manager.all_steps(), self.directory, step

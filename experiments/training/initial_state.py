@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,6 +56,13 @@ def base_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   base = config.base.copy_and_resolve_references()
   base.model.lora_rank = 0
   return base
+
+
+def base_name(base: ml_collections.ConfigDict) -> str:
+  """Returns a folder name of a base, `base-seed_N-HASH`, by its config."""
+  text = base.to_json(sort_keys=True)
+  digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+  return f"base-seed_{base.seed}-{digest}"
 
 
 def check_base(

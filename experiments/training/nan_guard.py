@@ -281,8 +281,8 @@ def load_rollout(
     The state, without frozen parameters, and the rollout of each learner.
 
   Raises:
-    UsageError: the rollout of that step was not saved.
-    UsageError: a file is damaged, or belongs to another experiment.
+    UsageError: the rollout of that step was not saved; or a file is damaged, or
+      belongs to another experiment.
   """
   folder = rollout_folder(workdir, failed_step)
   if not (folder / "rollout.safetensors").exists():

@@ -287,8 +287,8 @@ def make(config: ml_collections.ConfigDict) -> dict[str, RewardModel]:
   """Makes the models of `config.models`, by their names.
 
   Raises:
-    UsageError: a workdir has no fitted model.
-    UsageError: a model cannot be trained with its loss.
+    UsageError: a workdir has no fitted model; or a model cannot be trained with
+      its loss.
   """
   models = {}
   for name, settings in (config.get("models") or {}).items():

@@ -134,10 +134,9 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
     workdir: folder of the run.
 
   Raises:
-    UsageError: the folder has no `config.json`.
-    UsageError: the `config.json` is not the config of a run or has a key that
-      does not exist, or the path of the workdir has an unknown scheme (such as
-      "ftp://").
+    UsageError: the folder has no `config.json`; or the `config.json` is not the
+      config of a run or has a key that does not exist, or the path of the
+      workdir has an unknown scheme (such as "ftp://").
   """
   path = storage_paths.parse(workdir) / CONFIG_FILE
   if not path.exists():

@@ -63,6 +63,10 @@ def parse(
       f"unexpected argument {arguments_left[0]!r}; flags start with --"
     )
   for key, setting, text in settings:
+    if key not in values.config:
+      raise UsageError(
+        config_keys.describe_unknown("config", key, values.config)
+      )
     name, arguments = spec.parse(values.config[key], key)
     arguments[setting] = _read_literal(text)
     values.config[key] = spec.write(name, arguments)

@@ -64,9 +64,9 @@ def check_and_build(
 
   Raises:
     UsageError: a value of the config is not allowed, parts of the experiment
-      cannot be combined, or the workdir belongs to another config.
-    UsageError: a file that the config names does not exist.
-    UsageError: a package that the config needs is not installed.
+      cannot be combined, or the workdir belongs to another config; or a file
+      that the config names does not exist; or a package that the config needs
+      is not installed.
   """
   plan, methods = check_config(config)
   all_devices = jax.devices() if devices is None else devices

@@ -150,8 +150,8 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
 
   Raises:
     UsageError: the workdir has no valid `model.json`, the base of its adapters
-      was not saved, or `hf.save` refuses to write the folder.
-    UsageError: there is no checkpoint, or none of this step.
+      was not saved, or `hf.save` refuses to write the folder; or there is no
+      checkpoint, or none of this step.
   """
   folder, out = storage_paths.absolute(workdir), load_folder.require_local(out)
   if not (folder / MODEL_FILE).exists():

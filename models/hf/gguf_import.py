@@ -180,11 +180,10 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
     folder: folder to write; it must be empty or not exist.
 
   Raises:
-    UsageError: the package `gguf` is not installed.
-    UsageError: the file is not a GGUF file; its architecture, a tensor or its
-      tokenizer is not supported; a tensor is missing, has another shape or
-      numbers that are not finite; or the folder is not empty. The message is
-      one line, and nothing is written.
+    UsageError: the package `gguf` is not installed; or the file is not a GGUF
+      file; its architecture, a tensor or its tokenizer is not supported; a
+      tensor is missing, has another shape or numbers that are not finite; or
+      the folder is not empty. The message is one line, and nothing is written.
   """
   file = _open(pathlib.Path(path))
   if file.architecture not in ARCHITECTURES:

@@ -78,8 +78,8 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
 
   Raises:
     UsageError: if the method or a hyper-parameter is unknown, a value has
-      another type than the default, or the method refuses it.
-    UsageError: if a file in this folder cannot be imported.
+      another type than the default, or the method refuses it; or if a file in
+      this folder cannot be imported.
   """
   make = factory(name)
   registry.check_settings("hyper-parameter", name, make, hyper)

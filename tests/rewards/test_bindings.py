@@ -505,6 +505,7 @@ def test_mistakes_are_found_before_anything_runs(changes, says):
     config.update_from_flattened_dict(changes)
   with pytest.raises(ValueError, match=r".") as error:
     validate.check_and_build(config)
+  assert "\n" not in str(error.value)
   assert says in str(error.value)
 
 

@@ -94,11 +94,6 @@ def test_every_quantity_is_named_beside_a_source():
   assert alive._quantity("reward", "majority", None).name == "majority"
 
 
-# A quantity that is alive: the entropy of tokens shapes their advantages. The
-# planted configs below are dead for five reasons.
-ALIVE = ("entropy_adv", "", "old/entropy")
-
-
 def test_an_entropy_that_shapes_advantages_is_alive(tmp_path):
   config = small_config(method="entropy_adv", reward="task() + coins()")
   result = alive.measure(config, Quantity("old/entropy"), tmp_path)

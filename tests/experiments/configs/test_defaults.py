@@ -6,6 +6,7 @@ import pytest
 
 from experiments.configs import defaults
 from experiments.training_run import command_line
+from rl import UsageError
 
 FOLDER = "experiments/configs"
 # (config file, two overrides, followers): the second key of the overrides
@@ -127,3 +128,25 @@ def test_a_block_in_a_block_of_a_base_follows_too():
   assert config.base.model.rope_scaling.factor == 3.0
   config.base.model.rope_scaling.factor = 4.0
   assert config.model.rope_scaling.factor == 3.0
+
+
+def test_one_setting_of_a_call_is_replaced():
+  """The method's others stay; the base has the task of the run."""
+  overrides = [
+    ("method", "max_at_k(k=4, baseline='none')"),
+    ("method.k", "2"),
+    ("method.clip", "0.5"),
+    ("task.count", "3"),
+  ]
+  config = parse("smoke.py", overrides)
+  assert config.method == "max_at_k(k=2, baseline='none', clip=0.5)"
+  assert config.task == config.base.task == "countdown(count=3)"
+
+
+def test_a_text_is_a_setting_and_other_keys_have_no_settings():
+  config = parse("smoke.py", [("method.baseline", "none")])
+  assert "baseline='none'" in config.method
+  with pytest.raises(UsageError, match="unknown key of config 'method'"):
+    parse("chain.py:base", [("method.k", "2")])
+  with pytest.raises(UsageError, match=r"ahead has been replaced by inference"):
+    parse("smoke.py", [("sampling.ahead", "1")])

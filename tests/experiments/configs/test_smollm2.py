@@ -47,7 +47,7 @@ def test_every_first_config_can_run(name, small_smollm2, tmp_path):
 def test_the_readmes_file_of_problems_passes_every_check(
   small_smollm2, tmp_path, monkeypatch
 ):
-  """As the command says, except that FILE is a file of 36 lines."""
+  """Tests the command of the README, where FILE has 36 lines."""
   readme = (ROOT / "README.md").read_text()
   section = re.search(r"^## A task of your own$(.*?)^## ", readme, re.M | re.S)
   verifier = re.search(r"<<'END'\n(.*?)^END", section[1], re.M | re.S)[1]

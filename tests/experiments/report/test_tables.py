@@ -150,7 +150,7 @@ def test_only_what_was_evaluated_alike_is_compared(other):
 
 
 def test_runs_from_bases_that_differ_in_the_seed_are_a_group(tmp_path):
-  """As those of a sweep: also with one that trained its base itself."""
+  """Runs of a sweep share bases; another run trained its base itself."""
   base = {key: 1 for key in ("kind", "task", "policy", "model", "rollout")}
   base |= {"cpu_devices": 1}
   for seed in (0, 1):

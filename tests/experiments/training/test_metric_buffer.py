@@ -243,7 +243,7 @@ def test_a_fault_of_a_step_ends_the_run_at_that_step(monkeypatch):
 
 
 def printed(monkeypatch, done, updates=0, **metrics):
-  """What a buffer prints about a step of a run of 99 steps."""
+  """Returns the lines that a buffer prints on a step of a run of 99 steps."""
   buffer = Buffer(monkeypatch)
   names = {name.replace("__", "/"): value for name, value in metrics.items()}
   buffer.add(done, {n: jnp.float32(v) for n, v in names.items()}, updates)

@@ -571,22 +571,27 @@ def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
     make(pears, timeout=0)
 
 
-def test_a_policy_trains_on_a_file_by_a_verifier(bare, pears, tmp_path):
-  """The run of the README; half of the tokens end a completion."""
+def judged_by(verifier, file, tmp_path, steps):
+  """Returns a run on a file; half of the tokens end a completion."""
   hf_tokenizer = small_chat.write(tmp_path / "tokenizer", template="")
   stops = list(range(0, len(hf_tokenizer), 2))
   small_chat.write(tmp_path / "tokenizer", template="", stops=stops)
   config = small_run.config(
     task=f"jsonl(tokenizer={str(tmp_path / 'tokenizer')!r}, workers=1, "
     "prompt_length=24, completion_length=16)",
-    data__file=str(pears),
-    verifier="my_verifier:letters",
+    data__file=str(file),
+    verifier=verifier,
     rollout__max_tokens=4,
     rollout__samples=2,
     evaluation__problems=4,
-    steps=2,
+    steps=steps,
   )
-  experiment = small_run.on_one_device(build.build(config))
+  return small_run.on_one_device(build.build(config))
+
+
+def test_a_policy_trains_on_a_file_by_a_verifier(bare, pears, tmp_path):
+  """The run of the README."""
+  experiment = judged_by("my_verifier:letters", pears, tmp_path, steps=2)
   assert "my_verifier:letters" in experiment.task.name
   loop.run(experiment, tmp_path / "run")
   lines = json_files.read(tmp_path / "run" / "metrics.jsonl")
@@ -601,20 +606,7 @@ def test_a_verifier_that_always_raises_is_no_accuracy_of_zero(
   bare, pears, tmp_path, caplog, capsys
 ):
   """The warnings name its line, and the run what is not known."""
-  hf_tokenizer = small_chat.write(tmp_path / "tokenizer", template="")
-  stops = list(range(0, len(hf_tokenizer), 2))
-  small_chat.write(tmp_path / "tokenizer", template="", stops=stops)
-  config = small_run.config(
-    task=f"jsonl(tokenizer={str(tmp_path / 'tokenizer')!r}, workers=1, "
-    "prompt_length=24, completion_length=16)",
-    data__file=str(pears),
-    verifier="my_verifier:raises",
-    rollout__max_tokens=4,
-    rollout__samples=2,
-    evaluation__problems=4,
-    steps=1,
-  )
-  experiment = small_run.on_one_device(build.build(config))
+  experiment = judged_by("my_verifier:raises", pears, tmp_path, steps=1)
   assert experiment.task.needs_end
   loop.run(experiment, tmp_path / "run")
   line = REWARDS.splitlines().index('  raise KeyError("oops")') + 1
