@@ -21,9 +21,10 @@ alone, from which other runs may start.
 
 A mistake in the config or in a flag is reported in one line, with exit status
 2, before anything is written; a bug of the code that the config names with the
-line of code and status 1, and with --traceback in full. A run that cannot go on (a full disk, a loss that
-stays NaN) reports the reason in one line and ends with status 1. After SIGTERM
-the run saves a checkpoint and ends with status 143.
+line of code and status 1, and with --traceback in full. A run that cannot go on
+(a full disk, a loss that stays NaN) reports the reason in one line and ends
+with status 1. After SIGTERM the run saves a checkpoint and ends with status
+143.
 """
 
 from __future__ import annotations
