@@ -25,13 +25,14 @@ gives it: "Quantity: old/entropy." It is
   a term of the loss, which is left out instead of permuted
                                            "pull_to_proxy"
 
-"Quantity: old/entropy, by prompt." permutes prompts, and "by sample" moves the
-values of all tokens of a sample. Without the line it is the scores for a
-method, its value for a reward, and the reply for a question to a judge, which
-the planted judge answers. Tasks, verifiers, metrics and studies are exempt,
-since they add no array to a loss; so are runs that start from the workdir of
-another command. The labels of sources and of step losses are measured by
-`alive_labels`.
+"Quantity: old/entropy, by prompt." permutes prompts, "by sample" moves the
+values of all tokens of a sample, and "by group" compares and moves samples
+without regard to their verdicts, for a reward that replaces these. Without the
+line it is the scores for a method, its value for a reward, and the reply for a
+question to a judge, which the planted judge answers. Tasks, verifiers, metrics
+and studies are exempt, since they add no array to a loss, and questions whose
+docstring says "Quantity: none". The labels of sources and of step losses are
+measured by `alive_labels`.
 
 The results are in `alive.json`, by a hash of the config and of the files of the
 method, the reward and the task. A row whose hash is there is not measured
@@ -100,7 +101,9 @@ _KINDS = ("method", "reward", "question")
 _RUN = re.compile(
   r"python -m experiments\.run --config (\S+) --workdir \S+(.*)"
 )
-_LINE = re.compile(r"Quantity: (\S+?)(?:, by (prompt|sample))?\.(?=\s|$)")
+_LINE = re.compile(
+  r"Quantity: (\S+?)(?:, by (prompt|sample|group))?[.,](?=\s|$)"
+)
 # A permuted quantity must change the update by this share of its length.
 _LEAST_CHANGE = 1e-5
 _ORDER = "alive/order"  # extra with the permutation of a transform's result
@@ -110,7 +113,7 @@ class Quantity(NamedTuple):
   """A quantity, by its name in the code, and what is permuted, if declared."""
 
   name: str
-  by: str = ""  # "prompt" or "sample"
+  by: str = ""  # "prompt", "sample" or "group"
 
 
 class Result(NamedTuple):
@@ -137,24 +140,28 @@ def quantity_of(docstring: str | None, default: str) -> Quantity:
 
 
 def measure(
-  config: ml_collections.ConfigDict, quantity: Quantity, bases: epath.PathLike
+  config: ml_collections.ConfigDict, quantity: Quantity, bases: epath.Path
 ) -> Result:
   """Measures a quantity in one training step of a config.
 
   Args:
     config: config of an RL run.
     quantity: the quantity of its paper.
-    bases: folder of the trained base policies, one for each supervised config;
-      a missing one is trained.
+    bases: folder of the trained base policies, one for each supervised config,
+      and of fitted models; a missing one is trained.
 
   Raises:
     UsageError: the config is not valid, or the run has no such quantity.
   """
   config = config.copy_and_resolve_references()
   config.steps_per_dispatch = 1
+  if config.models:  # a config of `configs/fitted_reward.py`
+    base = _train_base(chain.base(), bases)
+    config.init_from = base
+    for seed, model in enumerate(config.models.values()):
+      model.workdir = alive_labels.fit_model(base, bases, seed)
   if initial_state.has_base(config):
-    base = initial_state.base_config(config)
-    config.init_from = _train_base(base, epath.Path(bases))
+    config.init_from = _train_base(initial_state.base_config(config), bases)
     config.base = ml_collections.ConfigDict()
   e = validate.check_and_build(config)
   with tempfile.TemporaryDirectory() as folder:
@@ -389,7 +396,8 @@ def _order(
 def _classes(rollout: types.Rollout, quantity: Quantity) -> np.ndarray:
   """Returns `[P, S]`, equal numbers for samples that are compared."""
   correct = np.asarray(rollout.correct)
-  return np.zeros_like(correct) if quantity.name in OUTCOMES else correct
+  is_outcome = quantity.by == "group" or quantity.name in OUTCOMES
+  return np.zeros_like(correct) if is_outcome else correct
 
 
 def _permute(values: jax.Array, order: jax.Array) -> jax.Array:
@@ -427,10 +435,12 @@ def _quantity(
 ) -> Quantity:
   """Returns the quantity of a row."""
   if kind == "question":
+    module = importlib.import_module(f"rewards.judged.{name}")
     for component, call in config.judge.questions.items():
       if spec.parse(call)[0] == name:
         scores_steps = component in ("steps", "labels")
-        return Quantity("step_scores" if scores_steps else component)
+        default = "step_scores" if scores_steps else component
+        return quantity_of(inspect.getdoc(getattr(module, name)), default)
     raise UsageError(f"the config asks the judge no question {name!r}")
   make = (methods if kind == "method" else rewards).factory(name)
   texts = [inspect.getdoc(x) or "" for x in (make, inspect.getmodule(make))]
@@ -460,6 +470,8 @@ def _measurement(
   words = ["alive", f"--config={command[1]}", *shlex.split(command[2])]
   config = command_line.parse(words, lambda values: None, ()).config
   quantity = _quantity(kind, name, config)
+  if quantity.name == "none":
+    return None
   files = sorted(user_code.source_files(config))
   texts = [pathlib.Path(file).read_text() for file in files]
   key = _digest(config.to_json(sort_keys=True), str(quantity), *texts)

@@ -72,6 +72,16 @@ def measure(
   return _vary(lines), float(difference / np.linalg.norm(reference))
 
 
+def fit_model(base: str, folder: epath.Path, seed: int) -> str:
+  """Returns the workdir of a model; a missing one is fitted to new lines."""
+  workdir = folder / f"model-seed_{seed}"
+  if not (workdir / "complete").exists():
+    _call("label", workdir, "--policy", base, *_LABEL)
+    _call("fit", workdir, "--policy", base, *_FIT, "--seed", str(seed))
+    (workdir / "complete").touch()
+  return str(workdir)
+
+
 def _call(command: str, workdir: epath.Path, *flags: str) -> None:
   """Runs a command of `experiments.prm`, which prints its progress."""
   status = prm.main([command, "--workdir", str(workdir), *flags])

@@ -57,6 +57,7 @@ def co_reward(_, rollout: types.Rollout) -> Array:
   """Returns `co_reward_scores` of the samples that answer the original wording.
 
   "task/paraphrase_answer_ids" `[P, S]` holds answers to the other wording.
+  Quantity: co_reward, by group.
   """
   original = rollout.extras[base.ANSWERS]
   paraphrase = rollout.extras[base.PARAPHRASE_ANSWERS]

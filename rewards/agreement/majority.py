@@ -43,6 +43,9 @@ def majority_scores(
 
 @transform(takes="none", gives="sample", needs=(base.ANSWERS,))
 def majority(_, rollout: types.Rollout, *, threshold: float = 0.0) -> Array:
-  """Returns `majority_scores` of the answers that the task reads."""
+  """Returns `majority_scores` of the answers that the task reads.
+
+  Quantity: majority, by group.
+  """
   answers = rollout.extras[base.ANSWERS]
   return majority_scores(answers, threshold, rollout.sample_mask)

@@ -23,6 +23,7 @@ def appeal(share: float = 0.25) -> base.Question:
   `noisy_appeals` estimates the verifier's rate of false negatives from them.
   Source: Reinforcement Learning with Verifiable yet Noisy Rewards under
   Imperfect Verifiers (its appeals).
+  Quantity: none, since the answers become one rate of the batch.
 
   Args:
     share: share of the rejected samples, approximately, above 0 and at most 1.

@@ -18,6 +18,7 @@ def preference(
   without `swap`.
   Source: Zheng et al. 2023, Judging LLM-as-a-Judge with MT-Bench and Chatbot
   Arena (pairwise comparison with swapped positions).
+  Quantity: task/preferences.
 
   Args:
     swap: whether each pair is sent in both orders. If the preference changes

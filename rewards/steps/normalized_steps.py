@@ -19,8 +19,7 @@ def normalize_in_group(rewards: Array, mask: Array, eps: float = 1e-6) -> Array:
   advantage of IGPO and of process-supervised GRPO. If all rewards of the group
   are equal, the result is 0.
 
-  Source: Wang et al. 2025, Information Gain-based Policy Optimization (IGPO);
-  Shao et al. 2024, DeepSeekMath.
+  Source: Shao et al. 2024, DeepSeekMath.
 
   Args:
     rewards: `[..., S, K]`, rewards of K steps of S samples.

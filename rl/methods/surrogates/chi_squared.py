@@ -89,7 +89,7 @@ def chi_squared(coef: float = 0.1, clip: float = 0.2) -> Method:
   which also changes the distribution of the samples.
   Source: Laidlaw et al. 2024, Correlated Proxies: A New Definition and Improved
   Mitigation for Reward Hacking.
-  Quantity: ref/log_probs.
+  Quantity: ref/log_probs, by sample.
 
   Args:
     coef: weight of the divergence.

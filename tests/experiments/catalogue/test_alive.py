@@ -33,6 +33,10 @@ def test_a_docstring_names_its_quantity():
   """
   assert alive.quantity_of(text, "scores") == Quantity("old/entropy", "prompt")
   assert alive.quantity_of("Quantity: a.\nMore.", "") == Quantity("a")
+  assert alive.quantity_of("Quantity: a, by group.", "") == Quantity(
+    "a", "group"
+  )
+  assert alive.quantity_of("Quantity: none, since.", "") == Quantity("none")
   assert alive.quantity_of("No quantity", "scores") == Quantity("scores")
   assert alive.quantity_of(None, "scores") == Quantity("scores")
 
