@@ -70,7 +70,7 @@ def gdpo(
   averaged over the tokens of all samples, without a KL.
   Source: Liu et al. 2026, GDPO: Group reward-Decoupled Normalization Policy
   Optimization.
-  Quantity: score_and_components.
+  Quantity: decoupled_normalize.
 
   Args:
     names: names of components of the rollout; None takes the score and all
