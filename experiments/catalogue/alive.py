@@ -509,9 +509,9 @@ def run(text: str, bases: epath.Path) -> Iterator[dict[str, Any]]:
       if measurement is None:
         continue
       record, measure_row = measurement
-      earlier = [r for r in records.values() if r.get("key") == record["key"]]
-      if earlier:
-        record = earlier[0]
+      measured = {r["key"]: r for r in records.values() if "change" in r}
+      if record["key"] in measured:
+        record = measured[record["key"]]
       else:
         result = measure_row()
         record |= {
