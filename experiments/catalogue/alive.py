@@ -64,7 +64,7 @@ import rewards
 from experiments import planted_judge
 from experiments.catalogue import alive_labels, papers
 from experiments.cli import arguments, devices, errors, spec
-from experiments.configs import chain
+from experiments.configs import chain, programs
 from experiments.logging import json_files
 from experiments.training import (
   build,
@@ -461,8 +461,10 @@ def _measurement(
       "quantity": "labels",
       "key": _digest(inspect.getsource(module), str(argument)),
     }
+    # `mutation` changes the steps of right samples, which are programs here.
+    base = programs.base() if name == "mutation" else chain.base()
     return described, lambda: Result(
-      *alive_labels.measure(_train_base(chain.base(), bases), **argument)
+      *alive_labels.measure(_train_base(base, bases), **argument)
     )
   command = _RUN.match(row["command"])
   if not command or kind not in _KINDS:

@@ -38,7 +38,7 @@ def measure(
   """Labels lines of a policy and fits two models to them.
 
   Args:
-    base: workdir of a policy for chained arithmetic.
+    base: workdir of a policy whose task has steps.
     source: source of the labels.
     loss: step loss.
 
