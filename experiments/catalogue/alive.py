@@ -500,15 +500,17 @@ def run(text: str, bases: epath.Path) -> Iterator[dict[str, Any]]:
   Yields:
     The record of each row.
   """
+  rows = {f"{r['kind']} {r['name']} | {r['paper']}": r for r in papers.rows()}
   records = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-  for row in papers.rows():
+  records = {label: r for label, r in records.items() if label in rows}
+  for label, row in rows.items():
     if text not in " | ".join(row.values()).lower():
       continue
-    label = f"{row['kind']} {row['name']} | {row['paper']}"
     record: dict[str, Any] = {}
     try:
       measurement = _measurement(row, bases)
       if measurement is None:
+        records.pop(label, None)
         continue
       record, measure_row = measurement
       measured = {r["key"]: r for r in records.values() if "change" in r}
