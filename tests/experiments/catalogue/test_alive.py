@@ -164,6 +164,7 @@ def test_labels_are_moved_within_their_lines():
   assert alive_labels._vary([*lines, lines[0] | {"labels": [1, 1, None]}])
 
 
+@pytest.mark.long  # reads the config of every paper
 def test_the_results_are_those_of_the_catalogue():
   records = json.loads(alive.RESULTS.read_text())
   measured = {
