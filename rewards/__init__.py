@@ -82,7 +82,13 @@ def factory(name: str) -> Callable[..., Transform]:
     UsageError: the name is unknown.
   """
   if ":" in name:
-    return registry.load("reward", name)
+    make = registry.load("reward", name)
+    if "rollout" in registry.named_parameters(make):
+      raise UsageError(
+        f"reward {name!r} takes a rollout: decorate the function with "
+        '@rl.transforms.transform(takes="none", gives="sample")'
+      )
+    return make
   if name not in factories():
     raise UsageError(registry.describe_unknown("reward", name, names()))
   return factories()[name]

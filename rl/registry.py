@@ -239,7 +239,7 @@ def load(kind: str, text: str) -> Callable[..., Any]:
     public = [
       key
       for key, value in vars(module).items()
-      if callable(value) and not key.startswith("_")
+      if getattr(value, "__module__", "") == module_name and key[0] != "_"
     ]
     problem = describe_unknown(f"function of {module_name}", name, public)
     raise UsageError(f"{kind} {text!r}: {problem}")

@@ -89,7 +89,7 @@ def describe(
   words = [activity, *reversed([n for n in notes if "\n" not in n])]
   if not isinstance(error, SyntaxError):  # which has its place
     words.append(str(locate(error, files) or ""))
-    message += f"; {TRACEBACK} shows the whole traceback"
+    message = f"{message.rstrip('.')}; {TRACEBACK} shows the whole traceback"
   words += [type(error).__name__, message]
   return ": ".join(filter(None, words))
 

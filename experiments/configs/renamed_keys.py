@@ -18,6 +18,15 @@ _REPLACEMENTS = {
     f"sampling.{axis}": f"inference.{axis}"
     for axis in ("replica", "data", "fsdp", "tensor")
   },
+  **{
+    f"sampler.{key}": f"inference.{key}"
+    for key in ("devices", "ahead", "replica", "data", "fsdp", "tensor")
+  },
+  "sampler.truncation": "inference.importance_cap",
+  "sampler": "inference",
+  "stage": "rollout.sampler",
+  "data.path": "data.file",
+  "data.data_path": "data.folder",
   "reward.step_reward": "step_reward",
   "reward.rule": "reward = 'product(...)', an expression",
   "reward.order": "reward, an expression whose parts are in their order",

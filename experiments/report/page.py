@@ -51,8 +51,8 @@ SECTIONS = (
     "Training",
     "Training curves",
     "Faint lines are the logged values, strong lines are smoothed. One cursor "
-    "runs over all charts; the arrow keys move it too. Without the cursor, "
-    "numbers are those of the last step.",
+    "runs over all charts; the arrow keys move it too. Numbers are logged "
+    "values; without the cursor, those of the last step.",
   ),
   Section(
     "groups",

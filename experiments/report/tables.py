@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,8 @@ def _rows(named: Mapping[str, Run]) -> dict[str, dict[Any, summary.Evaluation]]:
     seeds = [named[name].config.get("seed") for name in members]
     # Runs that repeat a seed are not independent.
     is_group = 1 < len(set(seeds)) == len(seeds)
-    label = f"{members[0]} and more, {len(seeds)} seeds"
+    label = re.sub(r"[-_]?seed_\d+$", "", members[0]) or members[0]
+    label += f", {len(seeds)} seeds"
     for name, seed in zip(members, seeds, strict=True):
       row = rows.setdefault(label if is_group else name, {})
       row[seed if is_group else None] = named[name].evaluations["trained"]

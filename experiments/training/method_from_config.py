@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
+import jax
 import ml_collections
 
 from experiments.cli import spec
@@ -18,7 +19,15 @@ from experiments.training import placement, reward_from_config
 from experiments.training.experiment import Experiment
 from rewards.process import prefix_values
 from rewards.shaping import reference_scores
-from rl import UsageError, learners, methods, registry, transforms, types
+from rl import (
+  UsageError,
+  learners,
+  methods,
+  metrics,
+  registry,
+  transforms,
+  types,
+)
 from rl.losses import importance, terms
 from rl.method import Method
 from rl.sampling import samplers
@@ -144,6 +153,14 @@ def check_step(e: Experiment) -> None:
     for name, params in state.parameters.items()
     if name not in e.reward_models
   }
+  for rollout in learners.by_learner(e.placed_rollout).values():
+    logged = jax.eval_shape(metrics.rollout_metrics, rollout)
+    for name, value in logged.items():
+      if value.shape and not name.endswith("_hist"):
+        raise UsageError(
+          f"rl.metrics.rollout_metrics: {name!r} has the shape {value.shape}, "
+          "but must be a number; the name of a histogram ends in _hist"
+        )
   try:
     learners.check(e.methods, e.policy, params, e.placed_rollout)
     if e.method.reward is not None:

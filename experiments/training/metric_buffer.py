@@ -112,6 +112,7 @@ class MetricBuffer:
     }
     # Updates of each learner that were not skipped, up to the latest flush.
     self._update_counts = _to_ints(self._copy_update_counts(state))
+    self._has_gradient = False  # in any step since this one
     # The dispatch that is not flushed, and the moment of its end if it is known
     # to have ended.
     self._newest: _Dispatch | None = None
@@ -211,6 +212,7 @@ class MetricBuffer:
         updates = self._updates_per_step(name)
         self._update_counts[name] += updates - round(float(skipped))
       self._print_notices(step_number, step_metrics)
+      self._has_gradient |= bool(step_metrics["optim/grad_norm"] != 0)
       fault = self._guard.check(step_metrics)
       if fault:
         raise nan_guard.Stopped(step_number, fault)
@@ -221,11 +223,19 @@ class MetricBuffer:
       reason = nan_guard.skip_reason(step_metrics, self._e.plan)
       reason = reason or "no token was in the loss"
       self._logger.print(f"no step made an update; in the last one, {reason}")
+    elif done >= self._e.config.steps and not self._has_gradient:
+      self._logger.print(
+        "no step changed the policy: the gradient was 0 in all of them. Where "
+        "group/zero_variance_frac is 1, the scores of each group were equal"
+      )
 
   def _print_notices(self, step: int, metrics: Mapping[str, Any]) -> None:
     """Prints once what is not finite, and that most samples are cut."""
     if reason := nan_guard.first_non_finite(metrics):
       self._logger.print_once(f"step {step}: {reason}", _COMMANDS)
+    if metrics.get("verifier/unscored_frac", 0.0) > 0.5:
+      line = "more than half of the samples have no score; see the warnings"
+      self._logger.print_once(f"step {step}", line)
     has_score = 1 - metrics.get("verifier/unscored_frac", 0.0)
     if self._e.is_rl and metrics["length/truncated_frac"] * has_score > 0.5:
       self._logger.print_once(f"step {step}", self._e.task.advice_if_cut)

@@ -125,9 +125,9 @@ class Guard:
     """
     if metrics["guard/bad_sample"] >= 0:
       return (
-        f"the score of sample {int(metrics['guard/bad_sample'])} of prompt "
-        f"{int(metrics['guard/bad_prompt'])} is not finite; that update was "
-        "skipped"
+        f"the score of sample {int(metrics['guard/bad_sample'])} of the prompt "
+        f"with the id {int(metrics['guard/bad_prompt'])} is not finite; that "
+        "update was skipped"
       )
     self._reason = skip_reason(metrics, self._plan)
     self._skips_in_a_row = self._skips_in_a_row + 1 if self._reason else 0

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from experiments.cli import spec
 from rewards import combine
-from rl import UsageError
+from rl import UsageError, registry
 
 SCHEDULES = ("linear", "cosine")
 _EXAMPLE = "verdict() + 0.1 * distinct_ngrams(n=2)"
@@ -84,8 +84,10 @@ def parse(text: str) -> Expression:
   try:
     return _parse(text)
   except (SyntaxError, tokenize.TokenError, UsageError) as error:
+    # The others have the place in the text, which has one line.
+    reason = error if isinstance(error, UsageError) else error.args[0]
     raise UsageError(
-      f'reward = {text!r}: {error}; an example is "{_EXAMPLE}"'
+      f'reward = {text!r}: {reason}; an example is "{_EXAMPLE}"'
     ) from None
 
 
@@ -164,6 +166,12 @@ def _summand(sign: float, node: ast.expr, calls: dict[str, str]) -> Summand:
         schedules.append(call)
       case ast.Name(id=name) if _COLON not in name:
         names.append(name)
+      case ast.Call(func=ast.Attribute(value=module, attr=name)):
+        raise UsageError(
+          f"a function of a module is written {_source(module)}:{name}(...)"
+        )
+      case ast.Call(func=ast.Name(id=name), args=[_, *_]):
+        raise UsageError(registry.describe_unknown("schedule", name, SCHEDULES))
       case ast.Name() | ast.Call() as call:
         name, _ = spec.parse(_source(call), "reward")
         names.append(name.rpartition(":")[2])

@@ -158,7 +158,12 @@ def _describe(error: BaseException) -> UsageError:
     return UsageError("--config: the file defines no function get_config()")
   if isinstance(error, UsageError):
     return error
-  return UsageError(errors.describe(error, "--config"))
+  message = errors.describe(error, "--config")
+  if isinstance(error, AttributeError) and (
+    new_key := renamed_keys.replacement(str(error).strip("\"'"))
+  ):
+    message += f"; config.{error.args[0]} has been replaced by {new_key}"
+  return UsageError(message)
 
 
 def _check_config_file(argv: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ _BRIDGES = {
 }
 
 
-class LevelError(TypeError):
+class LevelError(UsageError, TypeError):
   """Raised if a signal does not have the level that its reader takes.
 
   If a transform leads from one level to the other, the message names it.

@@ -201,7 +201,8 @@ function lineChart(spec) {
     const texts = found.map(({ line, i }) => {
       const low = known(line.low?.[i]) ? ` [${number(line.low[i])}, ` : "";
       const both = low && `${low}${number(line.high[i])}]`;
-      return [line, `${number(line.y[i])}${both}`];
+      const value = (line.raw ?? line.y)[i]; // as logged, not smoothed
+      return [line, `${number(value)}${both}`];
     });
     if (!several()) {
       const text = texts.length ? texts[0][1] : "";

@@ -114,7 +114,7 @@ def test_titles_name_rows_with_their_seeds_and_intervals():
   assert "2 problems, 4 samples" in title
   assert "over problems (bootstrap); for several seeds, over seeds" in title
   assert title.splitlines()[-2:] == [
-    "1: x-seed_0 and more, 2 seeds",
+    "1: x, 2 seeds",
     "2: alone",
   ]
   # A run and two seeds form no pairs.
