@@ -263,7 +263,7 @@ def make_table(
     {f"accuracy/maj@{k}": f"maj@{k}" for k in ks if k > 2},
     {f"reward/max@{k}": f"max@{k}" for k in ks if is_graded},
     {
-      "reward/mean": "reward",
+      "reward/mean": "score",  # of the task, without a reward of the config
       "length/mean": "length",
       "length/truncated_frac": "truncated",
     },

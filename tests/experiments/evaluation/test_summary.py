@@ -149,7 +149,7 @@ pass@4     1.000 [1.000, 1.000]  1.000 [1.000, 1.000]    +0.000 [0.000, 0.000]
 
 maj@4      0.000 [0.000, 0.000]  1.000 [1.000, 1.000]    +1.000 [1.000, 1.000]
 
-reward     0.250 [0.250, 0.250]  0.500 [0.500, 0.500]    +0.250 [0.250, 0.250]
+score      0.250 [0.250, 0.250]  0.500 [0.500, 0.500]    +0.250 [0.250, 0.250]
 length           3.0 [3.0, 3.0]        3.0 [3.0, 3.0]          +0.0 [0.0, 0.0]
 truncated  0.250 [0.250, 0.250]  0.000 [0.000, 0.000]  -0.250 [-0.250, -0.250]
 """
@@ -220,7 +220,7 @@ def test_a_table_shows_what_is_not_known_as_a_dash():
   assert values["length"] == "6.0"
   assert values["truncated"] == "0.667"
   del values["length"], values["truncated"]
-  assert set(values) == {"pass@1", "pass@2", "pass@3", "maj@3", "reward"}
+  assert set(values) == {"pass@1", "pass@2", "pass@3", "maj@3", "score"}
   assert set(values.values()) == {"-"}
 
 

@@ -223,5 +223,5 @@ def test_a_page_shows_no_number_for_what_is_not_known():
   assert data._headline(run) == []
   table = tables.to_json(tables.evaluation_table(run))
   shown = {row["label"]: row["cells"] for row in table["rows"]}
-  for label in ("pass@1", "maj@4", "reward"):
+  for label in ("pass@1", "maj@4", "score"):
     assert shown[label] == [{"mean": "-", "interval": "", "sign": 0}] * 3
