@@ -27,7 +27,6 @@ Modeling for Large Language Model Post-Training.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -101,14 +100,8 @@ def win_rate(policy: np.ndarray, low: float, high: float) -> float:
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Prints the table."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.tail",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  parser.add_argument(
-    "--answers", type=int, default=1000, help="N; default: %(default)s"
-  )
+  parser = arguments.make_parser("studies.tail", __doc__)
+  arguments.add(parser, "--answers", 1000, "N; default: %(default)s")
   for name, kind, values, text in (
     ("strength", float, [10.0, 100.0], "strengths of the tilt"),
     ("best_of", int, [16, 128], "numbers of draws"),

@@ -99,11 +99,8 @@ class Study:
     self, description: str
   ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
     """Returns a parser with the commands `run` and `unit`, and its commands."""
-    parser = argparse.ArgumentParser(
-      prog=f"python -m {self.command}",
-      description=description,
-      formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = self.command.removeprefix("experiments.")
+    parser = arguments.make_parser(command, description)
     commands = parser.add_subparsers(dest="command", required=True)
     many = commands.add_parser("run", help=f"run {self.kind}s with seeds")
     many.add_argument(

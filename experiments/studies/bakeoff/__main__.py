@@ -190,10 +190,8 @@ def _train(
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.bakeoff",
-    description="Compares every method with GRPO on an embedded task.",
-  )
+  description = "Compares every method with GRPO on an embedded task."
+  parser = arguments.make_parser("studies.bakeoff", description)
   add = parser.add_argument
   add(
     "--task",

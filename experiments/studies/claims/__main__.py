@@ -134,10 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.claims",
-    description="Tests claims of papers on the built-in tasks.",
-  )
+  description = "Tests claims of papers on the built-in tasks."
+  parser = arguments.make_parser("studies.claims", description)
   add = parser.add_argument
   add(
     "names",

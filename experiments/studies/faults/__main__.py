@@ -28,7 +28,6 @@ run did not recover or differs from the undisturbed run.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import pathlib
@@ -57,11 +56,7 @@ PROCESS_KILLS, DAMAGES, FULL_DISKS, WORKER_KILLS = 10, 5, 3, 10
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line and returns its exit status."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.faults",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = arguments.make_parser("studies.faults", __doc__)
   parser.add_argument(
     "faults",
     nargs="*",

@@ -12,7 +12,6 @@ seeds that have a file.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -44,11 +43,7 @@ KS = (1, 8, 64)
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.real_model.tulu3_countdown",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = arguments.make_parser("studies.real_model.tulu3_countdown", __doc__)
   parser.add_argument(
     "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
   )
