@@ -67,6 +67,16 @@ def write(path: epath.PathLike, records: Iterable[Mapping[str, Any]]) -> None:
   replace(path, "".join(dump(record) for record in records))
 
 
+def replace_object(path: epath.PathLike, value: Any) -> None:
+  """Writes a JSON file of one value, indented, as `replace` does.
+
+  Args:
+    path: path of the file; its folder is created if missing.
+    value: value that `to_strict_json` can convert.
+  """
+  replace(path, json.dumps(to_strict_json(value), indent=2) + "\n")
+
+
 def replace(path: epath.PathLike, content: str | bytes) -> None:
   """Writes a file of any format atomically, in place of an older one.
 

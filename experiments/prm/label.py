@@ -200,8 +200,6 @@ def run(
       "steps": record["steps"] + len(values),
       "sum": record["sum"] + sum(values),
     }
-    json_files.replace(
-      workdir / RECORD_FILE, json.dumps(record, indent=2) + "\n"
-    )
+    json_files.replace_object(workdir / RECORD_FILE, record)
     update(record["problems"])
   return record

@@ -55,9 +55,7 @@ class Study:
 
   def write(self, name: str, seed: int, record: Mapping[str, Any]) -> None:
     """Writes a result."""
-    self.results.mkdir(exist_ok=True)
-    text = json.dumps(json_files.to_strict_json(record))
-    json_files.replace(self.file(name, seed), text + "\n")
+    json_files.write(self.file(name, seed), [record])
 
   def read(self, name: str) -> list[dict[str, Any]]:
     """Returns the results of a name, in the order of their seeds."""
@@ -103,9 +101,8 @@ class Study:
     parser = arguments.make_parser(command, description)
     commands = parser.add_subparsers(dest="command", required=True)
     many = commands.add_parser("run", help=f"run {self.kind}s with seeds")
-    many.add_argument(
-      "names", nargs="+", help=f"names of {self.kind}s, or {ALL}"
-    )
+    text = f"names of {self.kind}s, or {ALL}"
+    many.add_argument("names", nargs="+", help=text)
     many.add_argument(
       "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
     )
@@ -113,12 +110,10 @@ class Study:
     one.add_argument("name", help=f"name of the {self.kind}")
     one.add_argument("seed", type=int, help="seed of the unit")
     folder = pathlib.Path("runs") / self.command.rpartition(".")[2]
-    for command in (many, one):
-      command.add_argument(
-        "--workdir",
-        type=pathlib.Path,
-        default=folder,
-        help="folder of the workdirs; default: %(default)s",
+    text = "folder of the workdirs; default: %(default)s"
+    for sub in (many, one):
+      sub.add_argument(
+        "--workdir", type=type(folder), default=folder, help=text
       )
     return parser, commands
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from experiments.data import pretrained
+from experiments.data import padding, pretrained
 from experiments.tasks.text import free_prompts
 from experiments.training import (
   decoder,
@@ -214,12 +214,9 @@ class PolicyJudge:
     longest = max(map(len, prompts))
     lengths = sorted({*_LENGTHS, self._task.prompt_length})
     length = next(n for n in lengths if n >= longest)
-    ids = np.full((self._batch, length), self._task.pad_id, np.int32)
-    mask = np.zeros(ids.shape, bool)
-    for row, in_row, one in zip(ids, mask, prompts, strict=False):
-      row[length - len(one) :], in_row[length - len(one) :] = one, True
     # Rows without a question repeat the first one.
-    ids[len(prompts) :], mask[len(prompts) :] = ids[0], mask[0]
+    rows = [*prompts, *[prompts[0]] * (self._batch - len(prompts))]
+    ids, mask = padding.on_left(rows, length, self._task.pad_id)
     if reads_words:
       p, tokens = jax.device_get(
         _first_tokens(self._policy, self._params, ids, mask)

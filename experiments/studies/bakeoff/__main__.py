@@ -19,7 +19,7 @@ the mean reward during training beside the held-out accuracy.
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import sys
 import time
 import traceback
@@ -93,8 +93,7 @@ class _Bakeoff:
     )
     json_files.replace(folder / "bakeoff.md", subject.markdown(table))
     record = table.record(subject.changes, subject.notes)
-    text = json.dumps(json_files.to_strict_json(record), indent=2)
-    json_files.replace(folder / "bakeoff.json", text + "\n")
+    json_files.replace_object(folder / "bakeoff.json", record)
 
   def _row(self, name: str, arm: Arm) -> Row:
     return self._setting.row(name, arm, self._store.outcome(arm, self._seeds))
@@ -192,49 +191,30 @@ def _train(
 def _parser() -> argparse.ArgumentParser:
   description = "Compares every method with GRPO on an embedded task."
   parser = arguments.make_parser("studies.bakeoff", description)
-  add = parser.add_argument
+  add = functools.partial(arguments.add, parser)
   add(
-    "--task",
-    default="",
-    help=f"task to train on, one of: {', '.join(method_configs.BASES)}",
+    "--task", "", f"task to train on, one of: {', '.join(method_configs.BASES)}"
   )
-  add(
-    "--seeds",
-    type=int,
-    default=4,
-    help="number of seeds of every method, at least 2",
-  )
-  add(
-    "--methods",
-    default="",
-    help="comma-separated methods to train besides GRPO; default: all",
-  )
-  add(
+  add("--seeds", 4, "number of seeds of every method, at least 2")
+  text = "comma-separated methods to train besides GRPO; default: all"
+  add("--methods", "", text)
+  parser.add_argument(
     "--rewards",
     nargs="?",
     const="",
     help="compare rewards instead of methods: a comma-separated list, or "
     "no value for all; the default task is then chain",
   )
-  add(
-    "--workdir",
-    help="folder of the results; default: runs/bakeoff, or "
-    "runs/bakeoff_rewards with --rewards",
-  )
-  add(
-    "--cpu_devices",
-    type=int,
-    default=2,
-    help="number of CPU devices, each of which trains one seed at a time",
-  )
-  add(
-    "--steps",
-    type=int,
-    help="token budget of every seed, in training steps of the reference "
+  text = "folder of the results; default: runs/bakeoff, or "
+  add("--workdir", str, f"{text}runs/bakeoff_rewards with --rewards")
+  text = "number of CPU devices, each of which trains one seed at a time"
+  add("--cpu_devices", 2, text)
+  text = (
+    "token budget of every seed, in training steps of the reference "
     "(GRPO, or the verdict as reward); default: "
-    f"{setting.METHODS.steps} for methods, "
-    f"{setting.REWARDS.steps} for rewards",
+    f"{setting.METHODS.steps} for methods, {setting.REWARDS.steps} for rewards"
   )
+  add("--steps", int, text)
   return parser
 
 

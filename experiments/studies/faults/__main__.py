@@ -57,30 +57,15 @@ PROCESS_KILLS, DAMAGES, FULL_DISKS, WORKER_KILLS = 10, 5, 3, 10
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line and returns its exit status."""
   parser = arguments.make_parser("studies.faults", __doc__)
-  parser.add_argument(
-    "faults",
-    nargs="*",
-    metavar="FAULT",
-    help="faults to inject (default: all except soak)",
-  )
-  parser.add_argument(
-    "--quick",
-    action="store_true",
-    help="kill 3 times only; without FAULT, inject only `kill`",
-  )
-  parser.add_argument(
-    "--json",
-    nargs="?",
-    const="-",
-    metavar="FILE",
-    help="write the results as JSON to FILE, or to the standard output",
-  )
-  parser.add_argument(
-    "--seed",
-    type=int,
-    default=0,
-    help="seed of the random moments and places of the faults",
-  )
+  add = parser.add_argument
+  text = "faults to inject (default: all except soak)"
+  add("faults", nargs="*", metavar="FAULT", help=text)
+  text = "kill 3 times only; without FAULT, inject only `kill`"
+  add("--quick", action="store_true", help=text)
+  text = "write the results as JSON to FILE, or to the standard output"
+  add("--json", nargs="?", const="-", metavar="FILE", help=text)
+  text = "seed of the random moments and places of the faults"
+  arguments.add(parser, "--seed", 0, text)
   options = parser.parse_args(argv)
   for name in options.faults:
     if name not in FAULTS:
