@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -152,24 +152,13 @@ def _score_tokens(
   needs = method_loss.required(e.method, e.plan.updates)
   # "old" stands for the parameters before the step.
   needs |= {scoring.Need("old", scoring.log_probs)}
-  extras = _with_missing_scores(e, state, rollout, needs).extras.arrays
+  scored = rollout_extras.with_passes(e, state, rollout, needs)
   # Values at unscored tokens are set to 0.
   return {
     name: jnp.where(rollout.mask, value, 0.0)
-    for name, value in extras.items()
+    for name, value in scored.extras.arrays.items()
     if value.shape == rollout.mask.shape
   }
-
-
-def _with_missing_scores(
-  e: Experiment,
-  state: training_state.State,
-  rollout: types.Rollout,
-  needs: Collection[scoring.Need],
-) -> types.Rollout:
-  """Returns the rollout with all `needs`; computes those not in its extras."""
-  missing = {need for need in needs if need not in rollout.extras}
-  return rollout_extras.with_passes(e, state, rollout, missing)
 
 
 def _describe_arrays(
@@ -199,7 +188,7 @@ def _non_finite_gradients(
   @jax.jit
   def compute_gradients(state, rollout):
     needs = method_loss.required(e.method, 1)
-    scored = _with_missing_scores(e, state, rollout, needs)
+    scored = rollout_extras.with_passes(e, state, rollout, needs)
     batch, scales, _ = method_loss.prepare(
       e.method, scored, state.policy.method_state
     )

@@ -111,10 +111,8 @@ class Study:
     one.add_argument("seed", type=int, help="seed of the unit")
     folder = pathlib.Path("runs") / self.command.rpartition(".")[2]
     text = "folder of the workdirs; default: %(default)s"
-    for sub in (many, one):
-      sub.add_argument(
-        "--workdir", type=type(folder), default=folder, help=text
-      )
+    for add in (many.add_argument, one.add_argument):
+      add("--workdir", type=pathlib.Path, default=folder, help=text)
     return parser, commands
 
   def execute(self, options: argparse.Namespace) -> int:
