@@ -39,7 +39,6 @@ from experiments.training.experiment import Experiment
 from models import checkpoint_reader, hf, policy
 from rewards.verifiers import llm_judge
 from rl import UsageError, types
-from rl.sampling import generation
 
 # Padded lengths of prompts, besides the largest one that the policy reads; each
 # is compiled when it is first needed.
@@ -97,13 +96,7 @@ class PolicyJudge:
       self._open_run(build)
     else:
       self._open_folder(folder)
-    self._sampling = generation.Sampling(
-      samples=1,
-      max_tokens=max_tokens,
-      eos_ids=self._task.eos_ids,
-      pad_id=self._task.pad_id,
-      temperature=temperature,
-    )
+    self._sampling = self._task.sampling(1, max_tokens, temperature=temperature)
     self._batch = batch
     self._computes = threading.Lock()  # held by the thread that computes
     self._waiting: collections.deque[_Request] = collections.deque()

@@ -28,12 +28,12 @@ from collections.abc import Callable, Sequence
 import rich.console
 from etils import epath
 
-from experiments.cli import arguments, devices, errors
+from experiments.cli import arguments, config_names, devices, errors
 from experiments.configs import method as method_configs
 from experiments.logging import json_files
 from experiments.studies.arms import Arm, Store
 from experiments.studies.bakeoff import setting
-from experiments.studies.bakeoff.table import Row
+from experiments.studies.bakeoff.table import Row, Table
 from rl import UsageError
 
 
@@ -88,11 +88,15 @@ class _Bakeoff:
   def write(self, folder: epath.PathLike) -> None:
     """Writes the table of all finished rows as `bakeoff.md` and JSON."""
     folder, subject = epath.Path(folder), self._setting.subject
-    table = self._setting.table(
-      self.budget, self._base, self._rows, self.not_run
+    rows = {**self._rows}
+    reference = rows.pop(subject.reference)
+    table = Table(
+      *(self._setting.task, self.budget, self._base, reference),
+      *(list(rows.values()), self.not_run),
     )
-    json_files.replace(folder / "bakeoff.md", subject.markdown(table))
-    record = table.record(subject.changes, subject.notes)
+    tables = subject.tables
+    json_files.replace(folder / "bakeoff.md", tables.markdown(table))
+    record = table.record(tables.changes, tables.notes)
     json_files.replace_object(folder / "bakeoff.json", record)
 
   def _row(self, name: str, arm: Arm) -> Row:
@@ -125,7 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   if not task:
     raise UsageError(f"--task must be one of {', '.join(method_configs.BASES)}")
   names_text = options.rewards or options.methods
-  names = list(map(subject.check, filter(None, names_text.split(","))))
+  names = list(filter(None, names_text.split(",")))
+  for name in names:
+    config_names.check(subject.name, name, subject.configs.names())
   arguments.check_seed("--seeds: the last seed", options.seeds - 1)
   arguments.check_counts(options, "steps", "cpu_devices")
   if options.workdir is not None:
