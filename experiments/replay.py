@@ -103,7 +103,18 @@ def describe(
   yield from _describe_arrays(
     "the rollout", _float_fields(rollout), rollout.sample_mask
   )
-  scores = jax.jit(lambda s, r: _score_tokens(e, s, r))(state, rollout)
+  # "old" stands for the parameters before the step.
+  needs = method_loss.required(e.method, e.plan.updates)
+  needs |= {scoring.Need("old", scoring.log_probs)}
+  scored = jax.jit(
+    lambda state, rollout: rollout_extras.with_passes(e, state, rollout, needs)
+  )(state, rollout)
+  # Those that are `[P, S, T]`, with 0 at unscored tokens.
+  scores = {
+    name: jnp.where(rollout.mask, value, 0.0)
+    for name, value in scored.extras.arrays.items()
+    if value.shape == rollout.mask.shape
+  }
   yield from _describe_arrays("the scoring passes", scores, rollout.sample_mask)
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
   _, metrics = jax.device_get(jax.jit(train_step)(state, rollout_by_learner))
@@ -143,22 +154,6 @@ def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
       rollout.step_mask, rollout.step_scores, 0.0
     )
   return fields
-
-
-def _score_tokens(
-  e: Experiment, state: training_state.State, rollout: types.Rollout
-) -> dict[str, jax.Array]:
-  """Returns the results of the scoring passes that are `[P, S, T]`, by name."""
-  needs = method_loss.required(e.method, e.plan.updates)
-  # "old" stands for the parameters before the step.
-  needs |= {scoring.Need("old", scoring.log_probs)}
-  scored = rollout_extras.with_passes(e, state, rollout, needs)
-  # Values at unscored tokens are set to 0.
-  return {
-    name: jnp.where(rollout.mask, value, 0.0)
-    for name, value in scored.extras.arrays.items()
-    if value.shape == rollout.mask.shape
-  }
 
 
 def _describe_arrays(

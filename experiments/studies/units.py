@@ -120,14 +120,32 @@ class Study:
     if options.command == "unit":
       self.check([options.name], [options.seed])
       devices.configure()
+      start = time.perf_counter()
+      run = provenance.describe()  # the checkout may change during a long run
+      name, seed = options.name, options.seed
       try:
-        self._run_unit(options.name, options.seed, options.workdir)
+        fields = self.run_unit(name, seed, options.workdir)
       except preemption.Preempted:
         return preemption.STATUS
+      minutes = round((time.perf_counter() - start) / 60, 1)
+      record = {self.kind: name, "seed": seed, "run": run, "minutes": minutes}
+      self.write(name, seed, {**record, **fields})
       return 0
     names = self.names if options.names == [ALL] else options.names
     self.check(names, options.seeds)
-    return self._run(names, options.seeds, options.workdir)
+    for seed in options.seeds:
+      for name in names:
+        if self.file(name, seed).exists():
+          print(f"{name}, seed {seed}: already has a result")
+          continue
+        print(f"{name}, seed {seed}: running")
+        command = [sys.executable, "-m", self.command, "unit", name, str(seed)]
+        command += ["--workdir", str(options.workdir)]
+        status = subprocess.run(command, check=False).returncode
+        # No further unit is run. The failed process has printed the reason.
+        if status:
+          return status
+    return 0
 
   def check(self, names: Sequence[str], seeds: Sequence[int] = ()) -> None:
     """Checks names and seeds.
@@ -142,30 +160,3 @@ class Study:
         )
     for seed in seeds:
       arguments.check_seed("--seeds", seed)
-
-  def _run_unit(self, name: str, seed: int, workdir: pathlib.Path) -> None:
-    """Runs a unit in this process, and writes its result."""
-    start = time.perf_counter()
-    run = provenance.describe()  # the checkout may change during a long run
-    fields = self.run_unit(name, seed, workdir)
-    minutes = round((time.perf_counter() - start) / 60, 1)
-    record = {self.kind: name, "seed": seed, "run": run, "minutes": minutes}
-    self.write(name, seed, {**record, **fields})
-
-  def _run(
-    self, names: Sequence[str], seeds: Sequence[int], workdir: pathlib.Path
-  ) -> int:
-    """Runs every unit without a result; returns 0 or a failed unit's status."""
-    for seed in seeds:
-      for name in names:
-        if self.file(name, seed).exists():
-          print(f"{name}, seed {seed}: already has a result")
-          continue
-        print(f"{name}, seed {seed}: running")
-        command = [sys.executable, "-m", self.command, "unit", name, str(seed)]
-        command += ["--workdir", str(workdir)]
-        status = subprocess.run(command, check=False).returncode
-        # No further unit is run. The failed process has printed the reason.
-        if status:
-          return status
-    return 0

@@ -33,6 +33,7 @@ import json
 import pathlib
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -115,7 +116,10 @@ def _inject(
   """Injects the faults one after another and yields their results."""
   # The runs are separate processes; this process must not occupy the device.
   jax.config.update("jax_platforms", "cpu")
-  with runs.temporary_folder() as folder:
+  with tempfile.TemporaryDirectory(
+    prefix="faults_", ignore_cleanup_errors=True
+  ) as name:
+    folder = pathlib.Path(name)
     reference = folder / "undisturbed"
     if set(names) & {"kill", "damage", "full", "read_only"}:
       report("the undisturbed run starts")
