@@ -116,7 +116,10 @@ def numbered_lists(
     },
     options,
     numbered_list.verify,
-    score_line=_score_line,
+    # By the constraint of the items.
+    score_line=lambda line, example: numbered_list.score_line(
+      line, example.meta["constraint"]
+    ),
     description=f"rules={shown_rules}",
   )
 
@@ -142,8 +145,3 @@ def _examples(subjects: Sequence[str], rules: Sequence[str]) -> list[Example]:
   # The order of the problems is random, and the same in every run.
   random.Random(0).shuffle(examples)
   return examples
-
-
-def _score_line(line: str, example: Example) -> float:
-  """Scores a line by the constraint of the example's items."""
-  return numbered_list.score_line(line, example.meta["constraint"])
