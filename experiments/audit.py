@@ -41,7 +41,7 @@ from absl import flags
 from etils import epath
 
 from experiments.cli import errors
-from experiments.data import json_lines, pretrained
+from experiments.data import json_lines, padding, pretrained
 from experiments.evaluation import training_lines
 from experiments.tasks.task import Task
 from experiments.training import build, drawing, reward_from_config
@@ -195,16 +195,12 @@ def _encode_samples(
     except UsageError:
       continue
     indices.append(index)
-  completions = np.full(
-    (len(tokens), 1, task.completion_length), task.pad_id, np.int32
-  )
-  for row, ids in zip(completions[:, 0], tokens, strict=True):
-    row[: len(ids)] = ids
-  lengths = [[len(ids)] for ids in tokens]
+  padded = padding.on_right(tokens, task.completion_length, task.pad_id)
+  completions, lengths = (array[:, None] for array in padded)
   finished = [[ids[-1] in task.eos_ids] for ids in tokens]
   samples = generation.Samples(
     completions=completions,
-    lengths=np.array(lengths, np.int32),
+    lengths=lengths,
     log_probs=np.zeros(completions.shape, np.float32),
     finished=np.array(finished, bool),
   )

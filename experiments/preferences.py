@@ -80,7 +80,6 @@ def main(argv: Sequence[str] | None = None) -> int:
   from experiments.evaluation import policy_loader, training_lines
   from experiments.logging import json_files, progress
   from experiments.training import prng_keys
-  from rl.sampling import generation
 
   if options.workdir:
     loaded = policy_loader.load_from_run(
@@ -97,11 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       temperature=options.temperature,
     )
   task = loaded.task
-  sampling = generation.Sampling(
-    samples=options.samples,
-    max_tokens=options.max_tokens or loaded.settings["max_tokens"],
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
+  sampling = task.sampling(
+    *(options.samples, options.max_tokens or loaded.settings["max_tokens"]),
     temperature=options.temperature,
   )
   key = prng_keys.from_seed(options.seed)

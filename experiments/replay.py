@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -103,7 +103,18 @@ def describe(
   yield from _describe_arrays(
     "the rollout", _float_fields(rollout), rollout.sample_mask
   )
-  scores = jax.jit(lambda s, r: _score_tokens(e, s, r))(state, rollout)
+  # "old" stands for the parameters before the step.
+  needs = method_loss.required(e.method, e.plan.updates)
+  needs |= {scoring.Need("old", scoring.log_probs)}
+  scored = jax.jit(
+    lambda state, rollout: rollout_extras.with_passes(e, state, rollout, needs)
+  )(state, rollout)
+  # Those that are `[P, S, T]`, with 0 at unscored tokens.
+  scores = {
+    name: jnp.where(rollout.mask, value, 0.0)
+    for name, value in scored.extras.arrays.items()
+    if value.shape == rollout.mask.shape
+  }
   yield from _describe_arrays("the scoring passes", scores, rollout.sample_mask)
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
   _, metrics = jax.device_get(jax.jit(train_step)(state, rollout_by_learner))
@@ -145,33 +156,6 @@ def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
   return fields
 
 
-def _score_tokens(
-  e: Experiment, state: training_state.State, rollout: types.Rollout
-) -> dict[str, jax.Array]:
-  """Returns the results of the scoring passes that are `[P, S, T]`, by name."""
-  needs = method_loss.required(e.method, e.plan.updates)
-  # "old" stands for the parameters before the step.
-  needs |= {scoring.Need("old", scoring.log_probs)}
-  extras = _with_missing_scores(e, state, rollout, needs).extras.arrays
-  # Values at unscored tokens are set to 0.
-  return {
-    name: jnp.where(rollout.mask, value, 0.0)
-    for name, value in extras.items()
-    if value.shape == rollout.mask.shape
-  }
-
-
-def _with_missing_scores(
-  e: Experiment,
-  state: training_state.State,
-  rollout: types.Rollout,
-  needs: Collection[scoring.Need],
-) -> types.Rollout:
-  """Returns the rollout with all `needs`; computes those not in its extras."""
-  missing = {need for need in needs if need not in rollout.extras}
-  return rollout_extras.with_passes(e, state, rollout, missing)
-
-
 def _describe_arrays(
   where: str,  # where the arrays come from, for the line
   arrays: Mapping[str, jax.Array],  # [P, S, ...] each, by name
@@ -199,7 +183,7 @@ def _non_finite_gradients(
   @jax.jit
   def compute_gradients(state, rollout):
     needs = method_loss.required(e.method, 1)
-    scored = _with_missing_scores(e, state, rollout, needs)
+    scored = rollout_extras.with_passes(e, state, rollout, needs)
     batch, scales, _ = method_loss.prepare(
       e.method, scored, state.policy.method_state
     )

@@ -189,9 +189,6 @@ def _make_sampling(
   options: argparse.Namespace, loaded: policy_loader.LoadedPolicy
 ) -> generation.Sampling:
   """Returns the settings of sampling; flags take precedence."""
-  # Imported here, so that the command prints its first line at once.
-  from rl.sampling import generation
-
   task = loaded.task
   defaults = (DEFAULT_SAMPLES, 1.0, 1.0)
   if (options.talk and task.encode_turns) or _has_no_task(options):
@@ -201,13 +198,9 @@ def _make_sampling(
     default if flag is None else flag
     for flag, default in zip(flags, defaults, strict=True)
   )
-  return generation.Sampling(
-    samples=samples,
-    max_tokens=options.max_tokens or loaded.settings["max_tokens"],
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-    temperature=temperature,
-    top_p=top_p,
+  max_tokens = options.max_tokens or loaded.settings["max_tokens"]
+  return task.sampling(
+    samples, max_tokens, temperature=temperature, top_p=top_p
   )
 
 

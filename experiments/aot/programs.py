@@ -40,8 +40,22 @@ def lower_functions(e: Experiment) -> Mapping[str, Lower]:
   """
   rollout = e.placed_rollout
   state = placement.abstract_state(e)
+
+  def score(
+    state: training_state.State, rollout: types.Rollout
+  ) -> dict[str, jax.Array]:
+    # There is one pass under each parameter set, and one under the policy's own
+    # parameters, which are called "old".
+    needs = [
+      scoring.Need(source, scoring.log_probs)
+      for source in ("old", *state.parameters)
+      if source != learners.POLICY
+    ]
+    scored = rollout_extras.with_passes(e, state, rollout, needs)
+    return {str(need): scored.extras[need] for need in needs}
+
   functions = {
-    "score": lambda: jax.jit(_scorer(e)).lower(state, policy_rollout(rollout)),
+    "score": lambda: jax.jit(score).lower(state, policy_rollout(rollout)),
     "train_step": lambda: _train_step(e).lower(state, rollout),
   }
   if e.is_rl:
@@ -100,25 +114,6 @@ def _train_step(e: Experiment) -> Any:
     donate_argnums=0,
     out_shardings=(placement.state_shardings(e), e.replicated),
   )
-
-
-def _scorer(e: Experiment) -> Callable:
-  """Returns a function of state and rollout that computes log-probabilities."""
-
-  def score(
-    state: training_state.State, rollout: types.Rollout
-  ) -> dict[str, jax.Array]:
-    # There is one pass under each parameter set, and one under the policy's own
-    # parameters, which are called "old".
-    needs = [
-      scoring.Need(source, scoring.log_probs)
-      for source in ("old", *state.parameters)
-      if source != learners.POLICY
-    ]
-    scored = rollout_extras.with_passes(e, state, rollout, needs)
-    return {str(need): scored.extras[need] for need in needs}
-
-  return score
 
 
 def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:

@@ -284,18 +284,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   file = pathlib.Path(__file__).with_name("scaling.csv")
   text = "CSV file of the cells"
   add("--csv", type=pathlib.Path, default=file, help=text)
-  add(
-    "--only",
-    default="",
-    metavar="TEXT",
-    help="compile only cells whose name contains this text, such as "
-    '"qwen3-8b on v5e:4x4"',
-  )
-  add(
-    "--out",
-    type=epath.Path,
-    help="Markdown file into which both tables are written, such as SCALING.md",
-  )
+  text = "compile only cells whose name contains this text, such as "
+  text += '"qwen3-8b on v5e:4x4"'
+  add("--only", default="", metavar="TEXT", help=text)
+  text = "Markdown file into which both tables are written, such as SCALING.md"
+  arguments.add(parser, "--out", epath.Path, text)
   options = parser.parse_args(argv)
   if options.out and not options.out.exists():
     raise UsageError(f"--out={options.out}: there is no such file")

@@ -202,7 +202,13 @@ def _implementations(
   package, _, file = module.rpartition(".")
   name = function or file
   if name in methods.names() and methods.factory(name).__module__ == module:
-    return [("method", name, _method_command(name))]
+    # A docstring that names the questions to a judge is that of a method of
+    # `judged.py`.
+    asks = questions.__name__ in (inspect.getdoc(methods.factory(name)) or "")
+    command = (asks and _judged_command("method", name)) or _run_command(
+      "method", name, name
+    )
+    return [("method", name, command)]
   part = _PARTS.get(package if name == file else module) or _PARTS.get(module)
   if part:
     kind, command = part
@@ -272,16 +278,6 @@ def _judged_command(kind: str, name: str) -> str:
     if name in _names(calls[kind]):
       return _run_command("judged", config_name, f"judged_{config_name}")
   return ""  # no config uses it
-
-
-def _method_command(name: str) -> str:
-  """Returns the command that trains with a method."""
-  # A docstring that names the questions to a judge is that of a method of
-  # `judged.py`.
-  asks = questions.__name__ in (inspect.getdoc(methods.factory(name)) or "")
-  return (asks and _judged_command("method", name)) or _run_command(
-    "method", name, name
-  )
 
 
 def _verifier_command(module: str) -> str:

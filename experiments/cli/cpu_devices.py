@@ -60,7 +60,7 @@ def choose(
     (number, reason). The number is 1 where nothing is measured: on one core,
     beside an accelerator, or if the measurement fails.
   """
-  cores = _num_cores()
+  cores = num_cores()
   if cores == 1 or 1 in batches or _has_accelerator():
     return 1, ""
   record = _load_or_measure(cores, report)
@@ -129,7 +129,7 @@ def _describe(seconds: Mapping[int, float], count: int) -> str:
   return f"measured: {rival} take {change:.0%} longer"
 
 
-def _num_cores() -> int:
+def num_cores() -> int:
   """Returns the number of cores that this process may use."""
   if hasattr(os, "sched_getaffinity"):  # Linux
     return len(os.sched_getaffinity(0))

@@ -69,9 +69,17 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
       "advantage of samples."
     )
   counts = np.arange(samples + 1)
-  signal_fn = jax.jit(
-    lambda counts: _sample_signal(method, _make_groups(counts, samples))
-  )
+
+  @jax.jit
+  def signal_fn(counts: jax.Array) -> jax.Array:
+    """Returns the first signal that the loss reads, `[P, S]`; 0 if filtered."""
+    rollout = _make_groups(counts, samples)
+    batch, _, _ = method_loss.prepare(method, rollout, method.init())
+    signal, mask = method_loss.first_signal(method, batch)
+    signal = jnp.where(mask, signal, 0.0)
+    # A signal of tokens, [P, S, T], is averaged over those of each sample.
+    return signal.mean(-1) if signal.ndim == 3 else signal
+
   try:
     signal = np.asarray(signal_fn(counts))
   except (KeyError, ValueError) as error:
@@ -100,15 +108,6 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
     wrong=_masked_mean(signal, ~correct),
     note=", ".join(notes),
   )
-
-
-def _sample_signal(method: Method, rollout: types.Rollout) -> jax.Array:
-  """Returns the first signal that the loss reads, `[P, S]`; 0 if filtered."""
-  batch, _, _ = method_loss.prepare(method, rollout, method.init())
-  signal, mask = method_loss.first_signal(method, batch)
-  signal = jnp.where(mask, signal, 0.0)
-  # A signal of tokens is averaged over the tokens of each sample.
-  return signal.mean(-1) if signal.ndim == 3 else signal  # [P, S, T] -> [P, S]
 
 
 def _masked_mean(values: np.ndarray, mask: np.ndarray) -> np.ndarray:

@@ -74,7 +74,9 @@ def evaluate(
   Returns:
     The evaluation, as numpy arrays on every process.
   """
-  sampling = _sampling(task, samples, rows, temperature, max_tokens)
+  sampling = task.sampling(
+    samples, max_tokens, rows=rows, temperature=temperature
+  )
   test_problems = jax.tree.map(np.asarray, task.test(problems))
   batch_results = []
   for result in score_in_batches(
@@ -205,27 +207,10 @@ def check(e: Experiment) -> None:
 def sampling_settings(e: Experiment) -> generation.Sampling:
   """Returns the sampling settings that `evaluate_experiment` uses."""
   settings = e.config.evaluation
-  return _sampling(
-    e.task,
-    *(settings[name] for name in ("samples", "rows", "temperature")),
-    e.sampling.max_tokens,
-  )
-
-
-def _sampling(
-  task: Task,
-  samples: int,
-  rows: int,
-  temperature: float,
-  max_tokens: int | None,
-) -> generation.Sampling:
-  return generation.Sampling(
-    samples=samples,
-    rows=rows,
-    max_tokens=task.completion_length if max_tokens is None else max_tokens,
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-    temperature=temperature,
+  return e.task.sampling(
+    *(settings.samples, e.sampling.max_tokens),
+    rows=settings.rows,
+    temperature=settings.temperature,
   )
 
 

@@ -13,16 +13,6 @@ import numpy as np
 from rl import UsageError
 
 
-def _check_budgets(ks: Sequence[int], samples: int) -> None:
-  """Checks that every k is from 1 to `samples`."""
-  for k in ks:
-    if not 1 <= k <= samples:
-      raise UsageError(
-        f"k={k} must be between 1 and {samples}, the number of samples per "
-        "problem"
-      )
-
-
 def majority_at_k(
   answer_ids: np.ndarray,
   correct: np.ndarray,
@@ -73,7 +63,11 @@ def majority_at_k(
   """
   answer_ids, correct = np.asarray(answer_ids), np.asarray(correct)
   P, S = answer_ids.shape
-  _check_budgets(ks, S)
+  for k in ks:
+    if not 1 <= k <= S:
+      raise UsageError(
+        f"k={k} must be between 1 and {S}, the number of samples per problem"
+      )
   valid = np.ones((P, S), bool) if valid is None else np.asarray(valid)
   voting = valid & (answer_ids >= 0)
   sizes, values = _group_by_answer(answer_ids, correct == 1, voting)

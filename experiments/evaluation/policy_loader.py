@@ -27,7 +27,6 @@ from experiments.training import (
 from models import checkpoint_reader, hf, policy, sharding, storage_paths
 from models.config import ModelConfig
 from rl import UsageError, types
-from rl.sampling import generation
 
 PyTree = Any
 
@@ -249,14 +248,8 @@ def _check_settings(
       f"--batch {batch} is not divisible by the {shards} devices; the nearest "
       f"multiple is {nearest}"
     )
-  generation.Sampling(  # its constructor checks the values
-    samples=samples,
-    rows=rows,
-    max_tokens=max_tokens,
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-    temperature=temperature,
-  )
+  # The constructor checks the values.
+  task.sampling(samples, max_tokens, rows=rows, temperature=temperature)
   # The last token of a completion is never an input of the model.
   positions = task.prompt_length + max_tokens - 1
   if model.positions == "learned" and positions > model.max_positions:

@@ -322,10 +322,7 @@ def save(evaluation: Evaluation, path: epath.PathLike) -> None:
   json_files.replace(path.with_suffix(".npz"), arrays.getvalue())
   record = {name: getattr(evaluation, name) for name in _SETTINGS}
   record["problems"], record["samples"] = evaluation.scores.shape
-  text = json.dumps(
-    json_files.to_strict_json({**record, "estimates": estimates}), indent=2
-  )
-  json_files.replace(path, text + "\n")
+  json_files.replace_object(path, {**record, "estimates": estimates})
 
 
 def load(path: epath.PathLike) -> Evaluation:

@@ -78,7 +78,10 @@ class Printer:
     self.print(f"\n{prompt}", style="bold")
     for s in range(self._sampling.samples):
       length = int(samples.lengths[0, s])
-      notes = [] if scores is None else [_describe_score(scores[s])]
+      notes = []
+      if scores is not None:
+        is_scored = not np.isnan(scores[s])
+        notes = [f"score {scores[s]:.3g}" if is_scored else "not scored"]
       if not samples.finished[0, s]:
         notes.append(f"cut off at {length} tokens")
       text = self.task.decode(samples.completions[0, s, :length])
@@ -89,10 +92,6 @@ class Printer:
   def print(self, line: str, style: str | None = None) -> None:
     """Prints a line without wrapping it."""
     self.console.print(line, style=style, markup=False, soft_wrap=True)
-
-
-def _describe_score(score: float) -> str:
-  return "not scored" if np.isnan(score) else f"score {score:.3g}"
 
 
 def complete_lines(complete: Printer) -> None:

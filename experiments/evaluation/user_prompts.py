@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
+from experiments.data import padding
 from experiments.evaluation import policy_loader
 from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import drawing
@@ -44,10 +45,8 @@ def make_problem(task: Task, ids: Sequence[int], number: int = 0) -> Problems:
     )
   lengths = [n for n in LENGTHS if n < task.prompt_length]
   length = next((n for n in lengths if len(ids) <= n), task.prompt_length)
-  prompts = np.full((1, length), task.pad_id, np.int32)
-  mask = np.zeros(prompts.shape, bool)
-  prompts[0, length - len(ids) :], mask[0, length - len(ids) :] = ids, True
-  return Problems(prompts, mask, ids=np.array([number], np.int32), facts={})
+  padded = padding.on_left([ids], length, task.pad_id)
+  return Problems(*padded, ids=np.array([number], np.int32), facts={})
 
 
 def held_out_problems(task: Task, count: int) -> Iterator[Problems]:

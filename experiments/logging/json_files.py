@@ -67,6 +67,16 @@ def write(path: epath.PathLike, records: Iterable[Mapping[str, Any]]) -> None:
   replace(path, "".join(dump(record) for record in records))
 
 
+def replace_object(path: epath.PathLike, value: Any) -> None:
+  """Writes a JSON file of one value, indented, as `replace` does.
+
+  Args:
+    path: path of the file; its folder is created if missing.
+    value: value that `to_strict_json` can convert.
+  """
+  replace(path, json.dumps(to_strict_json(value), indent=2) + "\n")
+
+
 def replace(path: epath.PathLike, content: str | bytes) -> None:
   """Writes a file of any format atomically, in place of an older one.
 
@@ -98,27 +108,11 @@ def replace(path: epath.PathLike, content: str | bytes) -> None:
     partial.unlink(missing_ok=True)
 
 
-def open_for_adding(
-  path: epath.PathLike, records: Iterable[Mapping[str, Any]]
-) -> LocalFile | BucketFile:
-  """Replaces a JSONL file and returns a writer that adds records to it.
-
-  Args:
-    path: path of the file.
-    records: the first records of the new file.
-
-  Returns:
-    A writer with `add(record)`; `flush()`, after which all records are in the
-    file; and `close()`.
-  """
-  path = epath.Path(path)
-  return (BucketFile if storage_paths.is_remote(path) else LocalFile)(
-    path, records
-  )
-
-
 class LocalFile:
-  """A growing local JSONL file; it has a record as soon as `add` returns."""
+  """A growing local JSONL file; it has a record as soon as `add` returns.
+
+  It replaces the file at its path, and begins with `records`.
+  """
 
   def __init__(
     self, path: epath.Path, records: Iterable[Mapping[str, Any]]
@@ -141,7 +135,8 @@ class BucketFile:
   """A growing JSONL file in a bucket, in which nothing can be appended.
 
   The whole file is uploaded again, at most every `SECONDS_BETWEEN_UPLOADS`:
-  buckets refuse to write an object more than once a second.
+  buckets refuse to write an object more than once a second. After `flush` all
+  records are in the file.
   """
 
   def __init__(

@@ -105,7 +105,9 @@ class JsonLines:
         and not any(name.startswith("evaluation/") for name in record)
       )
     ]
-    self._file = json_files.open_for_adding(path, records)
+    is_remote = storage_paths.is_remote(path)
+    kind = json_files.BucketFile if is_remote else json_files.LocalFile
+    self._file = kind(path, records)
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
     self._file.add({"step": step, **metrics})

@@ -30,7 +30,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -190,8 +189,7 @@ def _evaluate(
     "threshold": fitted.threshold,
     **estimates,
   }
-  text = json.dumps(json_files.to_strict_json(metrics), indent=2) + "\n"
-  json_files.replace(workdir / METRICS_FILE, text)
+  json_files.replace_object(workdir / METRICS_FILE, metrics)
   console.print(_table(metrics))
   console.print(f"wrote {workdir / METRICS_FILE}", soft_wrap=True, markup=False)
 

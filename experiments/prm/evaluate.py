@@ -59,7 +59,6 @@ from rewards.process import step_data
 from rewards.process.step_data import StepData
 from rewards.steps import step_aggregates
 from rl import metrics, types
-from rl.sampling import generation
 
 
 def _products(scores: jax.Array, step_mask: jax.Array) -> jax.Array:
@@ -124,19 +123,13 @@ def on_samples(
   """
   held_out = jax.tree.map(np.asarray, task.test(problems))
   key = jax.random.fold_in(prng_keys.from_seed(seed), 5)
-  sampling = generation.Sampling(
-    samples=samples,
-    max_tokens=task.completion_length,
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-  )
   parts, searched, tokens = [], [], 0
   for start in range(0, problems, batch):
     rows = np.minimum(np.arange(start, start + batch), problems - 1)
     forest = policy_forest.PolicyForest(
       *(task, loaded.policy, loaded.params),
       jax.tree.map(lambda x, rows=rows: x[rows], held_out),
-      *(key, sampling),
+      *(key, task.sampling(samples)),
       num_problems=min(batch, problems - start),
     )
     parts.append(_score_forest(fitted, forest, samples))

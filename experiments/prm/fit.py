@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -248,14 +247,15 @@ def fit(
     state, values = jax.lax.scan(make_update, state, numbers)
     return state, values.mean()
 
-  # Written first, so that a command with other settings does not continue.
   record = {
     "settings": dataclasses.asdict(settings),
     label.POLICY_STEP: loaded.step,
     "decoder": dataclasses.asdict(decoder),
     "left_out": list(model.left_out),
   }
-  _write_record(workdir, record)
+  # Written first, so that a command with other settings does not continue.
+  record_file = workdir / reward_models.RECORD_FILE
+  json_files.replace_object(record_file, record)
   state = {
     "params": params,
     "opt_state": _replicate(tx.init(params), loaded),
@@ -285,13 +285,8 @@ def fit(
     "examples": len(examples),
     "calibration_lines": len(calibration.problems),
   }
-  _write_record(workdir, record)
+  json_files.replace_object(record_file, record)
   return record
-
-
-def _write_record(workdir: epath.Path, record: dict[str, Any]) -> None:
-  text = json.dumps(json_files.to_strict_json(record), indent=2)
-  json_files.replace(workdir / reward_models.RECORD_FILE, text + "\n")
 
 
 def score(

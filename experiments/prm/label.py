@@ -24,7 +24,6 @@ from experiments.training import prng_keys
 from rewards.process import label_sources
 from rewards.verifiers import llm_judge, step_judge
 from rl import UsageError
-from rl.sampling import generation
 
 LINES_FILE = "labels.jsonl"
 RECORD_FILE = "label.json"
@@ -143,13 +142,7 @@ def run(
   task = loaded.task
   key = prng_keys.from_seed(settings.seed)
   problems = training_lines.distinct_problems(task, key, settings.problems)
-  sampling = generation.Sampling(
-    samples=settings.samples,
-    max_tokens=task.completion_length,
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-    temperature=settings.temperature,
-  )
+  sampling = task.sampling(settings.samples, temperature=settings.temperature)
   sources = settings.make_sources()
   counts = ("problems", "lines", "bytes", "tokens", "unjudged", "steps")
   record = read_record(workdir) or {
@@ -200,8 +193,6 @@ def run(
       "steps": record["steps"] + len(values),
       "sum": record["sum"] + sum(values),
     }
-    json_files.replace(
-      workdir / RECORD_FILE, json.dumps(record, indent=2) + "\n"
-    )
+    json_files.replace_object(workdir / RECORD_FILE, record)
     update(record["problems"])
   return record

@@ -31,10 +31,17 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
       different problems.
   """
   run_names = names(runs)
-  run_data = [
-    _run(run, name, len(runs))
-    for run, name in zip(runs, run_names, strict=True)
-  ]
+  run_data = []
+  for run, name in zip(runs, run_names, strict=True):
+    counts = training_curves.counts(run, len(runs))
+    values = {
+      "name": name,
+      "evaluations": evaluation_curves.collect(run),
+      "series": training_curves.series(run, len(runs)),
+      "counts": counts,
+      "advantage": _advantages(run, counts) if counts else None,
+    }
+    run_data.append(values)
   metrics = {name for run in runs for name in run.series}
   has_section = {
     "pass": any(run["evaluations"] for run in run_data),
@@ -166,18 +173,6 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
     "folded": False,
     "note": "The settings in which the runs differ; "
     f"{len(rows) - len(differing_rows)} others are the same.",
-  }
-
-
-def _run(run: Run, name: str, num_runs: int) -> dict[str, Any]:
-  """Returns the data of one run that the scripts of the page read."""
-  counts = training_curves.counts(run, num_runs)
-  return {
-    "name": name,
-    "evaluations": evaluation_curves.collect(run),
-    "series": training_curves.series(run, num_runs),
-    "counts": counts,
-    "advantage": _advantages(run, counts) if counts else None,
   }
 
 

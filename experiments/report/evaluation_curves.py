@@ -31,7 +31,14 @@ def collect(run: Run) -> list[dict[str, Any]]:
       "step": record["step"],
       "final": False,
       "samples": record["samples"],
-      "curves": _curves(_to_estimates(record["estimates"]), record["samples"]),
+      "curves": _curves(
+        {
+          # NaN is the string "NaN" in a JSON file.
+          name: Estimate(*(float(values[key]) for key in Estimate._fields))
+          for name, values in record["estimates"].items()
+        },
+        record["samples"],
+      ),
     }
     for record in run.intermediate
   ]
@@ -47,16 +54,6 @@ def collect(run: Run) -> list[dict[str, Any]]:
     )
   with_curves = [e for e in evaluations if e["curves"]]
   return sorted(with_curves, key=lambda e: (e["step"], e["final"]))
-
-
-def _to_estimates(
-  record: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Estimate]:
-  """Converts estimates from a JSON file, in which NaN is the string "NaN"."""
-  return {
-    name: Estimate(**{field: float(value) for field, value in values.items()})
-    for name, values in record.items()
-  }
 
 
 def _curves(

@@ -11,7 +11,7 @@ import base64
 import itertools
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from etils import epath
@@ -72,7 +72,11 @@ def _pack_run(
   # The latest step comes first.
   paths = sorted(folder.glob("step_*.jsonl"), reverse=True, key=_step)
   for i, path in enumerate(paths):
-    groups = _group_by_prompt(json_files.read(path))
+    # The records of one prompt are neighbours in a file.
+    by_prompt = itertools.groupby(
+      json_files.read(path), lambda r: (r.get("prompt_id"), r["prompt"])
+    )
+    groups = [list(group) for _, group in by_prompt]
     file, size = _pack_file(run, _step(path), groups, max_samples, max_bytes)
     num_shown, num_samples = len(file["group"]), sum(map(len, groups))
     if num_shown:
@@ -94,14 +98,6 @@ def _pack_run(
 def _step(path: epath.Path) -> int:
   """Returns the step in the name of a sample dump, `step_000020.jsonl`."""
   return int(path.stem.removeprefix("step_"))
-
-
-def _group_by_prompt(records: Iterable[Record]) -> list[Group]:
-  """Groups records by prompt; those of one prompt are neighbours in a file."""
-  by_prompt = itertools.groupby(
-    records, lambda r: (r.get("prompt_id"), r["prompt"])
-  )
-  return [list(group) for _, group in by_prompt]
 
 
 def _pack_file(

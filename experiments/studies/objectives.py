@@ -21,7 +21,6 @@ E[sum_i (w A_i)^2].
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import math
 import pathlib
@@ -207,16 +206,10 @@ def draw(n: int, k: int, path: pathlib.Path) -> None:
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.objectives",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  parser.add_argument(
-    "--samples", type=int, default=8, help="samples of a group; default: 8"
-  )
-  parser.add_argument("--k", type=int, default=4, help="set size; default: 4")
-  parser.add_argument("--picture", type=pathlib.Path, help="image file")
+  parser = arguments.make_parser("studies.objectives", __doc__)
+  arguments.add(parser, "--samples", 8, "samples of a group; default: 8")
+  arguments.add(parser, "--k", 4, "set size; default: 4")
+  arguments.add(parser, "--picture", pathlib.Path, "image file")
   options = parser.parse_args(argv)
   arguments.check_counts(options, "samples", "k", minimum=2)
   if options.k >= options.samples:

@@ -27,7 +27,6 @@ Modeling for Large Language Model Post-Training.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
@@ -101,26 +100,13 @@ def win_rate(policy: np.ndarray, low: float, high: float) -> float:
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Prints the table."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.tail",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  parser.add_argument(
-    "--answers", type=int, default=1000, help="N; default: %(default)s"
-  )
-  for name, kind, values, text in (
-    ("strength", float, [10.0, 100.0], "strengths of the tilt"),
-    ("best_of", int, [16, 128], "numbers of draws"),
-  ):
-    default = " ".join(f"{value:g}" for value in values)
-    parser.add_argument(
-      f"--{name}",
-      type=kind,
-      nargs="+",
-      default=values,
-      help=f"{text}; default: {default}",
-    )
+  parser = arguments.make_parser("studies.tail", __doc__)
+  arguments.add(parser, "--answers", 1000, "N; default: %(default)s")
+  text = "strengths of the tilt; default: 10 100"
+  add, values = parser.add_argument, [10.0, 100.0]
+  add("--strength", type=float, nargs="+", default=values, help=text)
+  text, values = "numbers of draws; default: 16 128", [16, 128]
+  add("--best_of", type=int, nargs="+", default=values, help=text)
   options = parser.parse_args(argv)
   arguments.check_counts(options, "answers", minimum=10)
   if min(options.best_of) < 1:

@@ -55,9 +55,7 @@ class Study:
 
   def write(self, name: str, seed: int, record: Mapping[str, Any]) -> None:
     """Writes a result."""
-    self.results.mkdir(exist_ok=True)
-    text = json.dumps(json_files.to_strict_json(record))
-    json_files.replace(self.file(name, seed), text + "\n")
+    json_files.write(self.file(name, seed), [record])
 
   def read(self, name: str) -> list[dict[str, Any]]:
     """Returns the results of a name, in the order of their seeds."""
@@ -99,16 +97,12 @@ class Study:
     self, description: str
   ) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction]:
     """Returns a parser with the commands `run` and `unit`, and its commands."""
-    parser = argparse.ArgumentParser(
-      prog=f"python -m {self.command}",
-      description=description,
-      formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    command = self.command.removeprefix("experiments.")
+    parser = arguments.make_parser(command, description)
     commands = parser.add_subparsers(dest="command", required=True)
     many = commands.add_parser("run", help=f"run {self.kind}s with seeds")
-    many.add_argument(
-      "names", nargs="+", help=f"names of {self.kind}s, or {ALL}"
-    )
+    text = f"names of {self.kind}s, or {ALL}"
+    many.add_argument("names", nargs="+", help=text)
     many.add_argument(
       "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
     )
@@ -116,13 +110,9 @@ class Study:
     one.add_argument("name", help=f"name of the {self.kind}")
     one.add_argument("seed", type=int, help="seed of the unit")
     folder = pathlib.Path("runs") / self.command.rpartition(".")[2]
-    for command in (many, one):
-      command.add_argument(
-        "--workdir",
-        type=pathlib.Path,
-        default=folder,
-        help="folder of the workdirs; default: %(default)s",
-      )
+    text = "folder of the workdirs; default: %(default)s"
+    for add in (many.add_argument, one.add_argument):
+      add("--workdir", type=pathlib.Path, default=folder, help=text)
     return parser, commands
 
   def execute(self, options: argparse.Namespace) -> int:
@@ -130,14 +120,32 @@ class Study:
     if options.command == "unit":
       self.check([options.name], [options.seed])
       devices.configure()
+      start = time.perf_counter()
+      run = provenance.describe()  # the checkout may change during a long run
+      name, seed = options.name, options.seed
       try:
-        self._run_unit(options.name, options.seed, options.workdir)
+        fields = self.run_unit(name, seed, options.workdir)
       except preemption.Preempted:
         return preemption.STATUS
+      minutes = round((time.perf_counter() - start) / 60, 1)
+      record = {self.kind: name, "seed": seed, "run": run, "minutes": minutes}
+      self.write(name, seed, {**record, **fields})
       return 0
     names = self.names if options.names == [ALL] else options.names
     self.check(names, options.seeds)
-    return self._run(names, options.seeds, options.workdir)
+    for seed in options.seeds:
+      for name in names:
+        if self.file(name, seed).exists():
+          print(f"{name}, seed {seed}: already has a result")
+          continue
+        print(f"{name}, seed {seed}: running")
+        command = [sys.executable, "-m", self.command, "unit", name, str(seed)]
+        command += ["--workdir", str(options.workdir)]
+        status = subprocess.run(command, check=False).returncode
+        # No further unit is run. The failed process has printed the reason.
+        if status:
+          return status
+    return 0
 
   def check(self, names: Sequence[str], seeds: Sequence[int] = ()) -> None:
     """Checks names and seeds.
@@ -152,30 +160,3 @@ class Study:
         )
     for seed in seeds:
       arguments.check_seed("--seeds", seed)
-
-  def _run_unit(self, name: str, seed: int, workdir: pathlib.Path) -> None:
-    """Runs a unit in this process, and writes its result."""
-    start = time.perf_counter()
-    run = provenance.describe()  # the checkout may change during a long run
-    fields = self.run_unit(name, seed, workdir)
-    minutes = round((time.perf_counter() - start) / 60, 1)
-    record = {self.kind: name, "seed": seed, "run": run, "minutes": minutes}
-    self.write(name, seed, {**record, **fields})
-
-  def _run(
-    self, names: Sequence[str], seeds: Sequence[int], workdir: pathlib.Path
-  ) -> int:
-    """Runs every unit without a result; returns 0 or a failed unit's status."""
-    for seed in seeds:
-      for name in names:
-        if self.file(name, seed).exists():
-          print(f"{name}, seed {seed}: already has a result")
-          continue
-        print(f"{name}, seed {seed}: running")
-        command = [sys.executable, "-m", self.command, "unit", name, str(seed)]
-        command += ["--workdir", str(workdir)]
-        status = subprocess.run(command, check=False).returncode
-        # No further unit is run. The failed process has printed the reason.
-        if status:
-          return status
-    return 0

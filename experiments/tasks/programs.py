@@ -33,6 +33,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from experiments.data import padding
 from experiments.tasks import numbered_problems
 from experiments.tasks.task import Judged, Problems, Task, spec
 from rewards.process.forest import StepChanges
@@ -108,22 +109,22 @@ def programs(operations: int = 4, allow_unprotected: bool = False) -> Task:
     )
 
   def gold(problems: Problems) -> tuple[Array, Array]:
-    return _pad(
+    return padding.on_right(
       [
         _join([rules.writings(*operation)[0] for operation in row])
         for row in _operations(problems)
       ],
-      completion_length,
+      *(completion_length, rules.PAD),
     )
 
   def demonstrate(key: Array, problems: Problems) -> tuple[Array, Array]:
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    return _pad(
+    return padding.on_right(
       [
         _join([line for operation in row for line in _write(operation, rng)])
         for row in _operations(problems)
       ],
-      completion_length,
+      *(completion_length, rules.PAD),
     )
 
   return Task(
@@ -221,16 +222,6 @@ def _join(lines: Sequence[Sequence[int]]) -> list[int]:
   """Returns the tokens of a program that ends with `return x`."""
   body = [token for line in lines for token in (*line, rules.END)]
   return [*body, rules.RETURN, rules.ID["x"], rules.EOS]
-
-
-def _pad(
-  completions: Sequence[Sequence[int]], length: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns completions as tokens `[P, T]`, and their lengths `[P]`."""
-  tokens = np.full((len(completions), length), rules.PAD, np.int32)
-  for row, ids in zip(tokens, completions, strict=True):
-    row[: len(ids)] = ids
-  return tokens, np.array([len(ids) for ids in completions], np.int32)
 
 
 def _judged_spec(P: int, S: int, T: int) -> Judged:

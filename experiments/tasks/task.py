@@ -23,6 +23,7 @@ import numpy as np
 from rewards.process.forest import StepChanges
 from rewards.verifiers import Item
 from rl import UsageError, registry, types
+from rl.sampling import generation
 
 Array = jax.Array
 
@@ -195,6 +196,21 @@ class Task:
       f"over half of the samples are cut{score}; to let them end, raise "
       "rollout.max_tokens, or --max_tokens of a command"
     )
+
+  def sampling(
+    self, samples: int, max_tokens: int | None = None, **settings: Any
+  ) -> generation.Sampling:
+    """Returns settings of sampling, with the tokens of the task.
+
+    Args:
+      samples: number of completions per prompt.
+      max_tokens: largest number of tokens of a completion; None means T.
+      **settings: further fields of `generation.Sampling`.
+    """
+    if max_tokens is None:
+      max_tokens = self.completion_length
+    tokens = {"eos_ids": self.eos_ids, "pad_id": self.pad_id}
+    return generation.Sampling(samples, max_tokens, **tokens, **settings)
 
   def judged_shapes(self, P: int, S: int, T: int) -> Judged:
     """Returns the shapes and dtypes of the scores of `[P, S, T]` completions.

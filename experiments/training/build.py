@@ -132,16 +132,11 @@ def make_sampling(
   config: ml_collections.ConfigDict, task: tasks.Task
 ) -> generation.Sampling:
   """Makes the settings of sampling in training."""
-  return generation.Sampling(
-    samples=config.rollout.samples,
-    max_tokens=config.rollout.max_tokens or task.completion_length,
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-    temperature=config.rollout.temperature,
-    top_k=config.rollout.top_k,
-    top_p=config.rollout.top_p,
-    min_p=config.rollout.min_p,
-    rows=config.rollout.rows,
+  settings = config.rollout
+  names = ("temperature", "top_k", "top_p", "min_p", "rows")
+  return task.sampling(
+    *(settings.samples, settings.max_tokens or None),
+    **{name: settings[name] for name in names},
     returns_support=True,
   )
 

@@ -46,21 +46,63 @@ def extend(
     active: `[P, S]` bool, the samples to continue; None means all.
   """
   settings = continuations.settings(sampling, rollout.tokens, count)
-  prompts, prompt_mask, prefix_keys = _prefixes(rollout, prefix_lengths, keys)
-  if active is not None:  # [P, S] -> [P S, count]
+  num_prompts, num_samples = prefix_lengths.shape
+  rows, prefix_lengths = jnp.arange(prefix_lengths.size), prefix_lengths.ravel()
+  # Each prefix is a prompt, [P S, L + T], with a PRNG key, [P S].
+  prompts, prompt_mask = continuations.prefix_prompts(
+    rollout.tokens, rows, prefix_lengths
+  )
+  fold = jax.vmap(jax.random.fold_in)
+  sample_keys = fold(
+    keys[rows // num_samples],
+    # Counts down, so that it meets no number of a sample.
+    random_keys.NOT_A_SAMPLE - 1 - rows % num_samples,
+  )
+  prefix_keys = fold(sample_keys, prefix_lengths)
+  if active is not None:  # [P, S] -> [P S, M]
     active = jnp.repeat(jnp.reshape(active, (-1, 1)), count, 1)
   samples = batch.generate(
     params, prompts, prompt_mask, prefix_keys, settings, 0, active
   )
-  judged = batch.score(
-    *_with_prefixes(rollout, prefix_lengths, samples, sampling.pad_id)
+  # Completions [P S, M, T], lengths and finished [P S, M].
+  texts = continuations.attach(
+    rollout.tokens, rows, prefix_lengths, samples, sampling.pad_id
   )
-  return _assemble(
-    rollout,
-    (prompts, prompt_mask, prefix_keys),
-    prefix_lengths,
-    samples,
-    judged,
+  judged = batch.score(
+    *(text.reshape(num_prompts, -1, *text.shape[2:]) for text in texts)
+  )
+
+  def by_prefix(array):  # [P, S M] -> [P S, M]
+    return jnp.asarray(array).reshape(-1, count)
+
+  is_scored = judged.scored
+  if is_scored is None:
+    is_scored = np.ones((num_prompts, num_samples * count), bool)
+  # The task scored at most T tokens of a prefix with its continuation. Later
+  # tokens of a continuation are masked out.
+  # [P S, 1], largest number of tokens of a continuation.
+  max_lengths = rollout.mask.shape[-1] - prefix_lengths[:, None]
+  lengths = jnp.minimum(samples.lengths, max_lengths)
+  mask = jnp.arange(samples.completions.shape[-1]) < lengths[..., None]
+  return types.Rollout(
+    tokens=types.Tokens(
+      prompts=prompts,
+      prompt_mask=prompt_mask,
+      completions=samples.completions,
+      lengths=lengths,
+      mask=mask,
+      support=samples.support,
+      max_length=rollout.tokens.text_length,
+    ),
+    sample_mask=by_prefix(is_scored) & rollout.sample_mask.reshape(-1, 1),
+    behavior_log_probs=samples.log_probs,
+    finished=samples.finished & (samples.lengths <= max_lengths),
+    scores=by_prefix(judged.scores).astype(jnp.float32),
+    correct=by_prefix(judged.correct).astype(jnp.int8),
+    prompt_ids=jnp.repeat(rollout.prompt_ids, num_samples),
+    keys=prefix_keys,
+    step=rollout.step,
+    extras=types.Named({"sampler/drawn": samples.lengths}),
   )
 
 
@@ -158,93 +200,4 @@ def attach(
     support=None
     if continued.support is None
     else join(tokens.support, continued.support),
-  )
-
-
-def _prefixes(
-  rollout: types.Rollout,  # [P, S]
-  prefix_lengths: Array,  # [P, S], tokens of each prefix
-  keys: Array,  # [P], PRNG keys of the prompts
-) -> tuple[Array, Array, Array]:
-  """Returns a prefix of every sample as a prompt, with its mask and its key."""
-  num_prompts, num_samples = prefix_lengths.shape
-  indices = jnp.arange(num_prompts * num_samples)
-  prompts, prompt_mask = continuations.prefix_prompts(
-    rollout.tokens, indices, prefix_lengths.reshape(-1)
-  )
-  fold = jax.vmap(jax.random.fold_in)
-  sample_keys = fold(
-    keys[indices // num_samples],
-    # Counts down, so that it meets no number of a sample.
-    random_keys.NOT_A_SAMPLE - 1 - indices % num_samples,
-  )
-  # prompts and mask [P S, L + T], PRNG keys [P S]
-  return prompts, prompt_mask, fold(sample_keys, prefix_lengths.ravel())
-
-
-def _with_prefixes(
-  rollout: types.Rollout,  # [P, S]
-  prefix_lengths: Array,  # [P, S], number of completion tokens in each prefix
-  samples: generation.Samples,  # continuations [P S, M]
-  pad_id: int,
-) -> tuple[Array, Array, Array]:
-  """Attaches continuations to their prefixes."""
-  num_prompts, num_samples = prefix_lengths.shape
-  texts = continuations.attach(
-    rollout.tokens,
-    jnp.arange(num_prompts * num_samples),
-    prefix_lengths.reshape(-1),
-    samples,
-    pad_id,
-  )
-  # completions [P, S M, T], lengths and finished [P, S M]
-  return jax.tree.map(
-    lambda array: array.reshape(num_prompts, -1, *array.shape[2:]), texts
-  )
-
-
-def _assemble(
-  rollout: types.Rollout,  # [P, S], of the samples
-  prefixes: tuple[Array, Array, Array],  # results of `_prefixes`
-  prefix_lengths: Array,  # [P, S], number of completion tokens in each prefix
-  samples: generation.Samples,  # continuations [P S, M]
-  judged: Judged,  # scores [P, S M] of prefixes with continuations
-) -> types.Rollout:
-  """Assembles M continuations of every sample to a rollout `[P S, M]`."""
-  prompts, prompt_mask, keys = prefixes
-  num_prompts, num_samples = rollout.sample_mask.shape
-  count = samples.lengths.shape[1]  # M
-
-  def by_prefix(array):  # [P, S M] -> [P S, M]
-    return jnp.asarray(array).reshape(num_prompts * num_samples, count)
-
-  is_scored = judged.scored
-  if is_scored is None:
-    is_scored = np.ones((num_prompts, num_samples * count), bool)
-  is_scored = by_prefix(is_scored)
-  # The task scored at most T tokens of a prefix with its continuation. Later
-  # tokens of a continuation are masked out.
-  # [P S, 1], largest number of tokens of a continuation.
-  max_lengths = rollout.mask.shape[-1] - prefix_lengths.reshape(-1, 1)
-  lengths = jnp.minimum(samples.lengths, max_lengths)
-  mask = jnp.arange(samples.completions.shape[-1]) < lengths[..., None]
-  return types.Rollout(
-    tokens=types.Tokens(
-      prompts=prompts,
-      prompt_mask=prompt_mask,
-      completions=samples.completions,
-      lengths=lengths,
-      mask=mask,
-      support=samples.support,
-      max_length=rollout.tokens.text_length,
-    ),
-    sample_mask=is_scored & rollout.sample_mask.reshape(-1, 1),
-    behavior_log_probs=samples.log_probs,
-    finished=samples.finished & (samples.lengths <= max_lengths),
-    scores=by_prefix(judged.scores).astype(jnp.float32),
-    correct=by_prefix(judged.correct).astype(jnp.int8),
-    prompt_ids=jnp.repeat(rollout.prompt_ids, num_samples),
-    keys=keys,
-    step=rollout.step,
-    extras=types.Named({"sampler/drawn": samples.lengths}),
   )

@@ -33,7 +33,7 @@ import numpy as np
 
 from experiments.cli import cache_folders, errors
 from experiments.cli import spec as calls
-from experiments.data import pretrained
+from experiments.data import padding, pretrained
 from experiments.tasks.task import Judged, Problems, Task, spec
 from experiments.training import workdirs
 from rewards import judged as questions_to_judges
@@ -213,11 +213,9 @@ def judged_task(
   def read_answers(problems: Problems, texts: list[str]) -> np.ndarray:
     """Returns the ids of the answers of P texts, -1 for none, `[P]`."""
     ids = [_completion_ids(task, text) for text in texts]
-    lengths = np.array([[len(one)] for one in ids], np.int32)
-    width = max(task.completion_length, lengths.max())
-    completions = np.full((len(ids), 1, width), task.pad_id, np.int32)
-    for row, one in zip(completions[:, 0], ids, strict=True):
-      row[: len(one)] = one
+    width = max(task.completion_length, *map(len, ids))
+    padded = padding.on_right(ids, width, task.pad_id)
+    completions, lengths = (array[:, None] for array in padded)
     judged = score_samples(problems, completions, lengths, lengths > 0)
     return np.asarray(judged.answer_ids)[:, 0]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -58,8 +58,24 @@ def pack(
   Returns:
     The rollout with `Tokens.room` of each text; 0 if no size is large enough.
   """
-  size = choose_size(list(_texts(rollouts)), model, plan, mesh)
-  return _set_size(rollouts, size)
+  by_learner = learners.by_learner(rollouts)
+  # The texts of a rollout are its own and those of its views.
+  texts = [
+    text
+    for rollout in by_learner.values()
+    for text in (rollout.tokens, *rollout.views.values())
+  ]
+  size = choose_size(texts, model, plan, mesh)
+  sized = {
+    name: rollout.replace(
+      tokens=with_size(rollout.tokens, size),
+      views={
+        view: with_size(text, size) for view, text in rollout.views.items()
+      },
+    )
+    for name, rollout in by_learner.items()
+  }
+  return sized if isinstance(rollouts, dict) else sized[learners.POLICY]
 
 
 def choose_size(
@@ -92,13 +108,6 @@ def with_size(tokens: types.Tokens, size: float) -> types.Tokens:
   return tokens.replace(room=room)
 
 
-def _texts(rollouts: step.Rollouts) -> Iterator[types.Tokens]:
-  """Yields the texts of a rollout: its own, and those of its views."""
-  for rollout in learners.by_learner(rollouts).values():
-    yield rollout.tokens
-    yield from rollout.views.values()
-
-
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def _required(
   texts: Sequence[types.Tokens], slicings: tuple[int, ...], shards: int
@@ -125,20 +134,6 @@ def _required(
     )
     for tokens in texts
   ]
-
-
-def _set_size(rollouts: step.Rollouts, size: float) -> step.Rollouts:
-  """Returns rollouts with `with_size` of each text."""
-  sized = {
-    name: rollout.replace(
-      tokens=with_size(rollout.tokens, size),
-      views={
-        view: with_size(text, size) for view, text in rollout.views.items()
-      },
-    )
-    for name, rollout in learners.by_learner(rollouts).items()
-  }
-  return sized if isinstance(rollouts, dict) else sized[learners.POLICY]
 
 
 def padding_metrics(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:

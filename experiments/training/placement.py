@@ -98,7 +98,9 @@ def init_state(
       lambda key: transformer.init(e.model, _keys(e, key)[0])
     )
   else:
-    missing = init_params(lambda key: _init_missing(e, _keys(e, key)[0]))
+    # A folder may lack adapters, or heads.
+    init = lora.init if e.model.lora_rank else transformer.init_heads
+    missing = init_params(lambda key: init(e.model, _keys(e, key)[0]))
     params = types.join(params, missing)
   trained, frozen = lora.split(e.model, params)
 
@@ -119,13 +121,6 @@ def _keys(e: Experiment, seed_key: jax.Array) -> jax.Array:
   # in, they draw different problems.
   kind_key = jax.random.fold_in(seed_key, KINDS.index(e.config.kind))
   return jax.random.split(kind_key)
-
-
-def _init_missing(e: Experiment, key: jax.Array) -> types.PyTree:
-  """Initialises parameters that a folder may lack: adapters, or heads."""
-  if e.model.lora_rank:
-    return lora.init(e.model, key)
-  return transformer.init_heads(e.model, key)
 
 
 def state_shardings(e: Experiment) -> training_state.State:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from experiments.data import pretrained
+from experiments.data import padding, pretrained
 from experiments.tasks.text import free_prompts
 from experiments.training import (
   decoder,
@@ -39,7 +39,6 @@ from experiments.training.experiment import Experiment
 from models import checkpoint_reader, hf, policy
 from rewards.verifiers import llm_judge
 from rl import UsageError, types
-from rl.sampling import generation
 
 # Padded lengths of prompts, besides the largest one that the policy reads; each
 # is compiled when it is first needed.
@@ -97,13 +96,7 @@ class PolicyJudge:
       self._open_run(build)
     else:
       self._open_folder(folder)
-    self._sampling = generation.Sampling(
-      samples=1,
-      max_tokens=max_tokens,
-      eos_ids=self._task.eos_ids,
-      pad_id=self._task.pad_id,
-      temperature=temperature,
-    )
+    self._sampling = self._task.sampling(1, max_tokens, temperature=temperature)
     self._batch = batch
     self._computes = threading.Lock()  # held by the thread that computes
     self._waiting: collections.deque[_Request] = collections.deque()
@@ -214,12 +207,9 @@ class PolicyJudge:
     longest = max(map(len, prompts))
     lengths = sorted({*_LENGTHS, self._task.prompt_length})
     length = next(n for n in lengths if n >= longest)
-    ids = np.full((self._batch, length), self._task.pad_id, np.int32)
-    mask = np.zeros(ids.shape, bool)
-    for row, in_row, one in zip(ids, mask, prompts, strict=False):
-      row[length - len(one) :], in_row[length - len(one) :] = one, True
     # Rows without a question repeat the first one.
-    ids[len(prompts) :], mask[len(prompts) :] = ids[0], mask[0]
+    rows = [*prompts, *[prompts[0]] * (self._batch - len(prompts))]
+    ids, mask = padding.on_left(rows, length, self._task.pad_id)
     if reads_words:
       p, tokens = jax.device_get(
         _first_tokens(self._policy, self._params, ids, mask)

@@ -43,9 +43,10 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
     rule = expression.rule
     for name, call in expression.calls.items():
       source_by_name[name] = _make_source(call, "reward")
-    for summand in expression.summands:
-      weight = _make_weight(summand.weight)
-      parts.append(combine.Part(summand.name, weight, summand.gates))
+    for name, weight, gates in expression.summands:
+      if isinstance(weight, reward_expression.Schedule):
+        weight = _make_weight(*weight)
+      parts.append(combine.Part(name, weight, gates))
   step_reward = _make_source(step_text, "step_reward") if step_text else None
   try:
     return combine.make_reward(source_by_name, parts, rule, step_reward)
@@ -67,12 +68,9 @@ def _make_source(text: str, key: str) -> transforms.Transform:
 
 
 def _make_weight(
-  weight: float | reward_expression.Schedule,
-) -> float | Callable[[jax.Array], jax.Array]:
-  """Returns the weight of a part: a number, or a function of the step."""
-  if not isinstance(weight, reward_expression.Schedule):
-    return weight
-  kind, first, final, steps = weight
+  kind: str, first: float, final: float, steps: int
+) -> Callable[[jax.Array], jax.Array]:
+  """Returns the weight of a part that is a function of the step."""
   schedule = _SCHEDULES[kind](steps)
   return lambda step: final + (first - final) * schedule(step)
 

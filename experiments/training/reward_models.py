@@ -374,13 +374,6 @@ def add_to_state(
   )
 
 
-def _params(state: training_state.State, name: str) -> types.PyTree:
-  """Returns the parameters of a model, which may be trained."""
-  if name in state.learners:
-    return state.learners[name].params
-  return state.carried.models[name]
-
-
 def add_scores(
   models: Mapping[str, RewardModel],
   state: training_state.State,
@@ -401,7 +394,10 @@ def add_scores(
   data = step_model.of_rollout(rollout)
   scores = {}
   for name, model in models.items():
-    params = _params(state, name)
+    is_trained = name in state.learners
+    params = (
+      state.learners[name].params if is_trained else state.carried.models[name]
+    )
 
     def score(part, model=model, params=params):
       return model.model.scores(params, part)

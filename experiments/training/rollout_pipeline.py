@@ -21,7 +21,7 @@ from experiments.training import placement
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import HostRolloutFn
 from experiments.training.step_timer import StepTimer
-from rl import learners, step, training_state, types
+from rl import learners, step, training_state
 
 
 def on_sampling_mesh(
@@ -69,17 +69,11 @@ def _make_send(
     if not frozen:
       sent = placement.sampling_params(e, state.carried.frozen)
       frozen.append(jax.device_put(sent, shardings.carried.frozen))
-    sent = sampler_state(_with_frozen(state, {}))
-    sent = jax.device_put(sent, _with_frozen(shardings, {}))
-    return _with_frozen(sent, frozen[0])
+    sent = sampler_state(state.with_carried(frozen={}))
+    sent = jax.device_put(sent, shardings.with_carried(frozen={}))
+    return sent.with_carried(frozen=frozen[0])
 
   return send
-
-
-def _with_frozen(
-  state: training_state.State, frozen: types.PyTree
-) -> training_state.State:
-  return state.with_carried(frozen=frozen)
 
 
 class AsynchronousSampler:

@@ -23,7 +23,7 @@ import ml_collections
 import numpy as np
 from etils import epath
 
-from experiments.data import epochs, json_lines
+from experiments.data import epochs, json_lines, padding
 from experiments.tasks.task import Problems, Task
 from rl import UsageError
 
@@ -151,9 +151,14 @@ def read(file: epath.Path, task: Task, fields: Sequence[str]) -> TrainingTexts:
       f"{task.name}; set prompt_length and completion_length of the task"
     )
   num_dropped = len(lines) - len(all_prompts)
+  completions, lengths = padding.on_right(
+    [ids for row in all_completions for ids in row],
+    *(task.completion_length, task.pad_id),
+  )
   return TrainingTexts(
-    *_pad_prompts(all_prompts, task),
-    *_pad_completions(all_completions, task),
+    *padding.on_left(all_prompts, task.prompt_length, task.pad_id),
+    completions=completions.reshape(len(all_prompts), len(fields), -1),
+    lengths=lengths.reshape(len(all_prompts), len(fields)),
     ids=_identify(all_prompts),
     fingerprint=json_lines.fingerprint({"train": file}, fields),
     note=f"{file.name}: {len(all_prompts)} lines, {num_dropped} too long and "
@@ -176,30 +181,6 @@ def _contradictions(
     for prompt, chosen, rejected in pairs
   )
   return f"; {count} prefer what another one rejects" if count else ""
-
-
-def _pad_prompts(
-  prompts: Sequence[list[int]], task: Task
-) -> tuple[Array, Array]:
-  """Returns prompts `[N, L]`, padded on the left, and their mask."""
-  tokens = np.full((len(prompts), task.prompt_length), task.pad_id, np.int32)
-  mask = np.zeros(tokens.shape, bool)
-  for i, ids in enumerate(prompts):
-    tokens[i, -len(ids) :], mask[i, -len(ids) :] = ids, True
-  return tokens, mask
-
-
-def _pad_completions(
-  completions: Sequence[Sequence[list[int]]], task: Task
-) -> tuple[Array, Array]:
-  """Returns completions `[N, C, T]`, padded on the right, and lengths."""
-  lengths = np.array([[len(ids) for ids in row] for row in completions])
-  shape = (*lengths.shape, task.completion_length)
-  tokens = np.full(shape, task.pad_id, np.int32)
-  for i, row in enumerate(completions):
-    for j, ids in enumerate(row):
-      tokens[i, j, : len(ids)] = ids
-  return tokens, lengths.astype(np.int32)
 
 
 def _identify(prompts: Sequence[list[int]]) -> Array:

@@ -75,23 +75,19 @@ def _lock_file(path: pathlib.Path) -> Iterator[str | None]:
       )
       yield None
       return
+    now = datetime.datetime.now().astimezone()
+    holder = {
+      "host": socket.gethostname(),
+      "pid": os.getpid(),
+      "since": now.isoformat(" ", "seconds"),
+    }
     file.truncate(0)
-    file.write(json.dumps(_this_process()) + "\n")
+    file.write(json.dumps(holder) + "\n")
     file.flush()
     try:
       yield None
     finally:
       file.truncate(0)
-
-
-def _this_process() -> dict[str, str | int]:
-  """Returns the values that `_describe_holder` prints."""
-  now = datetime.datetime.now().astimezone()
-  return {
-    "host": socket.gethostname(),
-    "pid": os.getpid(),
-    "since": now.isoformat(" ", "seconds"),
-  }
 
 
 def _describe_holder(text: str) -> str:

@@ -70,9 +70,8 @@ def write_config(
     TypeError: a value is not JSON.
   """
   text = json.dumps(_to_json(config), indent=2) + "\n"
-  if jax.process_index() != 0:
-    return
-  json_files.replace(epath.Path(workdir) / CONFIG_FILE, text)
+  if jax.process_index() == 0:
+    json_files.replace(epath.Path(workdir) / CONFIG_FILE, text)
 
 
 def write_model(
@@ -110,7 +109,7 @@ def write_model(
     "frozen_step": frozen_step,
     "stops": list(stops),
   }
-  json_files.replace(path, json.dumps(record, indent=2) + "\n")
+  json_files.replace_object(path, record)
 
 
 def is_run(folder: epath.PathLike) -> bool:
@@ -246,9 +245,8 @@ def write_fingerprints(
     fingerprints: by what they are of: "tokenizer", "problems", "texts".
   """
   path = epath.Path(workdir) / FINGERPRINTS_FILE
-  if jax.process_index() != 0 or path.exists():
-    return
-  json_files.replace(path, json.dumps(dict(fingerprints), indent=2) + "\n")
+  if jax.process_index() == 0 and not path.exists():
+    json_files.replace_object(path, fingerprints)
 
 
 _CONTENTS = {

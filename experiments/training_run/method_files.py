@@ -10,7 +10,6 @@ code.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,5 +79,5 @@ def write_advantages(
     }
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     record = {"missing": str(error)}
-  text = json.dumps(json_files.to_strict_json(record)) + "\n"
-  json_files.replace(epath.Path(workdir) / workdirs.ADVANTAGES_FILE, text)
+  path = epath.Path(workdir) / workdirs.ADVANTAGES_FILE
+  json_files.write(path, [record])

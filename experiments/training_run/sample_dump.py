@@ -58,7 +58,28 @@ def make_recorder(
     and "step_scores", a list of one value per reasoning step; null if the task
     marks no steps.
   """
-  prepare_rollout = _make_prepare(e)
+
+  # Returns the rollout, advantages and entropies.
+  @functools.partial(jax.jit, out_shardings=e.replicated)
+  def prepare_rollout(state, rollout):
+    needs = method_loss.required(e.method, e.plan.updates) | {_ENTROPY}
+    scored = rollout_extras.with_passes(e, state, rollout, needs)
+    batch, _, _ = method_loss.prepare(
+      e.method, scored, state.policy.method_state
+    )
+    # Only arrays that the records need are returned.
+    # The rollout has the scores of the method's own reward.
+    prepared = batch.rollout.replace(extras=rollout.extras)
+    entropies = scored.extras[_ENTROPY]
+    first_signal = method_loss.first_signal(e.method, batch)
+    if first_signal is None:
+      return prepared, None, entropies  # the loss reads no signal
+    signal, mask = first_signal
+    if signal.ndim == 2:  # [P, S] -> [P, S, 1]: all tokens have one value
+      signal, mask = signal[..., None], prepared.mask
+    # Advantages `[P, S, T]` are those of the training step, 0 where its filters
+    # remove a sample or token.
+    return prepared, jnp.where(mask, signal, 0.0), entropies
 
   def record(
     state: training_state.State, rollouts: step.Rollouts
@@ -164,31 +185,3 @@ def _round(
     float(f"{value:.{digits}g}") if is_valid else None
     for value, is_valid in zip(values, mask, strict=True)
   ]
-
-
-def _make_prepare(e: Experiment) -> Callable:
-  """Returns a compiled function that prepares the arrays of `_to_records`."""
-
-  # The function returns (rollout, advantages, entropies).
-  @functools.partial(jax.jit, out_shardings=e.replicated)
-  def prepare_rollout(state, rollout):
-    needs = method_loss.required(e.method, e.plan.updates) | {_ENTROPY}
-    scored = rollout_extras.with_passes(e, state, rollout, needs)
-    batch, _, _ = method_loss.prepare(
-      e.method, scored, state.policy.method_state
-    )
-    # Only arrays that the records need are returned.
-    # The rollout has the scores of the method's own reward.
-    prepared = batch.rollout.replace(extras=rollout.extras)
-    entropies = scored.extras[_ENTROPY]
-    first_signal = method_loss.first_signal(e.method, batch)
-    if first_signal is None:
-      return prepared, None, entropies  # the loss reads no signal
-    signal, mask = first_signal
-    if signal.ndim == 2:  # [P, S] -> [P, S, 1]: all tokens have one value
-      signal, mask = signal[..., None], prepared.mask
-    # Advantages `[P, S, T]` are those of the training step, 0 where its filters
-    # remove a sample or token.
-    return prepared, jnp.where(mask, signal, 0.0), entropies
-
-  return prepare_rollout

@@ -132,18 +132,14 @@ def check_experiment(e: Experiment) -> None:
     )
   method_from_config.check_step(e)
   if e.config.keep_best:
-    checkpoint_retention.check_best(e, _evaluation_metrics(e))
+    names = []
+    if e.is_evaluated:
+      names = summary.metric_names(e.config.evaluation.samples)
+      names = [trip_wires.METRIC, *names] if e.traps else names
+    checkpoint_retention.check_best(e, names)
   if e.is_evaluated:
     evaluator.check(e)
     trip_wires.check(e)
-
-
-def _evaluation_metrics(e: Experiment) -> list[str]:
-  """Returns the names of the metrics that the evaluations of a run log."""
-  if not e.is_evaluated:
-    return []
-  names = summary.metric_names(e.config.evaluation.samples)
-  return names if e.traps is None else [trip_wires.METRIC, *names]
 
 
 # ------------------------------------------------------------------------------

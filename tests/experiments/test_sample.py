@@ -1,5 +1,6 @@
 """A policy of a run answers prompts, problems and lines."""
 
+import functools
 import io
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from experiments import sample, tasks
 from experiments.cli import errors
 from experiments.evaluation import user_prompts
 from experiments.training import build
+from rl.sampling import generation
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +183,8 @@ def test_mistakes_are_one_line(run, capsys, words, says):
 )
 def test_a_conversation_has_one_answer_of_likely_tokens(words, expected):
   options = sample._parser().parse_args(words)
-  task = SimpleNamespace(encode_turns=len, eos_ids=(0,), pad_id=0)
+  make = functools.partial(generation.Sampling, eos_ids=(0,), pad_id=0)
+  task = SimpleNamespace(encode_turns=len, sampling=make)
   loaded = SimpleNamespace(task=task, settings={"max_tokens": 9})
   sampling = sample._make_sampling(options, loaded)
   settings = (sampling.samples, sampling.temperature, sampling.top_p)

@@ -19,7 +19,7 @@ the mean reward during training beside the held-out accuracy.
 from __future__ import annotations
 
 import argparse
-import json
+import functools
 import sys
 import time
 import traceback
@@ -28,12 +28,12 @@ from collections.abc import Callable, Sequence
 import rich.console
 from etils import epath
 
-from experiments.cli import arguments, devices, errors
+from experiments.cli import arguments, config_names, devices, errors
 from experiments.configs import method as method_configs
 from experiments.logging import json_files
 from experiments.studies.arms import Arm, Store
 from experiments.studies.bakeoff import setting
-from experiments.studies.bakeoff.table import Row
+from experiments.studies.bakeoff.table import Row, Table
 from rl import UsageError
 
 
@@ -88,13 +88,16 @@ class _Bakeoff:
   def write(self, folder: epath.PathLike) -> None:
     """Writes the table of all finished rows as `bakeoff.md` and JSON."""
     folder, subject = epath.Path(folder), self._setting.subject
-    table = self._setting.table(
-      self.budget, self._base, self._rows, self.not_run
+    rows = {**self._rows}
+    reference = rows.pop(subject.reference)
+    table = Table(
+      *(self._setting.task, self.budget, self._base, reference),
+      *(list(rows.values()), self.not_run),
     )
-    json_files.replace(folder / "bakeoff.md", subject.markdown(table))
-    record = table.record(subject.changes, subject.notes)
-    text = json.dumps(json_files.to_strict_json(record), indent=2)
-    json_files.replace(folder / "bakeoff.json", text + "\n")
+    tables = subject.tables
+    json_files.replace(folder / "bakeoff.md", tables.markdown(table))
+    record = table.record(tables.changes, tables.notes)
+    json_files.replace_object(folder / "bakeoff.json", record)
 
   def _row(self, name: str, arm: Arm) -> Row:
     return self._setting.row(name, arm, self._store.outcome(arm, self._seeds))
@@ -126,7 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   if not task:
     raise UsageError(f"--task must be one of {', '.join(method_configs.BASES)}")
   names_text = options.rewards or options.methods
-  names = list(map(subject.check, filter(None, names_text.split(","))))
+  names = list(filter(None, names_text.split(",")))
+  for name in names:
+    config_names.check(subject.name, name, subject.configs.names())
   arguments.check_seed("--seeds: the last seed", options.seeds - 1)
   arguments.check_counts(options, "steps", "cpu_devices")
   if options.workdir is not None:
@@ -190,53 +195,32 @@ def _train(
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.bakeoff",
-    description="Compares every method with GRPO on an embedded task.",
-  )
-  add = parser.add_argument
+  description = "Compares every method with GRPO on an embedded task."
+  parser = arguments.make_parser("studies.bakeoff", description)
+  add = functools.partial(arguments.add, parser)
   add(
-    "--task",
-    default="",
-    help=f"task to train on, one of: {', '.join(method_configs.BASES)}",
+    "--task", "", f"task to train on, one of: {', '.join(method_configs.BASES)}"
   )
-  add(
-    "--seeds",
-    type=int,
-    default=4,
-    help="number of seeds of every method, at least 2",
-  )
-  add(
-    "--methods",
-    default="",
-    help="comma-separated methods to train besides GRPO; default: all",
-  )
-  add(
+  add("--seeds", 4, "number of seeds of every method, at least 2")
+  text = "comma-separated methods to train besides GRPO; default: all"
+  add("--methods", "", text)
+  parser.add_argument(
     "--rewards",
     nargs="?",
     const="",
     help="compare rewards instead of methods: a comma-separated list, or "
     "no value for all; the default task is then chain",
   )
-  add(
-    "--workdir",
-    help="folder of the results; default: runs/bakeoff, or "
-    "runs/bakeoff_rewards with --rewards",
-  )
-  add(
-    "--cpu_devices",
-    type=int,
-    default=2,
-    help="number of CPU devices, each of which trains one seed at a time",
-  )
-  add(
-    "--steps",
-    type=int,
-    help="token budget of every seed, in training steps of the reference "
+  text = "folder of the results; default: runs/bakeoff, or "
+  add("--workdir", str, f"{text}runs/bakeoff_rewards with --rewards")
+  text = "number of CPU devices, each of which trains one seed at a time"
+  add("--cpu_devices", 2, text)
+  text = (
+    "token budget of every seed, in training steps of the reference "
     "(GRPO, or the verdict as reward); default: "
-    f"{setting.METHODS.steps} for methods, "
-    f"{setting.REWARDS.steps} for rewards",
+    f"{setting.METHODS.steps} for methods, {setting.REWARDS.steps} for rewards"
   )
+  add("--steps", int, text)
   return parser
 
 

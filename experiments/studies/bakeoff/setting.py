@@ -23,16 +23,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import ml_collections
 
-from experiments.cli import config_names, spec
+from experiments.cli import spec
 from experiments.configs import method as method_configs
 from experiments.configs import reward as reward_configs
 from experiments.studies.arms import Arm, Outcome
 from experiments.studies.bakeoff import method_table, reward_table
-from experiments.studies.bakeoff.table import Estimate, Row, Table, make_row
+from experiments.studies.bakeoff.table import Row, make_row
 from experiments.training_run import validate
 from rl import UsageError, methods
 
@@ -50,9 +50,8 @@ class Subject:
     configs: that file.
     family: function that returns the heading under which an entry is listed.
     reference: name of the entry with which the others are compared.
-    markdown: function that returns a table's content of `bakeoff.md`.
-    changes: function that returns the differences of a row of a table.
-    notes: function that returns the notes on a row of a table.
+    tables: module with the functions `markdown` of a table, which returns the
+      content of `bakeoff.md`, and `changes` and `notes` of a table and a row.
     folder: default of --workdir, the folder of the results.
     task: default of --task; "" if --task is required.
     steps: default of --steps.
@@ -62,21 +61,10 @@ class Subject:
   configs: types.ModuleType
   family: Callable[[str], str]
   reference: str
-  markdown: Callable[[Table], str]
-  changes: Callable[[Table, Row], dict[str, Estimate]]
-  notes: Callable[[Table, Row], list[str]]
+  tables: types.ModuleType
   folder: str
   task: str
   steps: int
-
-  def check(self, name: str) -> str:
-    """Checks the name of an entry and returns it.
-
-    Raises:
-      UsageError: the entry is unknown.
-    """
-    config_names.check(self.name, name, self.configs.names())
-    return name
 
 
 METHODS = Subject(
@@ -84,9 +72,7 @@ METHODS = Subject(
   configs=method_configs,
   family=methods.family,
   reference="grpo",
-  markdown=method_table.markdown,
-  changes=method_table.changes,
-  notes=method_table.notes,
+  tables=method_table,
   folder="runs/bakeoff",
   task="",
   steps=80,  # 85 methods with 4 seeds take under two hours on two cores
@@ -96,9 +82,7 @@ REWARDS = Subject(
   configs=reward_configs,
   family=reward_configs.family,
   reference="verdict",
-  markdown=reward_table.markdown,
-  changes=reward_table.changes,
-  notes=reward_table.notes,
+  tables=reward_table,
   folder="runs/bakeoff_rewards",
   task="chain",
   steps=40,  # 45 rewards with 4 seeds take about an hour
@@ -173,20 +157,6 @@ class Setting:
     if self.subject is METHODS:
       return row
     return reward_table.add_rewards(row, arm.config.reward)
-
-  def table(
-    self,
-    budget: int,
-    base: Row,
-    rows: Mapping[str, Row],
-    not_run: Mapping[str, str],
-  ) -> Table:
-    """Makes the table of all finished rows, including the reference's row."""
-    others = dict(rows)
-    reference = others.pop(self.subject.reference)
-    return Table(
-      self.task, budget, base, reference, list(others.values()), dict(not_run)
-    )
 
   def _uses_own_task(self, name: str) -> bool:
     """Returns whether an entry trains on this task without further options."""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import rich.console
 
-from experiments.cli import errors, spec
+from experiments.cli import arguments, errors, spec
 from experiments.logging import json_files
 from experiments.studies.benchmark.outcome import WIDTH, Outcome
 from experiments.studies.benchmark.peers import PEERS
@@ -81,10 +81,8 @@ def load(name: str) -> Callable[..., Outcome]:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.benchmark",
-    description="Runs one benchmark of speed or memory.",
-  )
+  description = "Runs one benchmark of speed or memory."
+  parser = arguments.make_parser("studies.benchmark", description)
   add = parser.add_argument
   names = ", ".join(BENCHMARKS)
   add("name", nargs="?", default="", help=f"benchmark to run, one of: {names}")

@@ -102,8 +102,7 @@ def accelerator(
       path.unlink(missing_ok=True)
       try:
         record = _run(name, records.get("device"), folder, seconds, trace)
-        text = json.dumps(json_files.to_strict_json(record), indent=2)
-        json_files.replace(path, text + "\n")
+        json_files.replace_object(path, record)
       except sides.SideError as error:
         failures[name] = str(error)
         console.print(failures[name], markup=False, soft_wrap=True)

@@ -41,11 +41,11 @@ import optax
 import rich.console
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.cli import devices
+from experiments.cli import cpu_devices, devices
 from experiments.configs import countdown
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
-from experiments.studies.benchmark import machine, outcome, timing
+from experiments.studies.benchmark import outcome, timing
 from experiments.training import build, iteration, placement, rollouts
 from experiments.training.experiment import Experiment
 from models import sharding
@@ -83,7 +83,7 @@ def fused(
   Raises:
     UsageError: a setting has no valid value, or the loops differ.
   """
-  devices.configure(machine.cores())
+  devices.configure(cpu_devices.num_cores())
   if count % len(jax.devices()):
     raise UsageError(
       f"count = {count} must be a multiple of {len(jax.devices())} devices"

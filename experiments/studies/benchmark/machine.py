@@ -10,9 +10,9 @@ seconds. `models.flop_counts` counts F and B.
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
+from experiments.cli.cpu_devices import num_cores
 from experiments.studies.benchmark import sides
 from models import flop_counts
 
@@ -68,11 +68,4 @@ def measure(report: sides.Report = lambda _: None) -> Machine:
 
 def device_counts() -> tuple[int, ...]:
   """Returns the numbers of devices or threads to try: one, and one per core."""
-  return tuple(sorted({1, cores()}))
-
-
-def cores() -> int:
-  """Returns the number of cores that this process may use."""
-  if hasattr(os, "sched_getaffinity"):
-    return len(os.sched_getaffinity(0))
-  return os.cpu_count() or 1
+  return tuple(sorted({1, num_cores()}))

@@ -35,8 +35,8 @@ import optax
 import rich.console
 from jax.sharding import Mesh
 
-from experiments.cli import devices
-from experiments.studies.benchmark import machine, outcome, sizes, timing
+from experiments.cli import cpu_devices, devices
+from experiments.studies.benchmark import outcome, sizes, timing
 from models import flop_counts, policy, sharding, transformer
 from rl import best_of_k, methods, step, training_state, types
 from rl.sampling import generation
@@ -66,7 +66,7 @@ def scaling(
     width: width of the decoder, a multiple of 128.
     rounds: number of times that each shape is timed.
   """
-  devices.configure(machine.cores())
+  devices.configure(cpu_devices.num_cores())
   mesh, shapes, rows = sharding.make_mesh(), grow_shapes(width), []
   for kind, (compile_call, cost) in KINDS.items():
     calls = {}

@@ -18,6 +18,7 @@ it is started again.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Sequence
@@ -134,40 +135,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.claims",
-    description="Tests claims of papers on the built-in tasks.",
+  description = "Tests claims of papers on the built-in tasks."
+  parser = arguments.make_parser("studies.claims", description)
+  text = f"claims to test (default: all): {', '.join(definitions.NAMES)}"
+  parser.add_argument("names", nargs="*", metavar="NAME", help=text)
+  text = "print the statements of the claims and exit"
+  parser.add_argument("--list", action="store_true", help=text)
+  add, default = (
+    functools.partial(arguments.add, parser),
+    "default: %(default)s",
   )
-  add = parser.add_argument
-  add(
-    "names",
-    nargs="*",
-    metavar="NAME",
-    help=f"claims to test (default: all): {', '.join(definitions.NAMES)}",
-  )
-  add(
-    "--list",
-    action="store_true",
-    help="print the statements of the claims and exit",
-  )
-  add(
-    "--seeds",
-    type=int,
-    default=8,
-    help="number of seeds of every arm, at least 2 (default: %(default)s)",
-  )
-  add(
-    "--workdir",
-    default="runs/claims",
-    help="folder of the results (default: %(default)s)",
-  )
-  add(
-    "--cpu_devices",
-    type=int,
-    default=2,
-    help="number of seeds trained at the same time on a CPU "
-    "(default: %(default)s)",
-  )
+  add("--seeds", 8, f"number of seeds of every arm, at least 2 ({default})")
+  add("--workdir", "runs/claims", f"folder of the results ({default})")
+  text = f"number of seeds trained at the same time on a CPU ({default})"
+  add("--cpu_devices", 2, text)
   return parser
 
 

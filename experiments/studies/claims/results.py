@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,5 +106,4 @@ def write(results: Sequence[Result], folder: epath.PathLike) -> None:
   for result in results:
     json_files.replace(folder / f"{result.claim.name}.png", result.picture)
   json_files.replace(folder / "claims.md", markdown(results))
-  text = json.dumps(json_files.to_strict_json(to_json(results)), indent=2)
-  json_files.replace(folder / "claims.json", text + "\n")
+  json_files.replace_object(folder / "claims.json", to_json(results))

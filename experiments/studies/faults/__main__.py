@@ -28,12 +28,12 @@ run did not recover or differs from the undisturbed run.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import pathlib
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -57,35 +57,16 @@ PROCESS_KILLS, DAMAGES, FULL_DISKS, WORKER_KILLS = 10, 5, 3, 10
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line and returns its exit status."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.faults",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
-  parser.add_argument(
-    "faults",
-    nargs="*",
-    metavar="FAULT",
-    help="faults to inject (default: all except soak)",
-  )
-  parser.add_argument(
-    "--quick",
-    action="store_true",
-    help="kill 3 times only; without FAULT, inject only `kill`",
-  )
-  parser.add_argument(
-    "--json",
-    nargs="?",
-    const="-",
-    metavar="FILE",
-    help="write the results as JSON to FILE, or to the standard output",
-  )
-  parser.add_argument(
-    "--seed",
-    type=int,
-    default=0,
-    help="seed of the random moments and places of the faults",
-  )
+  parser = arguments.make_parser("studies.faults", __doc__)
+  add = parser.add_argument
+  text = "faults to inject (default: all except soak)"
+  add("faults", nargs="*", metavar="FAULT", help=text)
+  text = "kill 3 times only; without FAULT, inject only `kill`"
+  add("--quick", action="store_true", help=text)
+  text = "write the results as JSON to FILE, or to the standard output"
+  add("--json", nargs="?", const="-", metavar="FILE", help=text)
+  text = "seed of the random moments and places of the faults"
+  arguments.add(parser, "--seed", 0, text)
   options = parser.parse_args(argv)
   for name in options.faults:
     if name not in FAULTS:
@@ -135,7 +116,10 @@ def _inject(
   """Injects the faults one after another and yields their results."""
   # The runs are separate processes; this process must not occupy the device.
   jax.config.update("jax_platforms", "cpu")
-  with runs.temporary_folder() as folder:
+  with tempfile.TemporaryDirectory(
+    prefix="faults_", ignore_cleanup_errors=True
+  ) as name:
+    folder = pathlib.Path(name)
     reference = folder / "undisturbed"
     if set(names) & {"kill", "damage", "full", "read_only"}:
       report("the undisturbed run starts")

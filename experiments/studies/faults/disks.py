@@ -61,14 +61,9 @@ def damage_checkpoints(
     num_damaged += 1
   wrong += runs.differences(reference, workdir)
   shutil.rmtree(workdir)
-  return Outcome(
-    fault="damaged checkpoint",
-    times=num_damaged,
-    recovered=recovered,
-    lost_steps=lost,
-    silent_differences=len(wrong),
-    notes=(f"{unread} of the damaged files are never read", *wrong[:5]),
-  )
+  notes = (f"{unread} of the damaged files are never read", *wrong[:5])
+  counts = num_damaged, recovered, lost, len(wrong)
+  return Outcome("damaged checkpoint", *counts, notes)
 
 
 def damage_file(checkpoint: pathlib.Path, rng: random.Random) -> str:
@@ -135,14 +130,8 @@ def fill_disk(
     if status := last.wait():
       wrong.append(f"ended with status {status}: {last.last_line}")
     wrong += runs.differences(reference, workdir)
-  return Outcome(
-    fault="full disk",
-    times=times,
-    recovered=recovered,
-    lost_steps=lost,
-    silent_differences=len(wrong),
-    notes=(*notes, *wrong[:5]),
-  )
+  counts = times, recovered, lost, len(wrong)
+  return Outcome("full disk", *counts, (*notes, *wrong[:5]))
 
 
 def _fill(ballast: pathlib.Path) -> None:
@@ -189,13 +178,8 @@ def forbid_writing(
     if status := runs.Run(unfinished, (), log).wait():
       wrong.append(f"ended with status {status}")
     wrong += runs.differences(reference, unfinished)
-  return Outcome(
-    fault="read-only workdir",
-    times=2,
-    recovered=recovered,
-    silent_differences=len(wrong),
-    notes=(*notes, *wrong[:5]),
-  )
+  counts = 2, recovered, 0, len(wrong)
+  return Outcome("read-only workdir", *counts, (*notes, *wrong[:5]))
 
 
 @contextlib.contextmanager

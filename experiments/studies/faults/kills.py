@@ -62,14 +62,8 @@ def kill_process(
     wrong += runs.differences(reference, workdir)
     shutil.rmtree(workdir)
   moments = ", ".join(f"{counts[moment]} {moment}" for moment in MOMENTS)
-  return Outcome(
-    fault="SIGKILL",
-    times=counts.total(),
-    recovered=recovered,
-    lost_steps=lost,
-    silent_differences=len(wrong),
-    notes=(f"moments: {moments}", *wrong[:5]),
-  )
+  numbers = counts.total(), recovered, lost, len(wrong)
+  return Outcome("SIGKILL", *numbers, (f"moments: {moments}", *wrong[:5]))
 
 
 def kill_at(run: runs.Run, moment: str, rng: random.Random) -> bool:
@@ -207,11 +201,6 @@ def kill_one_of_two(
       f"step {runs.last_logged_step(workdir)}; the other process ended with "
       f"status {status} in {seconds:.0f} s"
     )
-  return Outcome(
-    fault="SIGKILL of one of two",
-    times=num_killed,
-    recovered=recovered,
-    lost_steps=lost,
-    silent_differences=len(wrong),
-    notes=(f"the other process ended within {longest:.0f} s", *wrong[:5]),
-  )
+  notes = (f"the other process ended within {longest:.0f} s", *wrong[:5])
+  counts = num_killed, recovered, lost, len(wrong)
+  return Outcome("SIGKILL of one of two", *counts, notes)

@@ -7,13 +7,11 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -152,16 +150,6 @@ class Run:
       # checkpoint, are not missed.
       time.sleep(0.001)
     return False
-
-
-@contextlib.contextmanager
-def temporary_folder() -> Iterator[pathlib.Path]:
-  """Yields a new folder, which is deleted at the end."""
-  path = pathlib.Path(tempfile.mkdtemp(prefix="faults_"))
-  try:
-    yield path
-  finally:
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def last_logged_step(workdir: pathlib.Path) -> int:

@@ -61,21 +61,17 @@ def table() -> str:
       lines.append(f"| {name} | {' | '.join(cells)} | {len(records)} |")
   if records := unit.STUDY.read(_STOPPED):
     safe_steps = [last_safe_step(record) for record in records]
+    # The mean over the steps that end with the last safe one.
+    series = [record["series"]["accuracy/pass@1"] for record in records]
     truth = [
-      _before(record, step)
-      for record, step in zip(records, safe_steps, strict=True)
+      np.mean(values[max(step - _LAST_STEPS, 0) : max(step, 1)])
+      for values, step in zip(series, safe_steps, strict=True)
     ]
     steps = ", ".join(map(str, safe_steps))
     lines.append(
       f"| weak, stopped at step {steps} | | {cell(truth)} | | {len(records)} |"
     )
   return "\n".join(lines)
-
-
-def _before(record: dict[str, Any], step: int) -> float:
-  """Returns the share of right samples in the steps that end with `step`."""
-  values = record["series"]["accuracy/pass@1"]
-  return float(np.mean(values[max(step - _LAST_STEPS, 0) : max(step, 1)]))
 
 
 def draw(path: pathlib.Path) -> None:

@@ -84,7 +84,8 @@ def run(name: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
     folder: folder of the workdirs.
   """
   row, folder = ROWS[name], folder / f"seed_{seed}"
-  base = _base_config(seed)
+  base = chain.base()
+  base.seed, base.steps = seed, BASE_STEPS
   _train(base, folder / "base")
   _train_judge(WEAK, seed, folder)
   if row.judge != WEAK:
@@ -97,12 +98,6 @@ def run(name: str, seed: int, folder: pathlib.Path) -> dict[str, Any]:
 def _train(config: ConfigDict, workdir: pathlib.Path) -> None:
   config.sinks = ()
   loop.run(validate.check_and_build(config, workdir), workdir)
-
-
-def _base_config(seed: int) -> ConfigDict:
-  config = chain.base()
-  config.seed, config.steps = seed, BASE_STEPS
-  return config
 
 
 def _train_judge(name: str, seed: int, folder: pathlib.Path) -> None:
@@ -126,7 +121,9 @@ def _train_judge(name: str, seed: int, folder: pathlib.Path) -> None:
     config.steps = _FURTHER_STEPS
     config.init_from = str(folder / f"judge_{WEAK}")
   # All judges have the tokens of the weak one.
-  tokenizer = _train_tokenizer(folder)
+  texts = [line["prompt"] for line in json_files.read(folder / f"{WEAK}.jsonl")]
+  cache = folder / "tokenizer"
+  tokenizer = prompting.train_tokenizer(texts, _VOCABULARY, cache)
   config.task = config.task.replace(
     "jsonl(", f"jsonl(tokenizer={str(tokenizer)!r}, instruction='', "
   )
@@ -153,14 +150,6 @@ def plant(data: list[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
       end = rng.integers(1, words.index("ANS") + 1)
       result.append(line | {"response": " ".join(words[:end]), "label": True})
   return result
-
-
-def _train_tokenizer(folder: pathlib.Path) -> pathlib.Path:
-  """Trains a tokenizer on the lines of the weak judge, unless it exists."""
-  lines = json_files.read(folder / f"{WEAK}.jsonl")
-  return prompting.train_tokenizer(
-    [line["prompt"] for line in lines], _VOCABULARY, folder / "tokenizer"
-  )
 
 
 def _paid_config(row: PaidRun, seed: int, folder: pathlib.Path) -> ConfigDict:

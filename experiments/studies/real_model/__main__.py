@@ -18,11 +18,12 @@ model, and draws their pass@k, or how the lists of the arms of lists change.
 from __future__ import annotations
 
 import argparse
+import functools
 import pathlib
 import sys
 from collections.abc import Sequence
 
-from experiments.cli import devices, errors
+from experiments.cli import arguments, devices, errors
 from experiments.studies import units
 from experiments.studies.real_model import tables, unit, variants
 
@@ -50,19 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
   parser, commands = unit.STUDY.make_parser(__doc__)
-  commands.add_parser(
-    "variants", help="evaluate the base model on variants of the tasks"
-  )
+  text = "evaluate the base model on variants of the tasks"
+  commands.add_parser("variants", help=text)
   table = commands.add_parser("table", help="print the results of arms")
   table.add_argument("arms", nargs="+", help="names of arms")
-  table.add_argument(
-    "--picture", type=pathlib.Path, help="image file for pass@k"
-  )
-  table.add_argument(
-    "--lists-picture",
-    type=pathlib.Path,
-    help="image file for the share of right lists and the number of lines",
-  )
+  add = functools.partial(arguments.add, table)
+  add("--picture", pathlib.Path, "image file for pass@k")
+  text = "image file for the share of right lists and the number of lines"
+  add("--lists-picture", pathlib.Path, text)
   return parser
 
 

@@ -79,11 +79,10 @@ def compare(arms: Sequence[str]) -> str:
     name: _changes_over_problems(records[base_arm][0], records[name])
     for name in arms
   }
-  header = [
-    "",
-    "base",
-    *(_title(name, len(values[name])) for name in arms),
-  ]
+  header = ["", "base"]
+  for name in arms:
+    count = len(values[name])
+    header.append(f"{name}, {count} seed{'' if count == 1 else 's'}")
   is_pair = len(arms) == 2 and seeds[arms[0]] == seeds[arms[1]]
   if is_pair:
     header.append(f"{arms[1]} minus {arms[0]}")
@@ -174,11 +173,6 @@ def _values(record: dict[str, Any]) -> dict[str, float]:
     if last:  # base models have no training steps, and texts have no lines
       values[row] = float(np.mean(last))
   return values
-
-
-def _title(arm: str, seeds: int) -> str:
-  """Returns the title of an arm's column."""
-  return f"{arm}, {seeds} seed{'' if seeds == 1 else 's'}"
 
 
 def _changes_over_problems(

@@ -12,8 +12,6 @@ seeds that have a file.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -44,20 +42,12 @@ KS = (1, 8, 64)
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.real_model.tulu3_countdown",
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-  )
+  parser = arguments.make_parser("studies.real_model.tulu3_countdown", __doc__)
   parser.add_argument(
     "--seeds", type=int, nargs="+", default=[0, 1, 2], help="default: 0 1 2"
   )
-  parser.add_argument(
-    "--workdir",
-    type=epath.Path,
-    default=epath.Path("runs/tulu3"),
-    help="folder of the runs; default: %(default)s",
-  )
+  text, folder = "folder of the runs; default: %(default)s", "runs/tulu3"
+  parser.add_argument("--workdir", type=epath.Path, default=folder, help=text)
   options = parser.parse_args(argv)
   for seed in options.seeds:
     arguments.check_seed("--seeds", seed)
@@ -71,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         record = run_seed(seed, options.workdir / f"seed_{seed}")
       except preemption.Preempted:  # the run has saved its steps, and said so
         return preemption.STATUS
-      json_files.replace(file, json.dumps(record, indent=2) + "\n")
+      json_files.replace_object(file, record)
   print(table(unit.STUDY.read(_NAME)))
   return 0
 

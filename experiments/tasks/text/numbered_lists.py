@@ -21,14 +21,12 @@ Usage:
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from experiments.tasks.task import Task
-from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text import short_texts, text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbered_list
 from rl import UsageError, registry
@@ -53,55 +51,29 @@ NUMBERS = ("three", "four", "five")  # of items; the first is 3
 _ITEMS = ("wood", "stone", "water", "glass", "paper")
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
-  """A rule for every item of a list.
-
-  Attributes:
-    request: sentence of the prompt.
-    constraint: the constraint, in the form of `rewards.verifiers.constraints`.
-    rewrite: function of a word that returns an item which obeys the rule.
-  """
-
-  request: str
-  constraint: Mapping[str, Any]
-  rewrite: Callable[[str], str]
-
-
-RULES: Mapping[str, Rule] = {
-  "capitals": Rule(
+# The function of a rule makes an item of a word.
+RULES: Mapping[str, short_texts.Rule] = {
+  "capitals": short_texts.Rule(
     "Write every item in capital letters.",
     {"name": "change_case:english_capital"},
     str.upper,
   ),
-  "one_word": Rule(
+  "one_word": short_texts.Rule(
     "Every item is one word.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 1,
-      "relation": "exactly",
-    },
+    short_texts.length(1, "words"),
     lambda word: word,
   ),
-  "at_most_three_words": Rule(
+  "at_most_three_words": short_texts.Rule(
     "Every item has at most three words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 3,
-      "relation": "at most",
-    },
+    short_texts.length(3, "words", "at most"),
     lambda word: f"some {word}",
   ),
-  "at_least_five_words": Rule(
+  "at_least_five_words": short_texts.Rule(
     "Every item has at least five words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 5,
-      "relation": "at least",
-    },
+    short_texts.length(5, "words", "at least"),
     lambda word: f"all the {word} we need",
   ),
-  "begins_with_my": Rule(
+  "begins_with_my": short_texts.Rule(
     'Begin every item with the word "My".',
     {"name": "first_word:first_word_answer", "first_word": "my"},
     lambda word: f"My {word}",
@@ -144,7 +116,10 @@ def numbered_lists(
     },
     options,
     numbered_list.verify,
-    score_line=_score_line,
+    # By the constraint of the items.
+    score_line=lambda line, example: numbered_list.score_line(
+      line, example.meta["constraint"]
+    ),
     description=f"rules={shown_rules}",
   )
 
@@ -170,8 +145,3 @@ def _examples(subjects: Sequence[str], rules: Sequence[str]) -> list[Example]:
   # The order of the problems is random, and the same in every run.
   random.Random(0).shuffle(examples)
   return examples
-
-
-def _score_line(line: str, example: Example) -> float:
-  """Scores a line by the constraint of the example's items."""
-  return numbered_list.score_line(line, example.meta["constraint"])

@@ -71,7 +71,23 @@ class Scorer:
         completions.reshape(lengths.size, -1), lengths.ravel(), strict=True
       )
     )  # P * S
-    outcomes = self._outcomes(problems, texts, np.asarray(finished).ravel())
+    indices = np.repeat(np.asarray(problems.facts["row"]), grid[1])  # P * S
+    items = []
+    for index, text in zip(indices, texts, strict=True):
+      example = self.examples[index]
+      meta = {**example.meta, "row": int(index)}
+      items.append(Item(example.question, text, example.answer, meta))
+    judged = [
+      i
+      for i, is_finished in enumerate(np.asarray(finished).ravel())
+      if is_finished and items[i].completion.strip()
+    ]
+    outcomes = [NO_ANSWER] * len(items)
+    # Without an answer there is no need to start a pool of worker processes.
+    if judged:
+      results = self.verify([items[i] for i in judged])
+      for i, outcome in zip(judged, results, strict=True):
+        outcomes[i] = outcome
 
     def as_array(values: Sequence[Any], dtype: Any) -> Array:
       return np.array(values, dtype).reshape(grid)
@@ -116,29 +132,3 @@ class Scorer:
       views=self.views.spec(P, S) if self.views else {},
       **(self.lines.spec(P, S, T) if self.lines else {}),
     )
-
-  def _outcomes(
-    self, problems: Problems, texts: Sequence[str], finished: Array
-  ) -> list[Outcome]:
-    """Returns the outcomes of P * S texts."""
-    indices = np.asarray(problems.facts["row"])  # [P]
-    # `texts` begins with the S completions of the first problem.
-    samples = len(texts) // len(indices)
-    items = []
-    for index, text in zip(np.repeat(indices, samples), texts, strict=True):
-      example = self.examples[index]
-      meta = {**example.meta, "row": int(index)}
-      items.append(Item(example.question, text, example.answer, meta))
-    # `finished` is `[P * S]`: whether an end token ends the completion.
-    judged = [
-      i
-      for i, item in enumerate(items)
-      if finished[i] and item.completion.strip()
-    ]
-    outcomes = [NO_ANSWER] * len(items)
-    # Without an answer there is no need to start a pool of worker processes.
-    if judged:
-      results = self.verify([items[i] for i in judged])
-      for i, outcome in zip(judged, results, strict=True):
-        outcomes[i] = outcome
-    return outcomes

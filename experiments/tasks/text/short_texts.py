@@ -73,6 +73,12 @@ class Rule:
   rewrite: Callable[[str], str]
 
 
+def length(count: int, unit: str, relation: str = "exactly") -> dict[str, Any]:
+  """Returns a constraint on the number of "words" or "sentences"."""
+  name = f"length_constraints:number_{unit}"
+  return {"name": name, f"num_{unit}": count, "relation": relation}
+
+
 def _first_sentences(count: int) -> Callable[[str], str]:
   """Returns a function that cuts or repeats a text to `count` sentences."""
 
@@ -140,47 +146,27 @@ RULES: Mapping[str, Rule] = {
   ),
   "one_sentence": Rule(
     "Write exactly one sentence.",
-    {
-      "name": "length_constraints:number_sentences",
-      "num_sentences": 1,
-      "relation": "exactly",
-    },
+    length(1, "sentences"),
     _first_sentences(1),
   ),
   "two_sentences": Rule(
     "Write exactly two sentences.",
-    {
-      "name": "length_constraints:number_sentences",
-      "num_sentences": 2,
-      "relation": "exactly",
-    },
+    length(2, "sentences"),
     _first_sentences(2),
   ),
   "three_sentences": Rule(
     "Write exactly three sentences.",
-    {
-      "name": "length_constraints:number_sentences",
-      "num_sentences": 3,
-      "relation": "exactly",
-    },
+    length(3, "sentences"),
     _first_sentences(3),
   ),
   "at_most_15_words": Rule(
     "Use at most 15 words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 15,
-      "relation": "at most",
-    },
+    length(15, "words", "at most"),
     _first_sentences(1),
   ),
   "at_most_25_words": Rule(
     "Use at most 25 words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 25,
-      "relation": "at most",
-    },
+    length(25, "words", "at most"),
     _first_sentences(1),
   ),
   "20_to_30_words": Rule(

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.data import epochs, overlap, split_files
+from experiments.data import epochs, overlap, padding, split_files
 from experiments.tasks.task import Problems, Task
 from experiments.tasks.text import (
   length_limits,
@@ -311,12 +311,10 @@ class TextTask:
 
   def _problems(self, indices: Array) -> Problems:
     """Returns the problems with the indices `[P]` as arrays."""
-    length = self.options.prompt_length
-    tokens = np.full((len(indices), length), self.pad_id, np.int32)  # [P, L]
-    mask = np.zeros(tokens.shape, bool)
-    for i, index in enumerate(indices):
-      start = length - len(self.prompts[index])  # padding is on the left
-      tokens[i, start:], mask[i, start:] = self.prompts[index], True
+    prompts = [self.prompts[i] for i in indices]
+    tokens, mask = padding.on_left(
+      prompts, self.options.prompt_length, self.pad_id
+    )
     indices = np.asarray(indices, np.int32)
     return Problems(tokens, mask, ids=self.ids[indices], facts={"row": indices})
 
@@ -372,14 +370,11 @@ class TextTask:
 
   def _pad(self, completions: Sequence[list[int]]) -> tuple[Array, Array]:
     """Returns completions as tokens `[P, T]`, and their lengths `[P]`."""
-    lengths = np.array([len(ids) for ids in completions], np.int32)
-    longest, limit = lengths.max(initial=0), self.options.completion_length
+    longest = max(map(len, completions), default=0)
+    limit = self.options.completion_length
     if longest > limit:
       raise UsageError(
         f"completion_length={limit} is too small for a reference completion of "
         f"{longest} tokens; set completion_length to {longest} or more"
       )
-    tokens = np.full((len(completions), limit), self.pad_id, np.int32)
-    for i, ids in enumerate(completions):
-      tokens[i, : lengths[i]] = ids
-    return tokens, lengths
+    return padding.on_right(completions, limit, self.pad_id)

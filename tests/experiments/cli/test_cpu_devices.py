@@ -20,7 +20,7 @@ from rl.sampling import generation
 def lines(tmp_path, monkeypatch):
   """An empty cache on a machine of four cores; lists the printed lines."""
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 4)
+  monkeypatch.setattr(cpu_devices, "num_cores", lambda: 4)
   return []
 
 
@@ -55,13 +55,13 @@ def test_a_processor_is_measured_once(lines, monkeypatch):
   assert len(calls) == 6
   assert len(lines) == 1
   # Another number of cores is another machine, beside which this one stays.
-  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 2)
+  monkeypatch.setattr(cpu_devices, "num_cores", lambda: 2)
   measure(monkeypatch, {1: [1.0, 1.0], 2: [1.14, 1.2]})
   assert cpu_devices.choose(report=lines.append) == (
     1,
     "measured: 2 take 14% longer",
   )
-  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 4)
+  monkeypatch.setattr(cpu_devices, "num_cores", lambda: 4)
   assert cpu_devices.choose(report=lines.append) == chosen
   assert len(lines) == 2
 
@@ -87,7 +87,7 @@ def test_nothing_is_measured_where_one_device_is_certain(lines, monkeypatch):
   assert cpu_devices.choose([1, 8], lines.append) == (1, "")
   monkeypatch.setattr(cpu_devices, "_has_accelerator", lambda: True)
   assert cpu_devices.choose([], lines.append) == (1, "")
-  monkeypatch.setattr(cpu_devices, "_num_cores", lambda: 1)
+  monkeypatch.setattr(cpu_devices, "num_cores", lambda: 1)
   assert cpu_devices.choose([], lines.append) == (1, "")
   assert calls == lines == []
 
@@ -215,12 +215,12 @@ def test_the_measuring_process_has_its_number_of_devices(monkeypatch, tmp_path):
 
 
 def test_the_cores_are_those_of_this_process():
-  assert cpu_devices._num_cores() == len(os.sched_getaffinity(0))
+  assert cpu_devices.num_cores() == len(os.sched_getaffinity(0))
   with concurrent.futures.ThreadPoolExecutor(1) as threads:
     # The affinity is that of a thread.
     def bind():
       os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-      return cpu_devices._num_cores()
+      return cpu_devices.num_cores()
 
     assert threads.submit(bind).result() == 1
 

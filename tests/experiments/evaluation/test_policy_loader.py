@@ -1,6 +1,7 @@
 """Any Hugging Face folder on any task, as the command line does it."""
 
 import dataclasses
+import functools
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from experiments.configs import defaults
 from experiments.evaluation import policy_loader, summary
 from experiments.tasks.text import free_prompts
 from experiments.training import build, decoder
+from rl.sampling import generation
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -228,8 +230,7 @@ TASK = SimpleNamespace(
   vocab_size=10,
   prompt_length=5,
   completion_length=7,
-  eos_ids=(0,),
-  pad_id=0,
+  sampling=functools.partial(generation.Sampling, eos_ids=(0,), pad_id=0),
   test=lambda count: None,
 )
 SETTINGS = {

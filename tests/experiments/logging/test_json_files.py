@@ -117,9 +117,8 @@ def test_a_file_in_a_bucket_is_uploaded_every_30_seconds(tmp_path, monkeypatch):
     replace(path, content)
 
   monkeypatch.setattr(json_files, "replace", upload)
-  monkeypatch.setattr(json_files.storage_paths, "is_remote", lambda path: True)
   path = tmp_path / "a.jsonl"
-  file = json_files.open_for_adding(path, [{"a": 0}])
+  file = json_files.BucketFile(path, [{"a": 0}])
   for clock.now in (129.75, 130.0, 159.75):
     file.add({"a": clock.now})
   assert uploads == [100, 130]

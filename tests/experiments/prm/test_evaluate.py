@@ -1,5 +1,6 @@
 """Tests of the evaluation of a fitted model on samples and on lines."""
 
+import functools
 import types as python
 from typing import ClassVar, NamedTuple
 
@@ -8,6 +9,7 @@ import pytest
 
 from experiments.prm import evaluate, policy_forest
 from rewards.process import forest
+from rl.sampling import generation
 
 MAX_STEPS = 2
 
@@ -344,9 +346,9 @@ def evaluate_samples(monkeypatch, is_probability=True, searching=None):
   monkeypatch.setattr(FakeForest, "made", [])
   task = python.SimpleNamespace(
     test=lambda n: Problems(np.arange(n)[:, None], np.ones((n, 1), bool)),
-    completion_length=16,
-    eos_ids=(1,),
-    pad_id=0,
+    sampling=functools.partial(
+      generation.Sampling, max_tokens=16, eos_ids=(1,), pad_id=0
+    ),
   )
   fitted = python.SimpleNamespace(
     model=python.SimpleNamespace(

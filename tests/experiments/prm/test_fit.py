@@ -121,7 +121,8 @@ def test_settings_can_be_compared_with_those_of_a_workdir(tmp_path):
   """A setting that the record lacks has its default value."""
   folder = fit.epath.Path(tmp_path)
   fit.check_settings(fit.Settings(batch=8), folder)  # nothing is fitted
-  fit._write_record(folder, {"settings": {"batch": 8, "layers": 2}})
+  file = folder / fit.reward_models.RECORD_FILE
+  fit.json_files.replace_object(file, {"settings": {"batch": 8, "layers": 2}})
   fit.check_settings(fit.Settings(batch=8, layers=2), folder)
   with pytest.raises(ValueError, match=r"layers = 2 \(now 1\); use another"):
     fit.check_settings(fit.Settings(batch=8), folder)

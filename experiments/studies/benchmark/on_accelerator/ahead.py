@@ -18,7 +18,6 @@ The exit status is 1 if anything is wrong.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import re
 import sys
@@ -31,7 +30,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from experiments.aot import chips, hlo, programs, report, stack
-from experiments.cli import errors
+from experiments.cli import arguments, errors
 from experiments.studies.benchmark import fused
 from experiments.studies.benchmark.on_accelerator import pieces, reference
 from experiments.training import iteration, placement
@@ -165,9 +164,8 @@ def float32_copies(text: str, weights: types.PyTree) -> list[str]:
 @errors.command
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.studies.benchmark.on_accelerator.ahead",
-    description=__doc__.splitlines()[0],
+  parser = arguments.make_parser(
+    "studies.benchmark.on_accelerator.ahead", __doc__.splitlines()[0]
   )
   parser.add_argument("topologies", nargs="+", metavar="v5e:2x2")
   parser.add_argument("--toy", action="store_true", help="small sizes")
