@@ -95,13 +95,8 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
   )
 
 
-def save(tokenizer: Tokenizer, folder: str | Path) -> None:
-  """Writes a folder that `load` and `AutoTokenizer` can read."""
-  tokenizer.save_pretrained(str(folder))
-
-
 def load(folder: str | Path) -> Tokenizer:
-  """Reads the tokenizer of a folder that `save` or Hugging Face wrote.
+  """Reads the tokenizer of a folder that `save_pretrained` wrote.
 
   Raises:
     UsageError: the folder does not exist or has no readable tokenizer.

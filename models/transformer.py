@@ -211,7 +211,7 @@ def heads(
   cast = jax.lax.stop_gradient(kernel.astype(config.dtype))
   functions = {"logits": Partial(_logits_function(config), kernel, cast)}
   if config.value_head:
-    functions["value"] = Partial(head_lib.scalar, params["value"])
+    functions["value"] = Partial(head_lib.linear, params["value"])
   for name, _ in config.extra_heads:
     functions[name] = Partial(head_lib.linear, params["heads"][name])
   return functions

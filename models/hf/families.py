@@ -157,12 +157,7 @@ def _window_by_layer_fields(hf: ConfigReader) -> Fields:
   """Fields of families whose `layer_types` name the layers with a window."""
   types = hf.get("layer_types", [])
   for name in types:
-    if name not in _LAYER_KINDS:
-      raise UsageError(
-        registry.describe_unknown(
-          "layer type in config.json", name, _LAYER_KINDS
-        )
-      )
+    registry.check_known("layer type in config.json", name, _LAYER_KINDS)
   kinds = shortest_pattern(tuple(_LAYER_KINDS[name] for name in types))
   window = hf.get("sliding_window", 0)
   if not hf.get("use_sliding_window", True):

@@ -106,8 +106,7 @@ def load_config(folder: Folder, dtype: str = "float32") -> ModelConfig:
   Raises:
     UsageError: `config.json` is missing, or is not supported.
   """
-  if dtype not in DTYPES:
-    raise UsageError(registry.describe_unknown("dtype", dtype, DTYPES))
+  registry.check_known("dtype", dtype, DTYPES)
   config = config_conversion.from_hf(read_json(folder, CONFIG), dtype)
   path = require_local(folder) / HEADS
   if not path.exists():

@@ -131,8 +131,7 @@ def numbered_lists(
       f"rules={tuple(rules)} must have one name or more, and no name twice"
     )
   for name in rules:
-    if name not in RULES:
-      raise UsageError(registry.describe_unknown("rule", name, RULES))
+    registry.check_known("rule", name, RULES)
   shown_rules = len(rules) if len(rules) == len(RULES) else tuple(rules)
   held_out_subjects = SUBJECTS[4::5]
   train_subjects = [s for s in SUBJECTS if s not in held_out_subjects]

@@ -291,8 +291,7 @@ def short_texts(
         "twice"
       )
   for name in rules:
-    if name not in RULES:
-      raise UsageError(registry.describe_unknown("rule", name, RULES))
+    registry.check_known("rule", name, RULES)
   for count in rules_at_once:
     if count not in (1, 2, 3):
       raise UsageError(f"rules_at_once has {count}; allowed: 1, 2 and 3")
