@@ -21,14 +21,13 @@ Usage:
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
+from experiments.tasks.text.short_texts import Rule
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbered_list
 from rl import UsageError, registry
@@ -53,21 +52,7 @@ NUMBERS = ("three", "four", "five")  # of items; the first is 3
 _ITEMS = ("wood", "stone", "water", "glass", "paper")
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
-  """A rule for every item of a list.
-
-  Attributes:
-    request: sentence of the prompt.
-    constraint: the constraint, in the form of `rewards.verifiers.constraints`.
-    rewrite: function of a word that returns an item which obeys the rule.
-  """
-
-  request: str
-  constraint: Mapping[str, Any]
-  rewrite: Callable[[str], str]
-
-
+# `Rule.rewrite` returns an item for a word.
 RULES: Mapping[str, Rule] = {
   "capitals": Rule(
     "Write every item in capital letters.",
