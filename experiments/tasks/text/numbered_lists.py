@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 
 from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
-from experiments.tasks.text.short_texts import Rule
+from experiments.tasks.text.short_texts import Rule, number_of_words
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbered_list
 from rl import UsageError, registry
@@ -61,29 +61,17 @@ RULES: Mapping[str, Rule] = {
   ),
   "one_word": Rule(
     "Every item is one word.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 1,
-      "relation": "exactly",
-    },
+    number_of_words("exactly", 1),
     lambda word: word,
   ),
   "at_most_three_words": Rule(
     "Every item has at most three words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 3,
-      "relation": "at most",
-    },
+    number_of_words("at most", 3),
     lambda word: f"some {word}",
   ),
   "at_least_five_words": Rule(
     "Every item has at least five words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 5,
-      "relation": "at least",
-    },
+    number_of_words("at least", 5),
     lambda word: f"all the {word} we need",
   ),
   "begins_with_my": Rule(

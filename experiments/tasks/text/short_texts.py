@@ -73,6 +73,18 @@ class Rule:
   rewrite: Callable[[str], str]
 
 
+def number_of_words(relation: str, number: int) -> Mapping[str, Any]:
+  """Returns the constraint of, for example, "at most" so many words."""
+  name = "length_constraints:number_words"
+  return {"name": name, "num_words": number, "relation": relation}
+
+
+def _sentences(number: int) -> Mapping[str, Any]:
+  """Returns the constraint of exactly so many sentences."""
+  name = "length_constraints:number_sentences"
+  return {"name": name, "num_sentences": number, "relation": "exactly"}
+
+
 def _first_sentences(count: int) -> Callable[[str], str]:
   """Returns a function that cuts or repeats a text to `count` sentences."""
 
@@ -140,47 +152,27 @@ RULES: Mapping[str, Rule] = {
   ),
   "one_sentence": Rule(
     "Write exactly one sentence.",
-    {
-      "name": "length_constraints:number_sentences",
-      "num_sentences": 1,
-      "relation": "exactly",
-    },
+    _sentences(1),
     _first_sentences(1),
   ),
   "two_sentences": Rule(
     "Write exactly two sentences.",
-    {
-      "name": "length_constraints:number_sentences",
-      "num_sentences": 2,
-      "relation": "exactly",
-    },
+    _sentences(2),
     _first_sentences(2),
   ),
   "three_sentences": Rule(
     "Write exactly three sentences.",
-    {
-      "name": "length_constraints:number_sentences",
-      "num_sentences": 3,
-      "relation": "exactly",
-    },
+    _sentences(3),
     _first_sentences(3),
   ),
   "at_most_15_words": Rule(
     "Use at most 15 words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 15,
-      "relation": "at most",
-    },
+    number_of_words("at most", 15),
     _first_sentences(1),
   ),
   "at_most_25_words": Rule(
     "Use at most 25 words.",
-    {
-      "name": "length_constraints:number_words",
-      "num_words": 25,
-      "relation": "at most",
-    },
+    number_of_words("at most", 25),
     _first_sentences(1),
   ),
   "20_to_30_words": Rule(
