@@ -74,10 +74,8 @@ def save(
   hf_config = config_conversion.to_hf(config, **special)
   _check_complete(config, sharding.leaves_by_path(params))
   config, params = lora.merge(config, params)
-  leaves, layouts = (
-    sharding.leaves_by_path(params),
-    tensor_layout.layout(config),
-  )
+  leaves = sharding.leaves_by_path(params)
+  layouts = tensor_layout.layout(config)
   sizes = {
     name: _tensor_bytes(layout, leaves)
     for layout in _unique_by_name(layouts)
@@ -222,10 +220,7 @@ def _write_heads(
   if config.extra_heads:
     extra = {name: params["heads"][name] for name, _ in config.extra_heads}
     heads["heads"] = extra
-  leaves = {
-    name: np.asarray(leaf)
-    for name, leaf in sharding.leaves_by_path(heads).items()
-  }
+  leaves = jax.tree.map(np.asarray, sharding.leaves_by_path(heads))
   if not leaves:
     return
   fields = {"value_head": config.value_head, "extra_heads": config.extra_heads}
