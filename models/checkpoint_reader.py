@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
 
-from models import checksums, storage_paths
+from models import checksums, sharding, storage_paths
 from rl import UsageError, types
 
 FOLDER = "checkpoints"  # name of the folder of checkpoints in a workdir
@@ -46,20 +46,18 @@ def steps(directory: epath.PathLike) -> list[int]:
 def check_params(
   directory: epath.PathLike,
   abstract_params: types.PyTree,
-  step: int | None = None,
 ) -> None:
-  """Checks that a checkpoint has the expected parameters; reads metadata only.
+  """Checks the parameters of the latest checkpoint; reads metadata only.
 
   Args:
     directory: folder of the checkpoints.
     abstract_params: the expected parameters: arrays or `jax.ShapeDtypeStruct`.
-    step: step of the checkpoint; None means the latest.
 
   Raises:
-    UsageError: there is no checkpoint, or none of this step; or the names, the
-      shape or the dtype of a parameter differ.
+    UsageError: there is no checkpoint; or the names, the shape or the dtype of
+      a parameter differ.
   """
-  with _CheckpointParams(directory, step) as saved:
+  with _CheckpointParams(directory, None) as saved:
     saved.check(abstract_params)
 
 
@@ -170,9 +168,9 @@ def _abstract_array(leaf: jax.Array) -> jax.ShapeDtypeStruct:
 
 def sharding_of(leaf: jax.Array) -> jax.sharding.Sharding:
   """Returns the leaf's sharding, or the first local device if it has none."""
-  sharding = getattr(leaf, "sharding", None)
-  if isinstance(sharding, jax.sharding.Sharding):
-    return sharding
+  own = getattr(leaf, "sharding", None)
+  if isinstance(own, jax.sharding.Sharding):
+    return own
   return jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
 
 
@@ -201,10 +199,9 @@ def check_matches(target: types.PyTree, saved: types.PyTree, step: int) -> None:
 def _leaf_types(tree: types.PyTree) -> dict[str, str]:
   """Returns the type of each leaf by its path, such as "float32[8,4]"."""
   leaves = {}
-  for path, leaf in jax.tree.flatten_with_path(tree)[0]:
-    # Paths of structs, tuples and dicts have the same form, so Orbax's
-    # metadata, which has dicts only, can be compared with any tree.
-    name = jax.tree_util.keystr(path, simple=True, separator=".")
+  # Paths of structs, tuples and dicts have the same form, so Orbax's metadata,
+  # which has dicts only, can be compared with any tree.
+  for name, leaf in sharding.leaves_by_path(tree).items():
     shape = ",".join(str(size) for size in leaf.shape)
     leaves[name] = f"{jnp.dtype(leaf.dtype).name}[{shape}]"
   return leaves

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from models import sharding
 from rl import UsageError
 
 PyTree = Any
@@ -35,14 +36,9 @@ def compute(tree: PyTree) -> dict[str, int]:
   Returns:
     The checksum of each leaf, by its dotted path.
   """
-  leaves = jax.tree.flatten_with_path(tree)[0]
-  names = [
-    jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves
-  ]
-  sums = jax.device_get(_sums([leaf for _, leaf in leaves]))
-  return {
-    name: int(checksum) for name, checksum in zip(names, sums, strict=True)
-  }
+  leaves = sharding.leaves_by_path(tree)
+  sums = jax.device_get(_sums(list(leaves.values())))
+  return dict(zip(leaves, map(int, sums), strict=True))
 
 
 def verify(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from models.rope import RopeScaling
@@ -213,7 +213,7 @@ class ModelConfig:
       ("qk_norm", QK_NORMS),
       ("activation", ACTIVATIONS),
     ):
-      _check_choice(name, getattr(self, name), allowed)
+      registry.check_known(name, getattr(self, name), allowed)
     # A config read from JSON has lists; tuples keep the dataclass hashable.
     object.__setattr__(self, "layer_kinds", tuple(self.layer_kinds))
     heads = tuple((name, outputs) for name, outputs in self.extra_heads)
@@ -290,7 +290,7 @@ class ModelConfig:
         f"layer_kinds is empty; it must have one or more of {LAYER_KINDS}"
       )
     for kind in self.layer_kinds:
-      _check_choice("layer kind", kind, LAYER_KINDS)
+      registry.check_known("layer kind", kind, LAYER_KINDS)
     if "local" in self.layer_kinds and not self.window:
       raise UsageError("window = 0, but there are local layers; use 1 or more")
     if self.positions == "learned":
@@ -365,8 +365,3 @@ def _check_int(name: str, value: int, minimum: int) -> None:
   if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
     allowed = "a positive integer" if minimum else "an integer, 0 or more"
     raise UsageError(f"{name} = {value!r} must be {allowed}")
-
-
-def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
-  if value not in allowed:
-    raise UsageError(registry.describe_unknown(name, value, allowed))

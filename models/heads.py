@@ -70,7 +70,7 @@ def vocabulary_product() -> Callable[[Array, Array, Array], Array]:
 
 
 def init_scalar(width: int) -> Params:
-  """Initializes the parameters of `scalar` to 0, so that its outputs are 0.
+  """Initializes a `linear` of one output to 0, so that its outputs are 0.
 
   Args:
     width: D, channels of the hidden states.
@@ -79,19 +79,6 @@ def init_scalar(width: int) -> Params:
     `{"kernel": [D], "bias": []}` float32.
   """
   return {"kernel": jnp.zeros(width), "bias": jnp.zeros(())}
-
-
-def scalar(params: Params, hidden: Array) -> Array:
-  """Returns `h @ w + b`, one number per position.
-
-  Args:
-    params: the kernel w and the bias b, as `init_scalar` returns them.
-    hidden: `[..., D]`, the states h after the decoder's final norm.
-
-  Returns:
-    `[...]` float32.
-  """
-  return linear(params, hidden)
 
 
 def init_linear(key: Array, width: int, outputs: int) -> Params:

@@ -275,13 +275,6 @@ class Attention(nn.Module):
       keys = attention.rotate(keys, positions.cos, positions.sin)
     return queries, keys, values
 
-  def attend_key_sets(self, queries: Array, *key_sets: KeySet) -> Array:
-    """Returns attention over key sets, `[P, R, heads, N, head_dim]`."""
-    c = self.config
-    return attention.attend(
-      queries, key_sets, c.attention_scale, c.attention_softcap
-    )
-
   def attend_sequences(self, inputs: AttentionInputs) -> Array:
     """Returns attention of whole sequences, `[P, S, heads, N, head_dim]`.
 
@@ -663,7 +656,9 @@ class Layer(nn.Module):
     ]
     if c.decodes_in_loop:
       key_sets.append(KeySet(*new, jnp.ones((1, 1, 1), bool)))
-    mixed = self.attention.attend_key_sets(queries, *key_sets)
+    mixed = attention.attend(
+      queries, key_sets, c.attention_scale, c.attention_softcap
+    )
     return self._add_residuals(x, mixed), new if c.decodes_in_loop else rings
 
   def _project(

@@ -24,7 +24,7 @@ import jax
 from models import transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling, longrope_attention_factor
-from rl import UsageError, registry
+from rl import registry
 
 
 def names() -> list[str]:
@@ -43,8 +43,7 @@ def get(name: str, **changes: Any) -> ModelConfig:
     UsageError: there is no such preset; the message names the nearest.
   """
   presets = _presets()
-  if name not in presets:
-    raise UsageError(registry.describe_unknown("preset", name, presets))
+  registry.check_known("preset", name, presets)
   return dataclasses.replace(presets[name], **changes)
 
 

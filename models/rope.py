@@ -80,10 +80,7 @@ class RopeScaling:
   long_factors: tuple[float, ...] = ()
 
   def __post_init__(self) -> None:
-    if self.kind not in KINDS:
-      raise UsageError(
-        registry.describe_unknown("rope scaling", self.kind, KINDS)
-      )
+    registry.check_known("rope scaling", self.kind, KINDS)
     if self.kind != "linear" and self.original < 1:
       raise UsageError(
         f"original = {self.original} of {self.kind} rope scaling must be the "

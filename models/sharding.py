@@ -378,15 +378,13 @@ def sharding_table(tree: Any) -> str:
   """
   rows = [("name", "shape", "dtype", "split over", "bytes/device")]
   total = 0
-  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+  for name, leaf in leaves_by_path(tree).items():
     local_size = math.prod(leaf.sharding.shard_shape(tuple(leaf.shape)))
     num_bytes = local_size * leaf.dtype.itemsize
     total += num_bytes
     shape = " x ".join(str(n) for n in leaf.shape) or "scalar"
     split = _format_split(leaf.sharding)
-    rows.append(
-      (dotted_path(path), shape, leaf.dtype.name, split, f"{num_bytes:,}")
-    )
+    rows.append((name, shape, leaf.dtype.name, split, f"{num_bytes:,}"))
   rows.append(("total", "", "", "", f"{total:,}"))
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   lines = (
@@ -413,3 +411,9 @@ def _format_split(sharding: NamedSharding) -> str:
 def dotted_path(path: Any) -> str:
   """Formats a pytree path as `layers.attention.query.kernel`."""
   return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def leaves_by_path(tree: Any) -> dict[str, Any]:
+  """Returns the leaves of a pytree by their dotted paths."""
+  leaves = jax.tree.leaves_with_path(tree)
+  return {dotted_path(path): leaf for path, leaf in leaves}

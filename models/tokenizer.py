@@ -95,13 +95,8 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
   )
 
 
-def save(tokenizer: Tokenizer, folder: str | Path) -> None:
-  """Writes a folder that `load` and `AutoTokenizer` can read."""
-  tokenizer.save_pretrained(str(folder))
-
-
 def load(folder: str | Path) -> Tokenizer:
-  """Reads the tokenizer of a folder that `save` or Hugging Face wrote.
+  """Reads the tokenizer of a folder that `save_pretrained` wrote.
 
   Raises:
     UsageError: the folder does not exist or has no readable tokenizer.
@@ -302,19 +297,14 @@ def _convert(
 
 
 def _any_of(texts: Collection[str]) -> re.Pattern[str]:
-  """Returns a pattern that matches the longest of the texts."""
-  return re.compile(
-    "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-  )
+  """Returns a pattern whose only group matches the longest of the texts."""
+  longest_first = sorted(texts, key=len, reverse=True)
+  return re.compile(f"({'|'.join(map(re.escape, longest_first))})")
 
 
 def _cut(text: str, pattern: re.Pattern[str]) -> list[str]:
-  """Returns the matches of a pattern and the texts between them, in order."""
-  parts, end = [], 0
-  for match in pattern.finditer(text):
-    parts += [text[end : match.start()], match[0]]
-    end = match.end()
-  return [part for part in (*parts, text[end:]) if part]
+  """Returns the matches of `_any_of` and the texts between them, in order."""
+  return [part for part in pattern.split(text) if part]
 
 
 def _encode_parts(

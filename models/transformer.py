@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -211,7 +211,7 @@ def heads(
   cast = jax.lax.stop_gradient(kernel.astype(config.dtype))
   functions = {"logits": Partial(_logits_function(config), kernel, cast)}
   if config.value_head:
-    functions["value"] = Partial(head_lib.scalar, params["value"])
+    functions["value"] = Partial(head_lib.linear, params["value"])
   for name, _ in config.extra_heads:
     functions[name] = Partial(head_lib.linear, params["heads"][name])
   return functions
@@ -273,7 +273,6 @@ def unembed(
   config: ModelConfig,
   params: Params,
   hidden: Array,
-  ids: Sequence[int] | None = None,
 ) -> Array:
   """Computes logits from hidden states.
 
@@ -281,15 +280,11 @@ def unembed(
     config: the decoder's config.
     params: the decoder's parameters.
     hidden: `[..., D]` after the final norm.
-    ids: the N token ids whose logits are computed, such as the "-" and "+" of a
-      verifier; None means all ids.
 
   Returns:
-    `[..., V]`, or `[..., N]` with `ids`; float32 at least.
+    `[..., V]`; float32 at least.
   """
   kernel = _output_kernel(config, params)
-  if ids is not None:
-    kernel = kernel[:, jnp.asarray(ids)]
   return _logits(config, kernel, kernel.astype(hidden.dtype), hidden)
 
 

@@ -81,11 +81,6 @@ def _check_k(k: int, samples: int) -> None:
     )
 
 
-def _check_choice(kind: str, value: str, allowed: tuple[str, ...]) -> None:
-  if value not in allowed:
-    raise UsageError(registry.describe_unknown(kind, value, allowed))
-
-
 def _sort(scores: Array, k: int | Array, valid: Array | None) -> _Sorted:
   """Sorts the samples of each group by score, and computes the w_j."""
   # `scores` and `valid` are `[..., S]`. k is from 1 to S, which callers check;
@@ -228,7 +223,7 @@ def max_at_k_weights(
   Raises:
     UsageError: if k is not in 1..S, or the baseline is unknown.
   """
-  _check_choice("baseline", baseline, BASELINES)
+  registry.check_known("baseline", baseline, BASELINES)
   _check_k(k, scores.shape[-1])
   group = _sort(scores.astype(jnp.float32), k, valid)
   n = jnp.maximum(group.n, 1.0)
@@ -350,17 +345,17 @@ def max_at_k_off_policy_weights(
   Raises:
     UsageError: if k is not in 1..S, or the order is unknown.
   """
-  _check_choice("order", order, ORDERS)
   weights = jax.grad(
     lambda r: max_at_k_off_policy_value(scores, r, k, valid).sum()
   )
-  if order == "exact":
-    return weights(log_ratios)
   return _expand(weights, log_ratios, order)
 
 
 def _expand(exact: Callable, log_ratios: Array, order: str) -> Array:
-  """Expands a function of the log-ratios around rho = 1."""
+  """Expands a function of the log-ratios around rho = 1, unless it is exact."""
+  registry.check_known("order", order, ORDERS)
+  if order == "exact":
+    return exact(log_ratios)
   on_policy = jnp.zeros_like(log_ratios)  # [..., S]
   # `order` is the order of the expansion in rho - 1.
   if order == "zeroth":
@@ -401,15 +396,12 @@ def max_at_k_off_policy_advantages(
   Source: this project. The baseline is that of Walder & Karkhanis, Pass@K
   Policy Optimization; the ratios are those of The Best of N Worlds.
   """
-  _check_choice("order", order, ORDERS)
 
   def exact(log_ratios):
     group, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
     gaps = group.x - _previous(group.x)
     return _unsort(group, ratios * jnp.cumsum(group.weights * gaps * means, -1))
 
-  if order == "exact":
-    return exact(log_ratios)
   return _expand(exact, log_ratios, order)
 
 
@@ -479,7 +471,7 @@ def pass_at_k_advantages(
     UsageError: if k is not in 1..S, the form is unknown, or "bootstrap" has no
       key.
   """
-  _check_choice("form", form, FORMS)
+  registry.check_known("form", form, FORMS)
   _check_k(k, scores.shape[-1])
   scores = scores.astype(jnp.float32)
   if form == "analytic":
@@ -494,7 +486,6 @@ def pass_at_k_advantages(
     varied = variance > 0
     std = jnp.sqrt(jnp.where(varied, variance, 1.0))
     return _unsort(group, jnp.where(varied, centered / std, 0.0))
-  _check_k(k, scores.shape[-1])
   valid = masked.mask_or_ones(scores, valid)
   if form == "bootstrap":
     if key is None:

@@ -108,8 +108,7 @@ def returns_to_go(
     UsageError: if `reduce` is unknown, gamma is not in [0, 1], or gamma is not
       1 for "min".
   """
-  if reduce not in REDUCE:
-    raise UsageError(registry.describe_unknown("reduce", reduce, REDUCE))
+  registry.check_known("reduce", reduce, REDUCE)
   if not 0 <= gamma <= 1:
     raise UsageError(f"gamma = {gamma} must be between 0 and 1")
   if reduce == "min":

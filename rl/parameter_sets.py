@@ -15,7 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rl import UsageError, types
+from rl import UsageError, types, update_guard
 
 Array = jax.Array
 
@@ -134,7 +134,6 @@ def sync(every: int) -> ParameterSet:
   """A copy of the policy's parameters, renewed after `every` training steps."""
 
   def update(old, params, step):
-    is_due = (step + 1) % every == 0
-    return jax.tree.map(lambda o, p: jnp.where(is_due, p, o), old, params)
+    return update_guard.select((step + 1) % every == 0, params, old)
 
   return ParameterSet(f"sync(every={every})", update)

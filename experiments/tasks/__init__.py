@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments.tasks import text
 from experiments.tasks.task import Judged, Problems, Task
-from rl import UsageError, registry
+from rl import registry
 
 __all__ = [
   "Judged",
@@ -90,10 +90,7 @@ def module(name: str) -> types.ModuleType:
       imported.
   """
   module_names = _module_names()
-  if name not in module_names:
-    raise UsageError(
-      registry.describe_unknown("task", name, sorted(module_names))
-    )
+  registry.check_known("task", name, sorted(module_names))
   return registry.import_module(module_names[name])
 
 

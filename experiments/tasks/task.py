@@ -284,10 +284,7 @@ class Task:
   def _word_ids(self, text: str) -> list[int]:
     """Returns one token per word: the token that `decode` turns into it."""
     for word in text.split():
-      if word not in self._id_by_word:
-        raise UsageError(
-          registry.describe_unknown("token", word, self._id_by_word)
-        )
+      registry.check_known("token", word, self._id_by_word)
     return [self._id_by_word[word] for word in text.split()]
 
   @functools.cached_property

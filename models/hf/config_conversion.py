@@ -58,12 +58,7 @@ def from_hf(data: Fields, dtype: str = "float32") -> ModelConfig:
   if name == "gemma3":  # a model of text and images: read its text decoder
     data = {"model_type": "gemma3_text", **(data.get("text_config") or {})}
     name = data["model_type"]
-  if name not in FAMILIES:
-    raise UsageError(
-      registry.describe_unknown(
-        "architecture: model_type", name, sorted(FAMILIES)
-      )
-    )
+  registry.check_known("architecture: model_type", name, sorted(FAMILIES))
   return _to_model_config(_to_hf_object(name, data), dtype)
 
 
@@ -82,10 +77,7 @@ def to_hf(config: ModelConfig, **tokens: Any) -> transformers.PretrainedConfig:
     UsageError: the family cannot express the config. The message names the
       first such field, and the families that can express it.
   """
-  if config.family not in FAMILIES:
-    raise UsageError(
-      registry.describe_unknown("family", config.family, sorted(FAMILIES))
-    )
+  registry.check_known("family", config.family, sorted(FAMILIES))
   lost = _lost_field(config, config.family)
   if lost:
     capable = [

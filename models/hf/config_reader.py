@@ -36,10 +36,7 @@ class ConfigReader:
       UsageError: the value is not in `names`.
     """
     value = self.get(key)
-    if value not in names:
-      raise UsageError(
-        registry.describe_unknown(f"{key} in config.json", value, names)
-      )
+    registry.check_known(f"{key} in config.json", value, names)
     return names[value]
 
   def require(self, key: str, allowed: Any) -> None:

@@ -1,15 +1,15 @@
 """The supported Hugging Face architectures, and conversion of their configs.
 
-Each family is a pair of functions, named by convention after the family:
+Each family consists of parts, many of which several families share. A part is
+a pair of functions:
 
 - `_NAME_fields(hf)` reads the Hugging Face config `hf` and returns fields of
-  `ModelConfig`; fields that it leaves out have their defaults.
+  `ModelConfig`; fields that no part returns have their defaults.
 - `_NAME_keys(config)` returns the keys of a Hugging Face config for the
   `ModelConfig` `config`.
 
-Functions for groups of fields or keys that families share come first. To add a
-family, write the two functions, add them to `FAMILIES`, and if its tensors are
-not named as Llama's, extend `models.hf.tensor_layout`. The config classes of
+To add a family, add its parts to `FAMILIES`, and if its tensors are not named
+as Llama's, extend `models.hf.tensor_layout`. The config classes of
 the transformers library fill in keys that a `config.json` omits and convert old
 forms of keys to the current form, so these functions handle current keys only.
 """
@@ -17,6 +17,8 @@ forms of keys to the current form, so these functions handle current keys only.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +66,41 @@ class Family:
   to_fields: Callable[[ConfigReader], Fields]
   to_keys: Callable[[ModelConfig], Fields]
   architecture: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+  """Fields that some families share, with the keys in which they are stored.
+
+  Attributes:
+    to_fields, to_keys: same as in `Family`, for these fields alone.
+  """
+
+  to_fields: Callable[[ConfigReader], Fields] = lambda hf: {}
+  to_keys: Callable[[ModelConfig], Fields] = lambda config: {}
+
+
+def _family(architecture: str, *parts: Part) -> Family:
+  """Returns a family that consists of parts; a later part overrides others."""
+  merge = functools.partial(functools.reduce, operator.or_)
+  return Family(
+    lambda hf: merge([part.to_fields(hf) for part in parts]),
+    lambda config: merge([part.to_keys(config) for part in parts]),
+    architecture,
+  )
+
+
+def _renamed(**keys: str) -> Part:
+  """Returns the part of fields that are stored unchanged, under other keys."""
+  return Part(
+    lambda hf: {field: hf.get(key) for field, key in keys.items()},
+    lambda config: {key: getattr(config, field) for field, key in keys.items()},
+  )
+
+
+def _constant(**fields: Any) -> Part:
+  """Returns the part of fields that have the same value in all models."""
+  return Part(lambda hf: fields)
 
 
 def shortest_pattern(kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -157,12 +194,7 @@ def _window_by_layer_fields(hf: ConfigReader) -> Fields:
   """Fields of families whose `layer_types` name the layers with a window."""
   types = hf.get("layer_types", [])
   for name in types:
-    if name not in _LAYER_KINDS:
-      raise UsageError(
-        registry.describe_unknown(
-          "layer type in config.json", name, _LAYER_KINDS
-        )
-      )
+    registry.check_known("layer type in config.json", name, _LAYER_KINDS)
   kinds = shortest_pattern(tuple(_LAYER_KINDS[name] for name in types))
   window = hf.get("sliding_window", 0)
   if not hf.get("use_sliding_window", True):
@@ -190,64 +222,12 @@ def _bias_fields(hf: ConfigReader) -> Fields:
   return {"attention_bias": bias, "output_bias": bias}
 
 
-def _llama_fields(hf: ConfigReader) -> Fields:
-  return {
-    **_common_fields(hf),
-    **_bias_fields(hf),
-    "mlp_bias": hf.get("mlp_bias"),
-  }
-
-
-def _llama_keys(config: ModelConfig) -> Fields:
-  biases = {
-    "attention_bias": config.attention_bias,
-    "mlp_bias": config.mlp_bias,
-  }
-  return {**_common_keys(config), **biases}
-
-
-def _mistral_fields(hf: ConfigReader) -> Fields:
-  return {**_common_fields(hf), **_uniform_window_fields(hf)}
-
-
-def _mistral_keys(config: ModelConfig) -> Fields:
-  return {**_common_keys(config), **_uniform_window_keys(config)}
-
-
-def _qwen2_fields(hf: ConfigReader) -> Fields:
-  return {
-    **_common_fields(hf),
-    **_window_by_layer_fields(hf),
-    "attention_bias": True,
-  }
-
-
-def _qwen2_keys(config: ModelConfig) -> Fields:
-  return {
-    **_common_keys(config),
-    **_window_by_layer_keys(config),
-    "use_sliding_window": "local" in config.kinds,
-  }
-
-
-def _qwen3_fields(hf: ConfigReader) -> Fields:
-  shared = {
-    **_common_fields(hf),
-    **_window_by_layer_fields(hf),
-    **_bias_fields(hf),
-  }
-  return {**shared, "qk_norm": "head"}
-
-
-def _qwen3_keys(config: ModelConfig) -> Fields:
-  return {**_qwen2_keys(config), "attention_bias": config.attention_bias}
-
-
-def _smollm3_fields(hf: ConfigReader) -> Fields:
-  fields = {**_llama_fields(hf), **_window_by_layer_fields(hf)}
+def _rotary_by_layer_fields(hf: ConfigReader) -> Fields:
+  """Fields of SmolLM3, in which some layers have no rotary embedding."""
   # `layer_kinds` may be a shorter pattern; repeated, it has at least one entry
   # per layer.
-  kinds = list(fields["layer_kinds"]) * hf.get("num_hidden_layers")
+  layer_kinds = _window_by_layer_fields(hf)["layer_kinds"]
+  kinds = list(layer_kinds) * hf.get("num_hidden_layers")
   # One entry per layer: 1 with rotary embedding, 0 without.
   rotary_flags = hf.get("no_rope_layers")[: hf.get("num_hidden_layers")]
   for layer, has_rotary in enumerate(rotary_flags):
@@ -258,47 +238,25 @@ def _smollm3_fields(hf: ConfigReader) -> Fields:
         "full_attention"
       )
     kinds[layer] = kinds[layer] if has_rotary else "nope"
-  fields["layer_kinds"] = shortest_pattern(tuple(kinds[: len(rotary_flags)]))
-  return fields
+  return {"layer_kinds": shortest_pattern(tuple(kinds[: len(rotary_flags)]))}
 
 
-def _smollm3_keys(config: ModelConfig) -> Fields:
-  return {
-    **_llama_keys(config),
-    **_window_by_layer_keys(config),
-    "use_sliding_window": "local" in config.kinds,
-    "no_rope_layers": [int(kind != "nope") for kind in config.kinds],
-  }
-
-
-def _gemma_fields(hf: ConfigReader) -> Fields:
-  return {**_common_fields(hf), **_gemma_scale_fields(hf)}
+def _rotary_by_layer_keys(config: ModelConfig) -> Fields:
+  return {"no_rope_layers": [int(kind != "nope") for kind in config.kinds]}
 
 
 def _gemma_scale_fields(hf: ConfigReader) -> Fields:
-  """Fields of biases, and of the scales of norms and embeddings, in Gemma."""
+  """Fields of the scales of norms and embeddings in Gemma."""
   scale = hf.get("hidden_size") ** 0.5
-  return {**_bias_fields(hf), "norm_offset": 1.0, "embedding_scale": scale}
-
-
-def _gemma_keys(config: ModelConfig) -> Fields:
-  return {**_common_keys(config), "attention_bias": config.attention_bias}
+  return {"norm_offset": 1.0, "embedding_scale": scale}
 
 
 def _gemma2_fields(hf: ConfigReader) -> Fields:
-  return {
-    **_common_fields(hf, "hidden_activation"),
-    **_gemma2_scale_fields(hf),
-  }
-
-
-def _gemma2_scale_fields(hf: ConfigReader) -> Fields:
-  """Fields of softcaps, scales, norms and windows in Gemma 2 and 3."""
+  """Fields of softcaps, scales and norms in Gemma 2 and 3."""
   scale = hf.get("query_pre_attn_scalar") ** -0.5
   default_scale = hf.get("head_dim") ** -0.5
   return {
     **_gemma_scale_fields(hf),
-    **_window_by_layer_fields(hf),
     "norm_place": "both",
     "attention_scale": 0.0 if scale == default_scale else scale,
     "attention_softcap": hf.get("attn_logit_softcapping", 0.0),
@@ -307,13 +265,11 @@ def _gemma2_scale_fields(hf: ConfigReader) -> Fields:
 
 
 def _gemma2_keys(config: ModelConfig) -> Fields:
-  keys = {**_gemma_keys(config), **_window_by_layer_keys(config)}
   scalar = (
     config.attention_scale**-2 if config.attention_scale else config.head_dim
   )
   return {
-    **keys,
-    "hidden_activation": keys.pop("hidden_act"),
+    "hidden_activation": _ACTIVATION_NAMES[config.activation],
     "query_pre_attn_scalar": round(scalar),  # transformers expects an int
     "attn_logit_softcapping": config.attention_softcap or None,
     "final_logit_softcapping": config.logit_softcap or None,
@@ -340,27 +296,17 @@ def _gemma3_fields(hf: ConfigReader) -> Fields:
   }
   # transformers ignores this softcap for Gemma 3, so refuse it.
   hf.require("attn_logit_softcapping", None)
-  sizes = _size_fields(hf, "hidden_activation")
-  return {**sizes, **rotary, **_gemma2_scale_fields(hf), "qk_norm": "head"}
+  return {**_size_fields(hf, "hidden_activation"), **rotary}
 
 
 def _gemma3_keys(config: ModelConfig) -> Fields:
-  keys = _gemma2_keys(config)
+  keys = _common_keys(config)
   parameters = keys["rope_parameters"]
   local = parameters
   if config.local_rope_theta:
     local = rope_parameters.to_hf(config.local_rope_theta, None)
   by_type = {"full_attention": parameters, "sliding_attention": dict(local)}
   return {**keys, "rope_parameters": by_type}
-
-
-def _olmo2_fields(hf: ConfigReader) -> Fields:
-  return {
-    **_common_fields(hf),
-    **_bias_fields(hf),
-    "norm_place": "post",
-    "qk_norm": "all",
-  }
 
 
 def _phi3_fields(hf: ConfigReader) -> Fields:
@@ -371,11 +317,11 @@ def _phi3_fields(hf: ConfigReader) -> Fields:
     "rope_scaling": scaling,
     "rope_fraction": float(parameters.get("partial_rotary_factor") or 1.0),
   }
-  return {**_size_fields(hf), **rotary, **_uniform_window_fields(hf)}
+  return {**_size_fields(hf), **rotary}
 
 
 def _phi3_keys(config: ModelConfig) -> Fields:
-  keys = _mistral_keys(config)
+  keys = _common_keys(config)
   keys["rope_parameters"]["partial_rotary_factor"] = config.rope_fraction
   if config.rope_scaling:
     keys["original_max_position_embeddings"] = config.rope_scaling.original
@@ -426,100 +372,92 @@ def _gpt2_keys(config: ModelConfig) -> Fields:
   }
 
 
-def _num_experts(hf: ConfigReader, key: str) -> int:
-  """Returns the number of experts under a key, which must not be 0."""
-  if count := hf.get(key):
-    return count
-  raise UsageError(f"{key} = 0 in config.json must be at least 1")
+def _experts(key: str) -> Part:
+  """Returns the part of a mixture of experts, whose number has this key."""
+
+  def to_fields(hf: ConfigReader) -> Fields:
+    if count := hf.get(key):
+      return {"experts": count}
+    raise UsageError(f"{key} = 0 in config.json must be at least 1")
+
+  return Part(to_fields, lambda config: {key: config.experts})
 
 
-def _mixtral_fields(hf: ConfigReader) -> Fields:
-  return {
-    **_mistral_fields(hf),
-    "experts": _num_experts(hf, "num_local_experts"),
-    "experts_per_token": hf.get("num_experts_per_tok"),
-  }
-
-
-def _mixtral_keys(config: ModelConfig) -> Fields:
-  return {
-    **_mistral_keys(config),
-    "num_local_experts": config.experts,
-    "num_experts_per_tok": config.experts_per_token,
-  }
-
-
-def _expert_fields(hf: ConfigReader) -> Fields:
-  """Fields of a mixture of experts with the keys of Qwen 3 MoE and OLMoE."""
-  return {
-    "experts": _num_experts(hf, "num_experts"),
-    "experts_per_token": hf.get("num_experts_per_tok"),
-    "normalize_experts": hf.get("norm_topk_prob"),
-  }
-
-
-def _expert_keys(config: ModelConfig) -> Fields:
-  return {
-    "num_experts": config.experts,
-    "num_experts_per_tok": config.experts_per_token,
-    "norm_topk_prob": config.normalize_experts,
-    "attention_bias": config.attention_bias,
-  }
-
-
-def _qwen3_moe_fields(hf: ConfigReader) -> Fields:
-  return {
-    **_mistral_fields(hf),
-    **_bias_fields(hf),
-    **_expert_fields(hf),
-    "mlp_width": hf.get("moe_intermediate_size"),
-    "qk_norm": "head",
-  }
-
-
-def _qwen3_moe_keys(config: ModelConfig) -> Fields:
-  return {
-    **_mistral_keys(config),
-    **_expert_keys(config),
-    "moe_intermediate_size": config.mlp_width,
-    "use_sliding_window": "local" in config.kinds,
-  }
-
-
-def _olmoe_fields(hf: ConfigReader) -> Fields:
-  return {
-    **_common_fields(hf),
-    **_bias_fields(hf),
-    **_expert_fields(hf),
-    "qkv_clip": hf.get("clip_qkv", 0.0),
-    "qk_norm": "all",
-  }
-
-
-def _olmoe_keys(config: ModelConfig) -> Fields:
-  return {
-    **_common_keys(config),
-    **_expert_keys(config),
-    "clip_qkv": config.qkv_clip or None,
-  }
-
-
+_COMMON = Part(_common_fields, _common_keys)
+_BIASES = Part(
+  _bias_fields, lambda config: {"attention_bias": config.attention_bias}
+)
+_UNIFORM_WINDOW = Part(_uniform_window_fields, _uniform_window_keys)
+_WINDOW_BY_LAYER = Part(_window_by_layer_fields, _window_by_layer_keys)
+_WINDOW_FLAG = Part(
+  to_keys=lambda config: {"use_sliding_window": "local" in config.kinds}
+)
+_GEMMA2 = Part(_gemma2_fields, _gemma2_keys)
+_LLAMA = (_COMMON, _BIASES, _renamed(mlp_bias="mlp_bias"))
+_TOP_EXPERTS = _renamed(experts_per_token="num_experts_per_tok")
+_MANY_EXPERTS = (
+  _experts("num_experts"),
+  _TOP_EXPERTS,
+  _renamed(normalize_experts="norm_topk_prob"),
+)
 # The supported architectures by `model_type`.
 FAMILIES = {
-  "llama": Family(_llama_fields, _llama_keys, "LlamaForCausalLM"),
-  "qwen2": Family(_qwen2_fields, _qwen2_keys, "Qwen2ForCausalLM"),
-  "qwen3": Family(_qwen3_fields, _qwen3_keys, "Qwen3ForCausalLM"),
-  "mistral": Family(_mistral_fields, _mistral_keys, "MistralForCausalLM"),
-  "gemma": Family(_gemma_fields, _gemma_keys, "GemmaForCausalLM"),
-  "gemma2": Family(_gemma2_fields, _gemma2_keys, "Gemma2ForCausalLM"),
-  "gemma3_text": Family(_gemma3_fields, _gemma3_keys, "Gemma3ForCausalLM"),
-  "smollm3": Family(_smollm3_fields, _smollm3_keys, "SmolLM3ForCausalLM"),
-  "olmo2": Family(_olmo2_fields, _gemma_keys, "Olmo2ForCausalLM"),
-  "phi3": Family(_phi3_fields, _phi3_keys, "Phi3ForCausalLM"),
-  "gpt2": Family(_gpt2_fields, _gpt2_keys, "GPT2LMHeadModel"),
-  "mixtral": Family(_mixtral_fields, _mixtral_keys, "MixtralForCausalLM"),
-  "qwen3_moe": Family(
-    _qwen3_moe_fields, _qwen3_moe_keys, "Qwen3MoeForCausalLM"
+  "llama": _family("LlamaForCausalLM", *_LLAMA),
+  "qwen2": _family(
+    "Qwen2ForCausalLM",
+    *(_COMMON, _WINDOW_BY_LAYER, _WINDOW_FLAG, _constant(attention_bias=True)),
   ),
-  "olmoe": Family(_olmoe_fields, _olmoe_keys, "OlmoeForCausalLM"),
+  "qwen3": _family(
+    "Qwen3ForCausalLM",
+    *(_COMMON, _WINDOW_BY_LAYER, _WINDOW_FLAG, _BIASES),
+    _constant(qk_norm="head"),
+  ),
+  "mistral": _family("MistralForCausalLM", _COMMON, _UNIFORM_WINDOW),
+  "gemma": _family(
+    "GemmaForCausalLM", _COMMON, _BIASES, Part(_gemma_scale_fields)
+  ),
+  "gemma2": _family(
+    "Gemma2ForCausalLM",
+    Part(
+      lambda hf: _common_fields(hf, activation="hidden_activation"),
+      _common_keys,
+    ),
+    *(_BIASES, _WINDOW_BY_LAYER, _GEMMA2),
+  ),
+  "gemma3_text": _family(
+    "Gemma3ForCausalLM",
+    Part(_gemma3_fields, _gemma3_keys),
+    *(_BIASES, _WINDOW_BY_LAYER, _GEMMA2, _constant(qk_norm="head")),
+  ),
+  "smollm3": _family(
+    "SmolLM3ForCausalLM",
+    *(*_LLAMA, _WINDOW_BY_LAYER, _WINDOW_FLAG),
+    Part(_rotary_by_layer_fields, _rotary_by_layer_keys),
+  ),
+  "olmo2": _family(
+    "Olmo2ForCausalLM",
+    *(_COMMON, _BIASES, _constant(norm_place="post", qk_norm="all")),
+  ),
+  "phi3": _family(
+    "Phi3ForCausalLM", Part(_phi3_fields, _phi3_keys), _UNIFORM_WINDOW
+  ),
+  "gpt2": _family("GPT2LMHeadModel", Part(_gpt2_fields, _gpt2_keys)),
+  "mixtral": _family(
+    "MixtralForCausalLM",
+    *(_COMMON, _UNIFORM_WINDOW, _experts("num_local_experts"), _TOP_EXPERTS),
+  ),
+  "qwen3_moe": _family(
+    "Qwen3MoeForCausalLM",
+    *(_COMMON, _UNIFORM_WINDOW, _WINDOW_FLAG, _BIASES, *_MANY_EXPERTS),
+    _renamed(mlp_width="moe_intermediate_size"),
+    _constant(qk_norm="head"),
+  ),
+  "olmoe": _family(
+    "OlmoeForCausalLM",
+    *(_COMMON, _BIASES, *_MANY_EXPERTS, _constant(qk_norm="all")),
+    Part(
+      lambda hf: {"qkv_clip": hf.get("clip_qkv", 0.0)},
+      lambda config: {"clip_qkv": config.qkv_clip or None},
+    ),
+  ),
 }

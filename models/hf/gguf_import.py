@@ -186,12 +186,9 @@ def convert(path: str | pathlib.Path, folder: load_folder.Folder) -> None:
       the folder is not empty. The message is one line, and nothing is written.
   """
   file = _open(pathlib.Path(path))
-  if file.architecture not in ARCHITECTURES:
-    raise UsageError(
-      registry.describe_unknown(
-        f"architecture of {file.path}", file.architecture, ARCHITECTURES
-      )
-    )
+  registry.check_known(
+    f"architecture of {file.path}", file.architecture, ARCHITECTURES
+  )
   architecture = ARCHITECTURES[file.architecture]
   names = {
     name: _folder_name(file, architecture, name) for name in file.tensors
@@ -387,12 +384,9 @@ def _rope_parameters(file: _File) -> Fields:
     }
   if kind == "none":
     return {"rope_theta": theta, "rope_type": "default"}
-  if kind not in ("linear", "yarn"):
-    raise UsageError(
-      registry.describe_unknown(
-        f"rope.scaling.type of {file.path}", kind, ("none", "linear", "yarn")
-      )
-    )
+  registry.check_known(
+    f"rope.scaling.type of {file.path}", kind, ("none", "linear", "yarn")
+  )
   scaling = {
     "rope_theta": theta,
     "rope_type": kind,
@@ -561,13 +555,10 @@ def _set_splitting(file: _File, backend: Any) -> None:
   import tokenizers  # not needed to read weights
 
   name = file.metadata.get(f"tokenizer.{_PRE_TOKENIZER}", "")
-  if name not in _SPLITTINGS:
-    # With another splitting, the ids of most texts would be wrong.
-    raise UsageError(
-      registry.describe_unknown(
-        f"tokenizer.{_PRE_TOKENIZER} of {file.path}", name, _SPLITTINGS
-      )
-    )
+  # With another splitting, the ids of most texts would be wrong.
+  registry.check_known(
+    f"tokenizer.{_PRE_TOKENIZER} of {file.path}", name, _SPLITTINGS
+  )
   splitting = _SPLITTINGS[name]
   parts = []
   if splitting.digits:

@@ -7,18 +7,20 @@ Each process reads only the slices that its devices need.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import safetensors
+from flax import traverse_util
 from jax.sharding import Mesh, SingleDeviceSharding
 
 from models import sharding, storage_paths, transformer
@@ -37,6 +39,8 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 HEADS = "heads.safetensors"  # value and extra heads; not a Hugging Face file
 
+# Makes a nested dict of a dict whose keys are dotted paths.
+_nest = functools.partial(traverse_util.unflatten_dict, sep=".")
 _STORED_DTYPES = ("F32", "BF16", "F16")  # dtypes that are read, by file name
 _UNEMBEDDING = "lm_head.weight"
 _COMPARED_ROWS = 4096  # rows of an embedding that are compared at a time
@@ -67,20 +71,13 @@ def load(
       config is not supported, a file is missing or corrupt, or a tensor is
       missing, unknown, quantized or of another shape. The message is one line.
   """
-  config = load_config(folder, dtype)
-  stored = _open_tensors(folder)
-  names = _match_names(config, stored, folder)
-  layouts = tensor_layout.layout(config)
-  _check_tensors(config, layouts, names, stored, folder)
-  if config.tied_embeddings and _UNEMBEDDING in names:
-    embedding = stored[names[tensor_layout.embedding_name(config)]]
-    _check_tied(embedding, stored[names[_UNEMBEDDING]])
+  config, layouts, stored = _open_checked(folder, dtype)
+  if config.tied_embeddings and _UNEMBEDDING in stored:
+    embedding = stored[tensor_layout.embedding_name(config)]
+    _check_tied(embedding, stored[_UNEMBEDDING])
   shapes = tensor_layout.leaf_shapes(config)
   shardings = _leaf_shardings(shapes, mesh)
   leaves = {}
-
-  def open_tensor(name: str) -> tensor_layout.SlicedTensor:
-    return stored[names[name]].open()
 
   # Load the largest leaf first: while a leaf is loaded, its buffer is in memory
   # next to the finished arrays, so the last buffers should be small.
@@ -88,10 +85,8 @@ def load(
     layouts, key=lambda layout: -math.prod((*layout.counts, *layout.shape))
   ):
     name = layout.leaf
-    leaves[name] = _load_leaf(
-      layout, shapes[name], shardings[name], open_tensor
-    )
-  return config, tensor_layout.nest(leaves) | _load_heads(folder, mesh)
+    leaves[name] = _load_leaf(layout, shapes[name], shardings[name], stored)
+  return config, _nest(leaves) | _load_heads(folder, mesh)
 
 
 def load_config(folder: Folder, dtype: str = "float32") -> ModelConfig:
@@ -106,8 +101,7 @@ def load_config(folder: Folder, dtype: str = "float32") -> ModelConfig:
   Raises:
     UsageError: `config.json` is missing, or is not supported.
   """
-  if dtype not in DTYPES:
-    raise UsageError(registry.describe_unknown("dtype", dtype, DTYPES))
+  registry.check_known("dtype", dtype, DTYPES)
   config = config_conversion.from_hf(read_json(folder, CONFIG), dtype)
   path = require_local(folder) / HEADS
   if not path.exists():
@@ -135,11 +129,7 @@ def check_folder(folder: Folder) -> None:
       reason is not checked, because it needs weights: a stored unembedding that
       differs from the embedding to which it is tied.
   """
-  config = load_config(folder)
-  stored = _open_tensors(folder)
-  names = _match_names(config, stored, folder)
-  layouts = tensor_layout.layout(config)
-  _check_tensors(config, layouts, names, stored, folder)
+  _open_checked(folder)
 
 
 def check_tokenizer(config: ModelConfig, length: int, folder: Folder) -> None:
@@ -194,6 +184,17 @@ class _StoredTensor(NamedTuple):
     return self.file.get_slice(self.name)
 
 
+def _open_checked(
+  folder: Folder, dtype: str = "float32"
+) -> tuple[ModelConfig, list[LeafLayout], dict[str, _StoredTensor]]:
+  """Opens a folder; checks its config, and the headers of its tensors."""
+  config = load_config(folder, dtype)
+  stored = _match_names(config, _open_tensors(folder), folder)
+  layouts = tensor_layout.layout(config)
+  _check_tensors(config, layouts, stored, folder)
+  return config, layouts, stored
+
+
 def _open_tensors(folder: Folder) -> dict[str, _StoredTensor]:
   """Returns all tensors of a folder by name; reads file headers only."""
   folder = require_local(folder)
@@ -231,12 +232,11 @@ def _open_file(path: pathlib.Path) -> Any:
 
 def _match_names(
   config: ModelConfig,
-  stored: Iterable[str],  # names of the tensors in the files
+  stored: dict[str, _StoredTensor],  # tensors by their names in the files
   folder: Folder,  # only for error messages
-) -> dict[str, str]:
-  """Returns the names in the files by the names that the layouts expect."""
+) -> dict[str, _StoredTensor]:
+  """Returns the tensors by the names that the layouts expect."""
   expected_prefix, *other_prefixes = tensor_layout.name_prefixes(config)
-  stored = set(stored)
   # Every model has an embedding, whose name shows the prefix.
   embedding = tensor_layout.embedding_name(config)
   # The names in the files can have another prefix.
@@ -245,38 +245,37 @@ def _match_names(
       break
   else:
     raise UsageError(f"{folder} has no tensor {embedding}")
-  names = {}
-  for name in stored:
+  matched = {}
+  for name, tensor in stored.items():
     # The unembedding is not part of the base model and has another prefix.
     leaf = name.rpartition("lm_head.")[2]
     if leaf != name:  # the name has "lm_head."
-      names["lm_head." + leaf] = name
+      matched["lm_head." + leaf] = tensor
     elif name.startswith(prefix):
-      names[expected_prefix + name.removeprefix(prefix)] = name
+      matched[expected_prefix + name.removeprefix(prefix)] = tensor
     else:
-      names[name] = name
-  return names
+      matched[name] = tensor
+  return matched
 
 
 def _check_tensors(
   config: ModelConfig,
   layouts: Iterable[LeafLayout],  # layouts of all leaves
-  names: dict[str, str],  # names in the files by expected name
-  stored: dict[str, _StoredTensor],  # tensors by name in the files
+  stored: dict[str, _StoredTensor],  # tensors by expected name
   folder: Folder,
 ) -> None:
   """Checks the names, dtypes and shapes of the stored tensors."""
   expected = {
     name: layout for layout in layouts for name in layout.tensor_names()
   }
-  missing = sorted(expected.keys() - names.keys())
+  missing = sorted(expected.keys() - stored.keys())
   ignored = tensor_layout.ignored_names(config)
   # A tied unembedding may be stored; `_check_tied` compares it.
   tied = {_UNEMBEDDING} if config.tied_embeddings else set()
   unknown = sorted(
-    names[name]
-    for name in names.keys() - expected.keys() - tied
-    if not ignored.fullmatch(names[name])
+    stored[name].name
+    for name in stored.keys() - expected.keys() - tied
+    if not ignored.fullmatch(stored[name].name)
   )
   if missing or unknown:
     lists = (("missing", missing), ("unknown", unknown))
@@ -287,7 +286,7 @@ def _check_tensors(
       )
     )
   for name, layout in expected.items():
-    tensor = stored[names[name]]
+    tensor = stored[name]
     if tensor.dtype not in _STORED_DTYPES:
       raise UsageError(
         f"dtype mismatch: {tensor.name} is stored as {tensor.dtype}; only "
@@ -331,17 +330,14 @@ def _leaf_shardings(
   if mesh is None:
     device = SingleDeviceSharding(jax.local_devices()[0])
     return dict.fromkeys(shapes, device)
-  tree = sharding.shardings(tensor_layout.nest(shapes), mesh)
-  leaves = jax.tree_util.tree_leaves_with_path(tree)
-  return {sharding.dotted_path(path): leaf for path, leaf in leaves}
+  return sharding.leaves_by_path(sharding.shardings(_nest(shapes), mesh))
 
 
 def _load_leaf(
   layout: LeafLayout,
   leaf: jax.ShapeDtypeStruct,
   leaf_sharding: jax.sharding.Sharding,
-  # Function that returns a tensor by its name in `tensor_layout`.
-  open_tensor: Callable[[str], tensor_layout.SlicedTensor],
+  stored: dict[str, _StoredTensor],  # tensors by name in `tensor_layout`
 ) -> jax.Array:
   """Loads one leaf, shard by shard."""
   # The shards that have been read, by the (start, stop) of each axis.
@@ -365,7 +361,7 @@ def _load_leaf(
     for stacked in itertools.product(
       *(range(*bound) for bound in bounds[:num_stacked])
     ):
-      tensor = open_tensor(layout.tensor_name(stacked))
+      tensor = stored[layout.tensor_name(stacked)].open()
       buffer_index = tuple(
         i - start for i, (start, _) in zip(stacked, bounds, strict=False)
       )
@@ -392,9 +388,5 @@ def _load_heads(folder: Folder, mesh: Mesh | None) -> Params:
   with _open_file(path) as file:
     leaves = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
   shardings = _leaf_shardings(leaves, mesh)
-  return tensor_layout.nest(
-    {
-      name: jax.device_put(leaf, shardings[name])
-      for name, leaf in leaves.items()
-    }
-  )
+  placed = {n: jax.device_put(leaf, shardings[n]) for n, leaf in leaves.items()}
+  return _nest(placed)

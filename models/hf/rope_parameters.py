@@ -60,10 +60,7 @@ def from_hf(
     UsageError: the rope_type, or a key, is not supported.
   """
   kind = parameters.get("rope_type", "default")
-  if kind not in _TYPE_KEYS:
-    raise UsageError(
-      registry.describe_unknown("rope_type in config.json", kind, _TYPE_KEYS)
-    )
+  registry.check_known("rope_type in config.json", kind, _TYPE_KEYS)
   for key, value in parameters.items():
     if value is not None and key not in _SHARED_KEYS | _TYPE_KEYS[kind]:
       raise UsageError(

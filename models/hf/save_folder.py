@@ -72,9 +72,10 @@ def save(
   """
   special = _special_tokens(config, tokenizer, stops)
   hf_config = config_conversion.to_hf(config, **special)
-  _check_complete(config, _leaves(params))
+  _check_complete(config, sharding.leaves_by_path(params))
   config, params = lora.merge(config, params)
-  leaves, layouts = _leaves(params), tensor_layout.layout(config)
+  leaves = sharding.leaves_by_path(params)
+  layouts = tensor_layout.layout(config)
   sizes = {
     name: _tensor_bytes(layout, leaves)
     for layout in _unique_by_name(layouts)
@@ -175,14 +176,6 @@ def write_tensors(
     (folder / load_folder.INDEX).write_text(json.dumps(index, indent=2) + "\n")
 
 
-def _leaves(params: Params) -> dict[str, jax.Array]:
-  """Returns the parameters by dotted path."""
-  return {
-    sharding.dotted_path(path): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-  }
-
-
 def _check_complete(config: ModelConfig, leaves: dict[str, jax.Array]) -> None:
   """Checks that all parameters exist, and not only adapters, for example."""
   for name, expected in tensor_layout.leaf_shapes(config).items():
@@ -227,7 +220,7 @@ def _write_heads(
   if config.extra_heads:
     extra = {name: params["heads"][name] for name, _ in config.extra_heads}
     heads["heads"] = extra
-  leaves = {name: np.asarray(leaf) for name, leaf in _leaves(heads).items()}
+  leaves = jax.tree.map(np.asarray, sharding.leaves_by_path(heads))
   if not leaves:
     return
   fields = {"value_head": config.value_head, "extra_heads": config.extra_heads}

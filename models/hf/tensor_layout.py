@@ -158,20 +158,7 @@ def leaf_shapes(config: ModelConfig) -> dict[str, jax.ShapeDtypeStruct]:
   tree = jax.eval_shape(
     lambda: transformer.init(base_config, jax.random.key(0))
   )
-  leaves = jax.tree_util.tree_leaves_with_path(tree)
-  return {sharding.dotted_path(path): leaf for path, leaf in leaves}
-
-
-def nest(leaves: dict[str, Any]) -> dict[str, Any]:
-  """Converts a dict with dotted paths as keys to a nested dict."""
-  tree: dict[str, Any] = {}
-  for path, leaf in leaves.items():
-    *parents, name = path.split(".")
-    branch = tree
-    for key in parents:
-      branch = branch.setdefault(key, {})
-    branch[name] = leaf
-  return tree
+  return sharding.leaves_by_path(tree)
 
 
 def layout(config: ModelConfig) -> list[LeafLayout]:

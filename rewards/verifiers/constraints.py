@@ -86,11 +86,8 @@ def validate(constraints: Sequence[Constraint]) -> None:
     checker, arguments = _parse(constraint)
     parameters = inspect.signature(checker).parameters  # the first is the text
     for name in arguments:
-      if name not in parameters:
-        kind = f"argument of {constraint['name']}"
-        raise UsageError(
-          registry.describe_unknown(kind, name, list(parameters)[1:])
-        )
+      kind = f"argument of {constraint['name']}"
+      registry.check_known(kind, name, list(parameters)[1:])
     for name, parameter in list(parameters.items())[1:]:
       if parameter.default is parameter.empty and name not in arguments:
         raise UsageError(f"{constraint['name']} needs the argument {name!r}")
@@ -183,8 +180,7 @@ def _has_word(text: str) -> bool:
 def _parse(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
   """Returns the checker of a constraint and the arguments that are not None."""
   name = constraint.get("name")
-  if name not in CHECKERS:
-    raise UsageError(registry.describe_unknown("constraint", name, CHECKERS))
+  registry.check_known("constraint", name, CHECKERS)
   checker = CHECKERS[name]
   types = checker.__annotations__  # texts, as all annotations of the two files
   arguments = {
@@ -210,8 +206,6 @@ def _value(
       f"{name}: the argument {key!r} must be of the type {annotation}, not "
       f"{value!r:.80}"
     )
-  if key in _RELATION_KEYS and value not in text_units.RELATIONS:
-    raise UsageError(
-      registry.describe_unknown("relation", value, text_units.RELATIONS)
-    )
+  if key in _RELATION_KEYS:
+    registry.check_known("relation", value, text_units.RELATIONS)
   return value

@@ -20,10 +20,9 @@ Usage:
 from __future__ import annotations
 
 import itertools
+import operator
 import re
 from fractions import Fraction
-
-from rl import UsageError
 
 # Replacements that bring a text to plain arithmetic, applied in this order.
 _REPLACEMENTS = (
@@ -73,6 +72,12 @@ _AND = re.compile(r"\s?and(?=\s)", re.I)
 _FRACTION = re.compile(r"\s*[0-9]+\s*/\s*[0-9]+\s*")  # `1/2`, `3 / 4`
 _MAX_CHARACTERS = 200  # an equation with a longer side is skipped
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+_OPERATIONS = {
+  "+": operator.add,
+  "-": operator.sub,
+  "*": operator.mul,
+  "/": operator.truediv,
+}
 
 
 def check(text: str) -> list[bool]:
@@ -218,13 +223,5 @@ def evaluate(text: str) -> Fraction | None:
 def _apply(sign: str, values: list[Fraction]) -> None:
   """Replaces the last two values by the result of an operation on them."""
   right, left = values.pop(), values.pop()
-  if sign == "+":
-    values.append(left + right)
-  elif sign == "-":
-    values.append(left - right)
-  elif sign == "*":
-    values.append(left * right)
-  elif sign == "/":
-    values.append(left / right)
-  else:  # an opening bracket without a closing one
-    raise UsageError(sign)
+  # It raises a KeyError for an opening bracket without a closing one.
+  values.append(_OPERATIONS[sign](left, right))

@@ -164,8 +164,7 @@ def make(
       f"reasoning-gym cannot be imported ({error}); install it with "
       "`pip install 'extremum[gym]'`"
     ) from None
-  if dataset not in ALLOWED:
-    raise UsageError(registry.describe_unknown("dataset", dataset, ALLOWED))
+  registry.check_known("dataset", dataset, ALLOWED)
   options = dict(options or {})
   try:
     return reasoning_gym.create_dataset(

@@ -29,7 +29,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from rewards.verifiers import text_units
-from rl import UsageError, registry
+from rl import registry
 
 Checker = Callable[..., bool]
 
@@ -102,10 +102,7 @@ def response_language(text: str, language: str) -> bool:
     UsageError: `SCRIPTS` does not contain the language, because several
       languages use its script.
   """
-  if language not in SCRIPTS:
-    raise UsageError(
-      registry.describe_unknown("script of language", language, SCRIPTS)
-    )
+  registry.check_known("script of language", language, SCRIPTS)
   letters = [c for c in text if c.isalpha()]
   names = SCRIPTS[language]
   letters_in_script = [

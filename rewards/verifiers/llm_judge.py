@@ -288,9 +288,7 @@ class Endpoint:
       headers["Authorization"] = f"Bearer {key}"
     request = urllib.request.Request(self.url.rstrip("/") + path, body, headers)
     deadline = time.monotonic() + self.timeout
-    opener = urllib.request.build_opener(
-      _NoRedirect, _Handler(deadline), _SecureHandler(deadline)
-    )
+    opener = urllib.request.build_opener(_NoRedirect, _Handler(deadline))
     with opener.open(request, timeout=self.timeout) as response:
       pieces, size = [], 0
       while piece := response.read1(1 << 16):
@@ -676,51 +674,31 @@ def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
   raise problem
 
 
-class _Connection(http.client.HTTPConnection):
-  """An HTTP connection whose socket has a deadline."""
-
-  def __init__(self, deadline: float, *arguments, **keywords):
-    super().__init__(*arguments, **keywords)
-    self._create_connection = functools.partial(_connect, deadline)
-
-
-class _SecureConnection(http.client.HTTPSConnection):
-  """An HTTPS connection whose socket has a deadline."""
-
-  def __init__(self, deadline: float, *arguments, **keywords):
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    context.sslsocket_class = _SecureSocket
-    super().__init__(*arguments, context=context, **keywords)
-    self._create_connection = functools.partial(_connect, deadline)
-    self._deadline = deadline
-
-  def connect(self):
-    super().connect()
-    self.sock.deadline = self._deadline
-
-
-class _Handler(urllib.request.HTTPHandler):
-  """Opens http URLs with a deadline."""
+class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+  """Opens URLs over connections whose sockets have a deadline."""
 
   def __init__(self, deadline: float):
     super().__init__()
     self._deadline = deadline
 
   def http_open(self, request):
-    return self.do_open(functools.partial(_Connection, self._deadline), request)
-
-
-class _SecureHandler(urllib.request.HTTPSHandler):
-  """Opens https URLs with a deadline."""
-
-  def __init__(self, deadline: float):
-    super().__init__()
-    self._deadline = deadline
+    return self.do_open(
+      functools.partial(self._connection, http.client.HTTPConnection), request
+    )
 
   def https_open(self, request):
-    connection = functools.partial(_SecureConnection, self._deadline)
-    return self.do_open(connection, request)
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    context.sslsocket_class = type(
+      "_Socket", (_SecureSocket,), {"deadline": self._deadline}
+    )
+    make = functools.partial(self._connection, http.client.HTTPSConnection)
+    return self.do_open(make, request, context=context)
+
+  def _connection(self, kind, *arguments, **keywords):
+    connection = kind(*arguments, **keywords)
+    connection._create_connection = functools.partial(_connect, self._deadline)
+    return connection
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

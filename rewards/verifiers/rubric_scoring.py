@@ -246,10 +246,7 @@ def _criteria(rubric: Any) -> list[tuple[str, float]]:
     if weight is None:
       # Without a weight, the category decides.
       category = str(criterion.get("category", "")).lower()
-      if category not in WEIGHTS:
-        raise UsageError(
-          registry.describe_unknown("category", category, WEIGHTS)
-        )
+      registry.check_known("category", category, WEIGHTS)
       weight = WEIGHTS[category]
     if not isinstance(weight, int | float) or not math.isfinite(weight):
       raise UsageError(

@@ -324,8 +324,7 @@ def verify(
       weigh more than all others together.
   """
   for name, weight in weights.items():
-    if name not in WEIGHTS:
-      raise UsageError(registry.describe_unknown("part", name, WEIGHTS))
+    registry.check_known("part", name, WEIGHTS)
     if weight < 0:
       raise UsageError(
         f"The weight of {name} is {weight}; it must be 0 or more."

@@ -16,7 +16,7 @@ from __future__ import annotations
 import operator
 import re
 
-from rl import UsageError, registry
+from rl import registry
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"(?<=[.!?\u2026\u3002])[\"'\u201d\u2019)\]*]*(?=\s)|\n\s*\n")
@@ -82,6 +82,5 @@ def compare(count: int, relation: str, number: int) -> bool:
   Raises:
     UsageError: the relation is unknown.
   """
-  if relation not in RELATIONS:
-    raise UsageError(registry.describe_unknown("relation", relation, RELATIONS))
+  registry.check_known("relation", relation, RELATIONS)
   return RELATIONS[relation](count, int(number))

@@ -151,21 +151,6 @@ def correctness(
   return 2 * BOUND * score / max_score - BOUND
 
 
-def toolrl_reward(completion: str, reference: str) -> dict[str, float]:
-  """Returns the two parts of the reward by name; their sum is in [-3, 4].
-
-  Raises:
-    UsageError: the reference's calls cannot be parsed.
-  """
-  truth = parse(reference)
-  if truth is None:
-    raise UsageError(f"reference without readable tool calls: {reference!r}")
-  return {
-    "format": format_score(completion, reference),
-    "correctness": correctness(parse(completion), truth),
-  }
-
-
 def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's calls with its reference's.
 
@@ -181,40 +166,6 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     verdict is -1 if the reference cannot be parsed.
   """
   return [_outcome(item) for item in items]
-
-
-def completeness_reward(
-  judgements: Sequence[bool],
-  calls: Sequence[Call] | None,
-  failed: int = 0,
-  penalty: float = 0.1,
-) -> float:
-  """Returns judged completeness minus a penalty per fault of the calls.
-
-      reward = mean(judgements) - penalty * (malformed + repeated + failed)
-
-  Here malformed is 1 if the calls cannot be parsed, else 0, and repeated is the
-  number of calls that equal an earlier call.
-
-  Args:
-    judgements: judgements of one sequence of calls, each by a judge that sees
-      the task and the calls but no reference answer. The mean of none is 0.
-    calls: calls from `parse`; None means malformed.
-    failed: number of calls that returned an error.
-    penalty: amount subtracted per fault. Open: the paper's abstract does not
-      state it; 0.1 is a guess.
-
-  Returns:
-    The reward, at most 1 and without a lower bound.
-
-  Source: "Encouraging Good Processes Without the Need for Good Answers:
-  Reinforcement Learning for LLM Agent Planning" (RLTR), from its abstract.
-  """
-  counts = collections.Counter(call.key() for call in calls or ())
-  repeated = sum(counts.values()) - len(counts)
-  faults = int(calls is None) + repeated + failed
-  complete = sum(judgements) / len(judgements) if judgements else 0.0
-  return complete - penalty * faults
 
 
 def jaccard(a: Iterable[str], b: Iterable[str]) -> float:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 
-from rl import UsageError, factories, registry, scoring, types
+from rl import factories, registry, scoring, types
 from rl.losses import aggregates, ratios, surrogates
 from rl.transforms import LevelError, Transform
 
@@ -209,10 +209,7 @@ _DENOMINATORS = {"old": frozenset({_OLD_LOG_PROBS}), "behavior": frozenset()}
 
 def _denominator_needs(denominator: str) -> frozenset[scoring.Need]:
   """Returns the needs of a denominator, or raises a UsageError."""
-  if denominator not in _DENOMINATORS:
-    raise UsageError(
-      registry.describe_unknown("denominator", denominator, _DENOMINATORS)
-    )
+  registry.check_known("denominator", denominator, _DENOMINATORS)
   return _DENOMINATORS[denominator]
 
 
@@ -330,10 +327,7 @@ def kl(
   Raises:
     UsageError: if the estimator or the denominator is unknown.
   """
-  if estimator not in KL_ESTIMATORS:
-    raise UsageError(
-      registry.describe_unknown("KL estimator", estimator, KL_ESTIMATORS)
-    )
+  registry.check_known("KL estimator", estimator, KL_ESTIMATORS)
   denominator_needs = _denominator_needs(denominator)
   need = scoring.Need(reference, scoring.log_probs)
   needs = {_POLICY_LOG_PROBS, need}

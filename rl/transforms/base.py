@@ -176,18 +176,14 @@ def transform(
           return Transform(name, level, level, _no_state, apply, resolved_needs)
 
         return _level_agnostic(name, takes, resolved_needs, bind)
-      if init is None:
-        init_state = _no_state
 
-        def apply(signal, rollout, state):
+      def init_state():
+        return () if init is None else init(**hyper)
+
+      def apply(signal, rollout, state):
+        if init is None:
           return fn(signal, rollout, **hyper), state
-      else:
-
-        def init_state():
-          return init(**hyper)
-
-        def apply(signal, rollout, state):
-          return fn(signal, rollout, state, **hyper)
+        return fn(signal, rollout, state, **hyper)
 
       level = gives or takes
       return Transform(name, takes, level, init_state, apply, resolved_needs)

@@ -41,7 +41,7 @@ def write(
   hf_tokenizer.add_special_tokens({"additional_special_tokens": turns})
   hf_tokenizer.chat_template = template or None
   folder.mkdir(parents=True, exist_ok=True)
-  tokenizer.save(hf_tokenizer, folder)
+  hf_tokenizer.save_pretrained(folder)
   if stops is not None:
     text = json.dumps({"eos_token_id": stops})
     (folder / "generation_config.json").write_text(text)

@@ -64,8 +64,8 @@ def test_an_initial_kernel_has_the_documented_deviation():
 def test_a_head_is_linear_with_a_bias():
   hidden = np.array([[1.0, 2.0], [3.0, -1.0]], np.float32)
   params = {"kernel": np.array([2.0, 1.0]), "bias": np.array(0.5)}
-  np.testing.assert_array_equal(heads.scalar(params, hidden), [4.5, 5.5])
-  assert heads.scalar(params, hidden.astype(jnp.bfloat16)).dtype == "float32"
+  np.testing.assert_array_equal(heads.linear(params, hidden), [4.5, 5.5])
+  assert heads.linear(params, hidden.astype(jnp.bfloat16)).dtype == "float32"
 
 
 def test_leading_axes_are_summed_over():

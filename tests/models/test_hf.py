@@ -589,7 +589,7 @@ def test_adapters_are_merged(tmp_path):
 def tokens(tmp_path_factory):
   """A folder with a tokenizer of 258 tokens and a generation config."""
   folder = tmp_path_factory.mktemp("tokens")
-  tokenizer.save(tokenizer.train(["one text"], 258), folder)
+  tokenizer.train(["one text"], 258).save_pretrained(folder)
   settings = {"eos_token_id": [1, 7], "temperature": 0.6}
   (folder / "generation_config.json").write_text(json.dumps(settings))
   return folder

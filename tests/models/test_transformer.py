@@ -392,15 +392,6 @@ def test_further_heads_are_linear_and_start_near_nothing():
   assert np.abs(small).max() < 1
 
 
-def test_the_logits_of_two_tokens_are_those_among_all():
-  config = VARIANTS["windows_softcaps_yarn"]
-  params = generic(config)
-  hidden = jnp.asarray(np.random.default_rng(2).normal(size=(6, config.width)))
-  pair = transformer.unembed(config, params, hidden, (7, 2))
-  full = transformer.unembed(config, params, hidden)
-  np.testing.assert_allclose(pair, full[:, [7, 2]], atol=1e-6)
-
-
 def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
   config = dataclasses.replace(BASE, dtype="bfloat16")
   params = generic(BASE)

@@ -23,7 +23,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import text_options, text_task
 from experiments.tasks.text.text_options import Example, TextOptions
 from rewards.verifiers import numbers
-from rl import UsageError, registry
+from rl import registry
 
 FIELDS = ("question", "answer")
 INSTRUCTION = (
@@ -99,8 +99,7 @@ def gsm8k(
     UsageError: if data is missing, a setting is not allowed, or
       `text_task.build` refuses the problems.
   """
-  if solution not in SOLUTIONS:
-    raise UsageError(registry.describe_unknown("solution", solution, SOLUTIONS))
+  registry.check_known("solution", solution, SOLUTIONS)
   default_prompt, default_completion = (
     (512, 512) if options.tokenizer else (256, 128)
   )

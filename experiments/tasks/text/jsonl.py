@@ -206,14 +206,7 @@ def _check_parts(
         meta = {**example.meta, "row": first_index + i}
         # The solution is judged, or else the question.
         completion = example.solution or example.question
-        items.append(
-          Item(
-            prompt=example.question,
-            completion=completion,
-            reference=example.answer,
-            meta=meta,
-          )
-        )
+        items.append(Item(example.question, completion, example.answer, meta))
       first_index += len(examples)
     try:
       outcomes = pool(items)

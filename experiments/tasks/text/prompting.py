@@ -66,7 +66,7 @@ def _save_atomically(
   folder.parent.mkdir(parents=True, exist_ok=True)
   with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
     complete = pathlib.Path(scratch) / "tokenizer"
-    tokenizer.save(hf_tokenizer, complete)
+    hf_tokenizer.save_pretrained(str(complete))
     try:
       os.rename(complete, folder)  # atomic within a file system
     except OSError:
@@ -127,10 +127,7 @@ class Template:
     added = self.tokenizer.added_tokens_decoder.values()
     known_tokens = sorted(token.content for token in added if token.special)
     for text in self.special_tokens:
-      if text not in known_tokens:
-        raise UsageError(
-          registry.describe_unknown("special token", text, known_tokens)
-        )
+      registry.check_known("special token", text, known_tokens)
 
   def encode(self, questions: Sequence[str]) -> list[list[int]]:
     """Returns the token ids of one prompt per question.

@@ -93,10 +93,7 @@ class TextOptions:
     if isinstance(self.chat, str) and self.chat != "auto":
       allowed = ("True", "False", "auto")
       raise UsageError(registry.describe_unknown("chat", self.chat, allowed))
-    if self.too_long not in TOO_LONG:
-      raise UsageError(
-        registry.describe_unknown("too_long", self.too_long, TOO_LONG)
-      )
+    registry.check_known("too_long", self.too_long, TOO_LONG)
     for name in ("prompt_length", "completion_length", "max_steps"):
       value = getattr(self, name)
       if value is not None and value < 1:

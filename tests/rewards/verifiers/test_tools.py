@@ -53,26 +53,17 @@ def test_worked_by_hand():
 
 def test_format_and_correctness_are_named_and_bounded():
   right = tagged(call("get", a=1))
-  assert tools.toolrl_reward(right, right) == {
-    "format": 1.0,
-    "correctness": 3.0,
-  }
   bare = call("get", a=1)
-  assert tools.toolrl_reward(bare, right) == {"format": 0.0, "correctness": 3.0}
   broken = tagged("{get a}")
-  assert tools.toolrl_reward(broken, right) == {
-    "format": 1.0,
-    "correctness": -3.0,
-  }
-  framed = "So: " + right
-  assert tools.toolrl_reward(framed, right) == {
-    "format": 0.0,
-    "correctness": 3.0,
-  }
-  for text in (right, bare, broken, framed):
-    assert outcome(text, right).parts == tools.toolrl_reward(text, right)
-  with pytest.raises(ValueError, match="without readable tool calls"):
-    tools.toolrl_reward(right, broken)
+  for text, format_score, correctness_score in (
+    (right, 1.0, 3.0),
+    (bare, 0.0, 3.0),
+    (broken, 1.0, -3.0),
+    ("So: " + right, 0.0, 3.0),
+  ):
+    parts = {"format": format_score, "correctness": correctness_score}
+    assert outcome(text, right).parts == parts
+  assert outcome(right, broken).verdict == -1
 
 
 def test_no_call_to_make():
@@ -82,8 +73,8 @@ def test_no_call_to_make():
   assert outcome(tagged(call("get", a=1)), reference).verdict == 0
   assert outcome(tagged(call("get", a=1)), reference).score == 0
   for completion in (call("get", a=1), "Hi."):
-    result = tools.toolrl_reward(completion, reference)
-    assert result == {"format": 0.0, "correctness": 0.0}
+    parts = outcome(completion, reference).parts
+    assert parts == {"format": 0.0, "correctness": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -329,19 +320,6 @@ def test_never_raises():
     assert outcome(text, call("f")).verdict == 0
     assert outcome(call("f"), text).verdict in (-1, 0)
   assert tools.verify([]) == []
-
-
-def test_completeness():
-  calls = tools.parse(call("f", a=1) + call("g"))
-  assert tools.completeness_reward([True, True], calls) == 1.0
-  assert tools.completeness_reward([True, False, True, True], calls) == 0.75
-  assert tools.completeness_reward([], calls) == 0.0
-  again = [*calls, calls[0]]
-  assert tools.completeness_reward([True], again) == pytest.approx(0.9)
-  assert tools.completeness_reward([True], again, failed=2, penalty=0.2) == (
-    pytest.approx(0.4)
-  )
-  assert tools.completeness_reward([False], None) == pytest.approx(-0.1)
 
 
 @pytest.mark.worked_example("function:tools.verify")

@@ -168,7 +168,7 @@ class _Handler:
   ends_in_jump: bool
 
 
-class _Try:
+class _Try(_All):
   """A try statement."""
 
   def __init__(
@@ -190,11 +190,7 @@ class _Try:
     self._inside, self._handlers = inside, handlers
     self._finally, self._following = finally_, following
     bodies = [handler.body for handler in handlers]
-    self._parts = (inside, finally_, following, *bodies)
-    self.has_checks = any(part.has_checks for part in self._parts)
-
-  def ran(self, log: Log) -> bool:
-    return any(part.ran(log) for part in self._parts)
+    super().__init__((inside, finally_, following, *bodies))
 
   def holds(self, log: Log) -> bool:
     entered_handlers = [h for h in self._handlers if h.number in log.entered]
@@ -253,9 +249,9 @@ class Test:
       for item in node.body
       if isinstance(item, _FUNCTIONS)
     }
-    self._checking = _checking_names(functions)
+    checking = _checking_names(functions)
     asserts = [node for node in nodes if _is_assertion(node)]
-    calls = [node for node in nodes if self._is_check(node)]
+    calls = [node for node in nodes if _is_check(node, checking)]
     handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
     for group in (asserts, calls, handlers):
       self._numbers |= {node: number for number, node in enumerate(group)}
@@ -394,13 +390,6 @@ class Test:
     log.entered.add(number)
     (log.settled if is_allowed else log.failed).update(caught_numbers)
 
-  def _is_check(self, node: ast.AST) -> bool:
-    """Returns True if a node is a call of a function that contains checks."""
-    return isinstance(node, ast.Call) and (
-      _called_name(node) in self._checking
-      or _called_name(node).lower().startswith("assert")
-    )
-
   def _block(self, statements: Sequence[ast.stmt]) -> _All:
     """Returns the requirement of a sequence of statements."""
     parts: list[Any] = []
@@ -474,14 +463,11 @@ class Test:
       # Name or function -> whether it is used other than in a call of it.
       names: dict[str, bool] = {}
       functions: dict[ast.AST, bool] = {}
+      calls = set()
       for inner in _walk_scope(node):
         if isinstance(inner, ast.Call) and inner in self._numbers:
           names.setdefault(_called_name(inner), False)
-      calls = {
-        inner.func
-        for inner in _walk_scope(node)
-        if isinstance(inner, ast.Call) and inner in self._numbers
-      }
+          calls.add(inner.func)
       for inner in _walk_scope(node):
         if inner in calls:
           continue
@@ -581,6 +567,14 @@ def _called_name(call: ast.Call) -> str:
   return getattr(call.func, "id", "") or getattr(call.func, "attr", "")
 
 
+def _is_check(node: ast.AST, checking: set[str]) -> bool:
+  """Returns True for a call of a function that contains checks, by its name."""
+  return isinstance(node, ast.Call) and (
+    _called_name(node) in checking
+    or _called_name(node).lower().startswith("assert")
+  )
+
+
 def _checking_names(functions: Sequence[ast.AST]) -> set[str]:
   """Returns the names of functions that contain checks."""
   names: set[str] = set()
@@ -591,14 +585,7 @@ def _checking_names(functions: Sequence[ast.AST]) -> set[str]:
       function.name
       for function in functions
       for node in _walk_scope(function)
-      if _is_assertion(node)
-      or (
-        isinstance(node, ast.Call)
-        and (
-          _called_name(node) in names
-          or _called_name(node).lower().startswith("assert")
-        )
-      )
+      if _is_assertion(node) or _is_check(node, names)
     }
     if checking_names <= names:
       return names

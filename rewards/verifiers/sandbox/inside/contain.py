@@ -184,9 +184,7 @@ def _contain(
     missing_protections += _become_nobody(folder)
   else:
     if not made_user_namespace:
-      os.setgroups([])
-      os.setresgid(NOBODY, NOBODY, NOBODY)
-      os.setresuid(NOBODY, NOBODY, NOBODY)
+      _drop_user()
       # In a user namespace, RLIMIT_NPROC counts only this program's processes.
       libc.unshare(libc.NEW_USER)
       os.fchdir(process)
@@ -219,12 +217,17 @@ def _become_nobody(folder: int) -> list[str]:
   try:
     # `folder` is a descriptor of the working directory, which nobody will own.
     os.chown(folder, NOBODY, NOBODY)
-    os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
+    _drop_user()
   except OSError as error:
     return [f"a separate user without privileges ({error})"]
   return []
+
+
+def _drop_user() -> None:
+  """Gives up the user and the groups of root for those of nobody."""
+  os.setgroups([])
+  os.setresgid(NOBODY, NOBODY, NOBODY)
+  os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
 def _executable_by_all(path: str) -> bool:
@@ -240,21 +243,15 @@ def _executable_by_all(path: str) -> bool:
 def _enter_root(disk_bytes: int) -> None:
   """Changes to a root directory with the interpreter and an empty /tmp."""
   os.umask(0o022)
-  visible_paths, links = (
-    ["/usr"],
-    [],
-  )  # paths that are mounted; (target, path) pairs
+  # The paths that are mounted, and links as pairs of target and path.
+  visible_paths, links = ["/usr"], []
   for path in ("/lib", "/lib64", "/lib32", "/bin", "/nix/store"):
     if os.path.islink(path):
       links.append((os.readlink(path), path))
     elif os.path.isdir(path):
       visible_paths.append(path)
-  visible_paths += [
-    "/etc/ld.so.cache",
-    "/dev/null",
-    "/dev/zero",
-    "/dev/urandom",
-  ]
+  visible_paths += ["/etc/ld.so.cache"]
+  visible_paths += ["/dev/null", "/dev/zero", "/dev/urandom"]
   for path in (sys.base_prefix, sys.base_exec_prefix, sys.executable):
     path = os.path.realpath(path)
     if not any(

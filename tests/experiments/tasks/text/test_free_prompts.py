@@ -62,7 +62,7 @@ def test_without_a_template_a_prompt_is_continued(tmp_path):
   """EOS is also the padding of a tokenizer that has none."""
   hf_tokenizer = small_chat.write(tmp_path, template="", stops=[1, 2])
   hf_tokenizer.pad_token = None
-  tokenizer.save(hf_tokenizer, tmp_path)
+  hf_tokenizer.save_pretrained(tmp_path)
   task = free_prompts.make_task(str(tmp_path), _model(len(hf_tokenizer)))
   assert hf_tokenizer.decode(task.encode("7")) == "7"
   assert task.encode_turns is None

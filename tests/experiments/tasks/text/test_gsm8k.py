@@ -302,7 +302,7 @@ def test_training_is_deterministic_and_bounded(bpe):
 
 
 def test_a_saved_tokenizer_is_any_hugging_face_tokenizer(bpe, tmp_path):
-  tokenizer.save(bpe, tmp_path / "bpe")
+  bpe.save_pretrained(tmp_path / "bpe")
   for load in (tokenizer.load, transformers.AutoTokenizer.from_pretrained):
     loaded = load(tmp_path / "bpe")
     text = "Then 16 + 5 = 21.\n#### 21"
@@ -316,7 +316,7 @@ def test_a_saved_tokenizer_is_any_hugging_face_tokenizer(bpe, tmp_path):
 @pytest.mark.parametrize("text", ["{", "[]", "null"])
 @pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])
 def test_an_unreadable_tokenizer_is_one_clear_error(bpe, tmp_path, file, text):
-  tokenizer.save(bpe, tmp_path)
+  bpe.save_pretrained(tmp_path)
   (tmp_path / file).write_text(text)
   with pytest.raises(ValueError, match="no readable tokenizer in"):
     tokenizer.load(tmp_path)
