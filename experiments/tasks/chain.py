@@ -87,7 +87,8 @@ def chain(
       f"operations={operations} is not a length of chain; allowed: "
       f"{OPERATIONS[0]} to {OPERATIONS[-1]}, the nearest is {nearest}"
     )
-  registry.check_known("prm", prm, rules.PRMS)
+  if prm not in rules.PRMS:
+    raise UsageError(registry.describe_unknown("prm", prm, rules.PRMS))
   num_problems = 10 * BASE**operations
   completion_length = 8 * operations + 4
 
