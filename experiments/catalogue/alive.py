@@ -157,7 +157,7 @@ def measure(
   config.steps_per_dispatch = 1
   if config.models:  # a config of `configs/fitted_reward.py`
     base = _train_base(chain.base(), bases)
-    config.init_from = base
+    config.init_from = config.init_from and base
     for seed, model in enumerate(config.models.values()):
       model.workdir = alive_labels.fit_model(base, bases, seed)
   if initial_state.has_base(config):

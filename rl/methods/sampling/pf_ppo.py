@@ -113,6 +113,7 @@ def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
   with A = 0, and is left out.
   Source: Shen and Zhang 2024, Policy Filtration in RLHF to Fine-Tune LLM for
   Code Generation (PF-PPO); rules of the released code.
+  Quantity: model_outcome.
 
   Args:
     rule: "best_random", "best_worst" or "power", the functions of this file.

@@ -107,9 +107,9 @@ def key_bonus(
   return jnp.where((right > 0) & (wrong > 0), bonus, 0.0)
 
 
-@transform(takes="token")
-def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """Returns A_t + `key_bonus` of the token's id in its group.
+@transform(takes="none", gives="token")
+def key_tokens(_, rollout: types.Rollout) -> jax.Array:
+  """Returns `key_bonus` of the token's id in its group, `[P, S, T]`.
 
   There is no bonus at the EOS of a finished sample.
   """
@@ -122,7 +122,7 @@ def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   args = (counts[..., 0], counts[..., 1], totals[..., 0], totals[..., 1])
   bonus = key_bonus(*args, valid_samples.shape[1])
   ends = sample_ends(rollout) & rollout.finished[..., None]
-  return jnp.where(valid, signal + jnp.where(ends, 0.0, bonus), 0.0)
+  return jnp.where(valid & ~ends, bonus, 0.0)
 
 
 def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
@@ -143,7 +143,7 @@ def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
   Left out: the paper has an optional term in x, the frequency of the id.
   Source: Sun et al. 2025, KTAE: A Model-Free Algorithm to Key-Tokens Advantage
   Estimation in Mathematical Reasoning.
-  Quantity: key_bonus.
+  Quantity: key_tokens.
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
@@ -151,6 +151,6 @@ def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(
-    advantage=chain(advantage, add_key_tokens()),
+    advantage=advantage + key_tokens(),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )
