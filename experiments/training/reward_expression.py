@@ -166,11 +166,13 @@ def _summand(sign: float, node: ast.expr, calls: dict[str, str]) -> Summand:
         schedules.append(call)
       case ast.Name(id=name) if _COLON not in name:
         names.append(name)
-      case ast.Call(func=ast.Attribute(value=module, attr=name)):
+      case ast.Call(func=ast.Attribute(value=module, attr=name)) if (
+        _COLON not in name
+      ):
         raise UsageError(
           f"a function of a module is written {_source(module)}:{name}(...)"
         )
-      case ast.Call(func=ast.Name(id=name), args=[_, *_]):
+      case ast.Call(func=ast.Name(id=name), args=[_, _, _]):
         raise UsageError(registry.describe_unknown("schedule", name, SCHEDULES))
       case ast.Name() | ast.Call() as call:
         name, _ = spec.parse(_source(call), "reward")

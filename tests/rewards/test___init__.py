@@ -38,3 +38,14 @@ def test_two_rewards_of_one_name_are_an_error(tmp_path, monkeypatch):
   assert "'majority'" in str(error.value)
   assert "rewards/agreement/majority.py" in str(error.value)
   assert str(tmp_path / "copied_reward.py") in str(error.value)
+
+
+def test_a_function_without_the_decorator_is_told_of_it(tmp_path, monkeypatch):
+  text = "def plain(_, rollout):\n  return rollout.scores\n"
+  (tmp_path / "plain_reward.py").write_text(text)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  with pytest.raises(
+    ValueError, match=r"takes a rollout: decorate .*transform"
+  ):
+    rewards.get("plain_reward:plain")
+  sys.modules.pop("plain_reward", None)

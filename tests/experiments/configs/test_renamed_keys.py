@@ -72,3 +72,17 @@ def test_a_message_names_the_new_key():
   )
   assert renamed_keys.replacement("sampling.truncation").endswith("_cap")
   assert not renamed_keys.replacement("config.seed")
+
+
+@pytest.mark.parametrize(
+  ("key", "new"),
+  [
+    ("config.sampling.ahead", "inference.ahead"),
+    ("config.base.sampler.truncation", "inference.importance_cap"),
+    ("config.stage", "rollout.sampler"),
+    ("config.data.path", "data.file"),
+    ("config.data.file", ""),
+  ],
+)
+def test_an_old_key_has_its_new_one(key, new):
+  assert renamed_keys.replacement(key) == new

@@ -7,7 +7,8 @@ from helpers import small_run
 
 from experiments.configs import defaults
 from experiments.training import method_from_config, reward_from_config
-from rl import methods
+from experiments.training_run import validate
+from rl import methods, metrics
 
 
 def policy_method(config):
@@ -60,3 +61,15 @@ def test_a_method_has_one_sampler():
     ValueError, match=r"remax.* has the sampler greedy\(\) al"
   ):
     method_from_config.check(config, method_from_config.make(config))
+
+
+def test_a_metric_of_a_rollout_is_a_number(monkeypatch):
+  """A row of numbers would have no curve in the report."""
+  measure = metrics.rollout_metrics
+
+  def with_row(rollout):
+    return measure(rollout) | {"length/each": rollout.scored_lengths.max(0)}
+
+  monkeypatch.setattr(metrics, "rollout_metrics", with_row)
+  with pytest.raises(ValueError, match=r"'length/each' has the shape \(4,\)"):
+    validate.check_and_build(small_run.config(rollout__samples=4))

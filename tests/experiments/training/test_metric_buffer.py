@@ -1,5 +1,6 @@
 """Tests of the times and the learning rates in a line of metrics."""
 
+import re
 import types as python
 
 import jax
@@ -278,21 +279,30 @@ def test_samples_most_of_which_are_cut_are_told(
 
 
 @pytest.mark.parametrize(
-  ("done", "updates", "reason"),
+  ("done", "updates", "norm", "line"),
   [
-    (98, 0, None),  # not the last step
-    (99, 2, None),
-    (99, 0, "no token was in the loss"),
+    (98, 0, 0.0, None),  # not the last step
+    (99, 2, 0.5, None),
+    (99, 0, 0.0, "no step made an update; .*no token was in the loss"),
+    (99, 2, 0.0, "no step changed the policy: the gradient was 0 in all"),
   ],
 )
 def test_a_run_without_an_update_says_so_at_its_end(
-  monkeypatch, done, updates, reason
+  monkeypatch, done, updates, norm, line
 ):
-  metrics = {"optim__skipped": 2, "optim__grad_norm": 0}
+  metrics = {"optim__skipped": 2, "optim__grad_norm": norm}
   buffer = printed(monkeypatch, done, updates, **metrics)
-  assert buffer.printed == (
-    [f"no step made an update; in the last one, {reason}"] if reason else []
-  )
+  assert len(buffer.printed) == bool(line)
+  assert not line or re.match(line, buffer.printed[0])
+
+
+@pytest.mark.parametrize(("unscored", "is_printed"), [(0.5, 0), (0.51, 1)])
+def test_samples_most_of_which_have_no_score_are_told(
+  monkeypatch, unscored, is_printed
+):
+  buffer = printed(monkeypatch, 3, verifier__unscored_frac=unscored)
+  line = "more than half of the samples have no score; see the warnings"
+  assert buffer.printed == [("step 3", line)] * is_printed
 
 
 def test_scores_that_no_sample_has_are_not_zero(monkeypatch):
