@@ -170,7 +170,11 @@ def measure(
       state = initial_state.restore_or_initialise(e, workdir, empty)
   sample = iteration.compile_rollout_fn(e)
   update = jax.jit(iteration.make_update(e))
+  start = _flatten(state)
   state, _ = update(state, learners.by_learner(sample(state)))
+  if (_flatten(state) == start).all():  # in its first steps nothing is trained
+    state = state.replace(step=state.step + config.steps // 2)
+    state, _ = update(state, learners.by_learner(sample(state)))
   rollouts = learners.by_learner(sample(state))
   policy_rollout = rollouts[learners.POLICY]
   trial = _find_in_rollout(
@@ -445,7 +449,11 @@ def _quantity(
   make = (methods if kind == "method" else rewards).factory(name)
   texts = [inspect.getdoc(x) or "" for x in (make, inspect.getmodule(make))]
   text = next(filter(_LINE.search, texts), "")
-  return quantity_of(text, "scores" if kind == "method" else name)
+  quantity = quantity_of(text, "scores" if kind == "method" else name)
+  if quantity.name == "step_scores" and config and config.step_reward:
+    paid, _ = spec.parse(config.step_reward)  # in place of the task's
+    quantity = quantity._replace(name=paid)
+  return quantity
 
 
 def _measurement(

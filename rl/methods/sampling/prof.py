@@ -157,7 +157,7 @@ def prof(
   paper; the defaults are guesses.
   Source: Ye et al. 2025, Beyond Correctness: Harmonizing Process and Outcome
   Rewards through RL Training (PROF), and its code's README.
-  Quantity: step_scores.
+  Quantity: step_scores, by sample.
 
   Args:
     share: share of a group's samples that is kept.

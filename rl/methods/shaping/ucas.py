@@ -87,7 +87,7 @@ def ucas(
   The loss is PPO-clip, averaged over the tokens of all samples, without a KL.
   Source: Xie et al. 2025, Unlocking Exploration in RLVR: Uncertainty-aware
   Advantage Shaping (UCAS).
-  Quantity: old/certainty.
+  Quantity: old/certainty, by sample.
 
   Args:
     right: factor of c in the exponent of w where A > 0.

@@ -75,6 +75,7 @@ def stable_reinforce(
   count in this mean. The released code also limits |A| to 10, which has no
   effect at the default of 3.
   Source: Zhang et al. 2025, R1-Reward.
+  Quantity: judge_reward.
 
   Args:
     bound: largest ratio before the clip; the smallest is 1 / bound.
