@@ -69,6 +69,8 @@ def _rows(named: Mapping[str, Run]) -> dict[str, dict[Any, summary.Evaluation]]:
     is_group = 1 < len(set(seeds)) == len(seeds)
     label = re.sub(r"[-_]?seed_\d+$", "", members[0]) or members[0]
     label += f", {len(seeds)} seeds"
+    if label in rows:  # of folders that differ in no more than the seed
+      label = f"{members[0]} and more, {len(seeds)} seeds"
     for name, seed in zip(members, seeds, strict=True):
       row = rows.setdefault(label if is_group else name, {})
       row[seed if is_group else None] = named[name].evaluations["trained"]

@@ -478,7 +478,7 @@ def test_step_scores_may_come_from_a_reward():
     ({"reward": "ceiling()"}, "needs a value of 'highest'"),
     ({"reward": "a"}, "unknown reward 'a'"),
     ({"reward": "task() * (right > 0.5)"}, "unknown reward 'right'"),
-    ({"reward": "linaer(1, 0, 3) * task()"}, "cannot read"),
+    ({"reward": "linaer(1, 0, 3) * task()"}, "did you mean 'linear'"),
     ({"reward": "component(name='answer')"}, "'answered'"),
     ({"reward": "gains()"}, "give a sample signal"),
     ({"step_reward": "gains()"}, "sampler/prompt_values"),

@@ -91,11 +91,14 @@ def test_seeds_are_one_row_with_students_interval():
       run_of("y0", y[0], seed=0, method="y"),
     ]
   )
-  assert list(shown) == ["1", "2"]
+  assert list(shown) == ["x0, 2 seeds", "y1, 2 seeds"]
   half = 0.25 * t  # sd / sqrt(2) of .125 and .625
-  assert shown["1"] == [f"0.375 [{0.375 - half:.3f}, {0.375 + half:.3f}]", ""]
+  assert shown["x0, 2 seeds"] == [
+    f"0.375 [{0.375 - half:.3f}, {0.375 + half:.3f}]",
+    "",
+  ]
   half = 0.125 * t
-  assert shown["2"] == [
+  assert shown["y1, 2 seeds"] == [
     f"0.625 [{0.625 - half:.3f}, {0.625 + half:.3f}]",
     f"+0.250 [{0.25 - half:.3f}, {0.25 + half:.3f}]",
   ]
@@ -107,15 +110,19 @@ def test_titles_name_rows_with_their_seeds_and_intervals():
     [
       run_of("x-seed_0", evaluation, seed=0, method="x"),
       run_of("x-seed_5", evaluation, seed=5, method="x"),
-      run_of("alone", evaluation, seed=0, method="y"),
+      run_of("alone-and-far-from-home", evaluation, seed=0, method="y"),
+      # Another method in folders of the same names.
+      run_of("x-seed_1", evaluation, seed=1, method="z"),
+      run_of("x-seed_2", evaluation, seed=2, method="z"),
     ]
   )
   title = str(table.title)
   assert "2 problems, 4 samples" in title
   assert "over problems (bootstrap); for several seeds, over seeds" in title
-  assert title.splitlines()[-2:] == [
+  assert title.splitlines()[-3:] == [
     "1: x, 2 seeds",
-    "2: alone",
+    "2: alone-and-far-from-home",
+    "3: x-seed_1 and more, 2 seeds",
   ]
   # A run and two seeds form no pairs.
   assert [column.header for column in table.columns] == ["", "trained"]
@@ -127,7 +134,7 @@ def test_seeds_are_paired_where_both_have_them():
   second = [run_of(f"y{i}", trained([i, 2]), seed=i, m="y") for i in (1, 2, 3)]
   shown = cells([*first, *second])
   # Every seed gains one sample of eight.
-  assert shown["2"][1] == "+0.125 [0.125, 0.125]"
+  assert shown["y1, 3 seeds"][1] == "+0.125 [0.125, 0.125]"
   shown = cells([*first, *second[1:]])
   assert [len(row) for row in shown.values()] == [1, 1]
 
@@ -167,7 +174,7 @@ def test_runs_from_bases_that_differ_in_the_seed_are_a_group(tmp_path):
     return run_of(f"run_{seed}", trained([1, 2]), **config)
 
   group = [make(seed, tmp_path / f"base_{seed}") for seed in (0, 1)]
-  assert list(cells([*group, make(2)])) == ["1"]
+  assert list(cells([*group, make(2)])) == ["run_0, 3 seeds"]
   assert list(cells([group[0], make(1, other)])) == ["run_0", "run_1"]
   unread = make(1, tmp_path / "missing")
   assert list(cells([group[0], unread])) == ["run_0", "run_1"]

@@ -135,7 +135,9 @@ def test_a_bad_score_is_named_by_its_sample_and_its_prompt():
   guard = nan_guard.Guard(Plan(), 0)
   for sample, prompt in ((0, 3), (2, 0)):
     bad = {"guard/bad_sample": sample, "guard/bad_prompt": prompt}
-    expected = f"the score of sample {sample} of prompt {prompt} is not finite"
+    expected = (
+      f"the score of sample {sample} of the prompt with the id {prompt} is"
+    )
     assert guard.check(FINE | bad).startswith(expected)
 
 

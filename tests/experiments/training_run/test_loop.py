@@ -481,6 +481,8 @@ def test_a_score_that_is_not_finite_stops_the_run_and_names_its_sample(
     return judged.replace(scores=scores)
 
   spoilt = dataclasses.replace(e, task=dataclasses.replace(e.task, score=score))
-  with pytest.raises(nan_guard.Stopped, match=r"step 1: .* sample 1 of prompt"):
+  with pytest.raises(
+    nan_guard.Stopped, match=r"step 1: .* sample 1 of the prompt"
+  ):
     loop.run(spoilt, tmp_path)
   assert [line["optim/skipped"] for line in metrics(tmp_path)] == [1.0]
