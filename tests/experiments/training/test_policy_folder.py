@@ -59,7 +59,7 @@ def folder(tmp_path_factory, data):
   built = tmp_path_factory.mktemp("downloaded")
   texts = (data / "gsm8k_train.jsonl").read_text().splitlines()
   tokenizer = bpe.train(texts, MODEL.vocab_size - 4)
-  bpe.save(tokenizer, built / "tokenizer")
+  tokenizer.save_pretrained(built / "tokenizer")
   params = transformer.init(MODEL, jax.random.key(7))
   hf.save(MODEL, params, built / "model", tokenizer=built / "tokenizer")
   return built / "model"
