@@ -53,7 +53,7 @@ FORMS = ("analytic", "bootstrap", "full")
 ORDERS = ("exact", "first", "zeroth")
 
 
-class _Sorted(NamedTuple):
+class Sorted(NamedTuple):
   """A group in ascending order of score; samples that are not valid come last.
 
   Attributes:
@@ -61,13 +61,11 @@ class _Sorted(NamedTuple):
       score.
     x: `[..., S]`, entry j is the j-th smallest score x_j; x_n for j > n.
     n: `[..., 1]`, number of valid samples.
-    weights: `[..., S]`, w_j; 0 for j > n, and if n < k.
   """
 
   order: Array
   x: Array
   n: Array
-  weights: Array
 
 
 def _check_k(k: int, samples: int) -> None:
@@ -81,19 +79,24 @@ def _check_k(k: int, samples: int) -> None:
     )
 
 
-def _sort(scores: Array, k: int | Array, valid: Array | None) -> _Sorted:
-  """Sorts the samples of each group by score, and computes the w_j."""
-  # `scores` and `valid` are `[..., S]`. k is from 1 to S, which callers check;
-  # it may be traced.
-  S = scores.shape[-1]
+def sort(scores: Array, valid: Array | None) -> Sorted:
+  """Sorts the samples of each group, `[..., S]`, by score."""
+  scores = scores.astype(jnp.float32)
   valid = masked.mask_or_ones(scores, valid)
   n = masked.count(valid, keepdims=True)
   order = jnp.argsort(jnp.where(valid, scores, jnp.inf), axis=-1, stable=True)
-  j = jnp.arange(1, S + 1, dtype=jnp.float32)
-  exists = j <= n
+  exists = jnp.arange(1, scores.shape[-1] + 1) <= n
   x = jnp.where(exists, jnp.take_along_axis(scores, order, -1), -jnp.inf)
   x = jnp.where(exists, x, jnp.max(x, -1, keepdims=True))
-  x = jnp.where(n > 0, x, 0.0)
+  return Sorted(order, jnp.where(n > 0, x, 0.0), n)
+
+
+def _chances(group: Sorted, k: int | Array) -> Array:
+  """Computes w_j, `[..., S]`; 0 for j > n, and if n < k."""
+  # k is from 1 to S, which callers check; it may be traced.
+  n = group.n
+  j = jnp.arange(1, group.x.shape[-1] + 1, dtype=jnp.float32)
+  exists = j <= n
   # w_{j-1} / w_j; 1 for j > n. The product of the ratios j+1..n is w_j / w_n.
   ratio = jnp.where(
     exists, jnp.maximum(j - k, 0.0) / jnp.maximum(j - 1, 1.0), 1.0
@@ -105,10 +108,10 @@ def _sort(scores: Array, k: int | Array, valid: Array | None) -> _Sorted:
     ratio_of_next, axis=ratio_of_next.ndim - 1, reverse=True
   )
   weights = k / jnp.maximum(n, 1.0) * relative_weights
-  return _Sorted(order, x, n, jnp.where(exists & (n >= k), weights, 0.0))
+  return jnp.where(exists & (n >= k), weights, 0.0)
 
 
-def _unsort(group: _Sorted, values: Array) -> Array:
+def unsort(group: Sorted, values: Array) -> Array:
   """Brings values in ascending order of score back to the samples' order."""
   j = jnp.arange(1, values.shape[-1] + 1)
   # Samples that are not valid get 0.
@@ -118,16 +121,21 @@ def _unsort(group: _Sorted, values: Array) -> Array:
   )
 
 
-def _value(group: _Sorted) -> Array:
+def _value(group: Sorted, chances: Array) -> Array:
   """Computes maxk, `[..., 1]`."""
-  return jnp.sum(group.weights * group.x, -1, keepdims=True)
+  return jnp.sum(chances * group.x, -1, keepdims=True)
 
 
-def _deviations(group: _Sorted) -> Array:
-  """Computes s_j minus the mean of s over the group, in sorted order."""
+def deviations(group: Sorted, weights: Array) -> Array:
+  """Computes s_j minus the mean of s over the group, in sorted order.
+
+  Args:
+    group: the group.
+    weights: `[..., S]`, w_j in s_{j+1} - s_j = w_j (x_{j+1} - x_j).
+  """
   # A sum of gaps between scores is exactly 0 if all scores are equal.
   gaps = jnp.diff(group.x, axis=-1)
-  relative = jnp.cumsum(group.weights[..., :-1] * gaps, -1)  # s_j - s_1, j >= 2
+  relative = jnp.cumsum(weights[..., :-1] * gaps, -1)  # s_j - s_1, j >= 2
   relative = jnp.concatenate([jnp.zeros_like(group.x[..., :1]), relative], -1)
   exists = jnp.arange(1, relative.shape[-1] + 1) <= group.n
   return relative - masked.mean(relative, exists, keepdims=True)
@@ -148,8 +156,8 @@ def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
     UsageError: if k is not in 1..S.
   """
   _check_k(k, scores.shape[-1])
-  group = _sort(scores.astype(jnp.float32), k, valid)
-  return _value(group)[..., 0]
+  group = sort(scores, valid)
+  return _value(group, _chances(group, k))[..., 0]
 
 
 def max_at_k_values(scores: Array, valid: Array | None = None) -> Array:
@@ -162,9 +170,9 @@ def max_at_k_values(scores: Array, valid: Array | None = None) -> Array:
   Returns:
     `[..., S]`; entry k - 1 is 0 if fewer than k samples are valid.
   """
-  scores = scores.astype(jnp.float32)
+  group = sort(scores, valid)
   ks = jnp.arange(1, scores.shape[-1] + 1)
-  values = jax.lax.map(lambda k: _value(_sort(scores, k, valid))[..., 0], ks)
+  values = jax.lax.map(lambda k: _value(group, _chances(group, k))[..., 0], ks)
   return jnp.moveaxis(values, 0, -1)
 
 
@@ -225,13 +233,14 @@ def max_at_k_weights(
   """
   registry.check_known("baseline", baseline, BASELINES)
   _check_k(k, scores.shape[-1])
-  group = _sort(scores.astype(jnp.float32), k, valid)
+  group = sort(scores, valid)
+  chances = _chances(group, k)
   n = jnp.maximum(group.n, 1.0)
   if baseline == "leave_one_out_minus_one":
-    weights = jnp.cumsum(group.weights * (group.x - _previous(group.x)), -1)
+    weights = jnp.cumsum(chances * (group.x - _previous(group.x)), -1)
   else:
-    deviation = _deviations(group)
-    mean = k / n * _value(group)  # mean of s
+    deviation = deviations(group, chances)
+    mean = k / n * _value(group, chances)  # mean of s
     if baseline == "none":
       weights = mean + deviation
     elif baseline == "centered":
@@ -245,7 +254,7 @@ def max_at_k_weights(
       weights = jnp.where(
         n > k, deviation * scale - mean / others, mean + deviation
       )
-  return _unsort(group, weights)
+  return unsort(group, weights)
 
 
 def _previous(x: Array) -> Array:
@@ -283,17 +292,17 @@ def max_at_k_off_policy_value(
   Raises:
     UsageError: if k is not in 1..S.
   """
-  group, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
-  return jnp.sum(group.weights * group.x * ratios * means, -1)
+  group, chances, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
+  return jnp.sum(chances * group.x * ratios * means, -1)
 
 
 def _sort_ratios(
   scores: Array, log_ratios: Array, k: int, valid: Array | None
-) -> tuple[_Sorted, Array, Array]:
-  """Sorts a group and its ratios by score, and computes the p_{k-1}(j - 1)."""
+) -> tuple[Sorted, Array, Array, Array]:
+  """Sorts a group and its ratios; computes the w_j and p_{k-1}(j - 1)."""
   _check_k(k, scores.shape[-1])
   valid = masked.mask_or_ones(scores, valid)
-  group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
+  group = sort(jax.lax.stop_gradient(scores), valid)
   ratios = jnp.exp(jnp.where(valid, log_ratios, 0.0))
   ratios = jnp.take_along_axis(ratios, group.order, -1)
   i = jnp.arange(k, dtype=jnp.float32)
@@ -310,7 +319,7 @@ def _sort_ratios(
   _, means = jax.lax.scan(add_sample, start, (m, jnp.moveaxis(ratios, -1, 0)))
   # The last entry is p_{k-1}(j - 1) of `max_at_k_off_policy_value` for j from 1
   # to S, `[..., S]`.
-  return group, ratios, jnp.moveaxis(means, 0, -1)
+  return group, _chances(group, k), ratios, jnp.moveaxis(means, 0, -1)
 
 
 def max_at_k_off_policy_weights(
@@ -398,9 +407,9 @@ def max_at_k_off_policy_advantages(
   """
 
   def exact(log_ratios):
-    group, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
+    group, chances, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
     gaps = group.x - _previous(group.x)
-    return _unsort(group, ratios * jnp.cumsum(group.weights * gaps * means, -1))
+    return unsort(group, ratios * jnp.cumsum(chances * gaps * means, -1))
 
   return _expand(exact, log_ratios, order)
 
@@ -475,17 +484,18 @@ def pass_at_k_advantages(
   _check_k(k, scores.shape[-1])
   scores = scores.astype(jnp.float32)
   if form == "analytic":
-    group = _sort(scores, k, valid)
+    group = sort(scores, valid)
+    chances = _chances(group, k)
     # Scores relative to x_n, so that the variance is exactly 0 if all subsets
     # have the same maximum.
     shifted = group.x - jnp.max(group.x, -1, keepdims=True)
-    mean = jnp.sum(group.weights * shifted, -1, keepdims=True)
-    variance = jnp.sum(group.weights * (shifted - mean) ** 2, -1, keepdims=True)
+    mean = jnp.sum(chances * shifted, -1, keepdims=True)
+    variance = jnp.sum(chances * (shifted - mean) ** 2, -1, keepdims=True)
     # n s_i / k - maxk.
-    centered = group.n / k * _deviations(group)
+    centered = group.n / k * deviations(group, chances)
     varied = variance > 0
     std = jnp.sqrt(jnp.where(varied, variance, 1.0))
-    return _unsort(group, jnp.where(varied, centered / std, 0.0))
+    return unsort(group, jnp.where(varied, centered / std, 0.0))
   valid = masked.mask_or_ones(scores, valid)
   if form == "bootstrap":
     if key is None:

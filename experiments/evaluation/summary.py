@@ -1,13 +1,16 @@
 """Evaluation statistics: estimates with intervals, their tables and files.
 
-Every estimate is a mean over N problems of an unbiased estimate for each
-problem, which is computed from the problem's S samples, and has a 95 %
-bootstrap interval over problems. The interval of a difference of two policies
-is that of the differences on the same problems (paired).
+Every estimate is a mean over N problems of an estimate for each problem, which
+is computed from the problem's S samples and unbiased (except cover@tau), and
+has a 95 % bootstrap interval over problems. The interval of a difference of two
+policies is that of the differences on the same problems (paired).
 
   accuracy/pass@k        probability that at least one of k samples is correct
   accuracy/maj@k         probability that the majority answer of k samples is
                          correct
+  accuracy/cover@tau     share of the problems of which at least a share tau of
+                         the samples is correct; the share of S samples stands
+                         for the success rate (arXiv 2510.08325)
   reward/max@k           expected highest score of k samples
   reward/mean            mean score
   length/mean            mean number of tokens
@@ -40,6 +43,7 @@ from rl import UsageError, best_of_k
 
 # Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"
+TAUS = (0.5, 0.8, 1)  # of cover@tau
 DIFFERENCE = "difference"  # title of a column of tables
 _max_at_k_values = jax.jit(best_of_k.max_at_k_values)
 
@@ -106,6 +110,11 @@ class Evaluation:
       )
     for k in ks:
       columns[f"accuracy/maj@{k}"] = majority[:, k - 1]
+    right = (has_verdict & (self.correct == 1)).sum(-1)
+    for tau in TAUS:
+      columns[f"accuracy/cover@{tau}"] = np.where(
+        verdict_count > 0, right >= tau * verdict_count, np.nan
+      )
     has_score = self._select_judged(~np.isnan(self.scores))
     score_count = has_score.sum(-1)
     scores = np.where(has_score, self.scores, 0.0)
@@ -261,6 +270,7 @@ def make_table(
     {f"accuracy/pass@{k}": f"pass@{k}" for k in ks},
     # maj@1 and maj@2 equal pass@1 if every sample has an answer.
     {f"accuracy/maj@{k}": f"maj@{k}" for k in ks if k > 2},
+    {f"accuracy/cover@{tau}": f"cover@{tau}" for tau in TAUS},
     {f"reward/max@{k}": f"max@{k}" for k in ks if is_graded},
     {
       "reward/mean": "score",  # of the task, without a reward of the config

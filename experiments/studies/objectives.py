@@ -35,7 +35,6 @@ from experiments.cli import arguments, errors
 from experiments.evaluation import advantages_by_count
 from rl import UsageError, methods
 from rl.method import Method
-from rl.methods.sets.success_rates import power_series
 
 # Success rates of the columns of the table, and those of the columns of sizes.
 RATES = (0.02, 0.1, 0.3, 0.5, 0.9)
@@ -107,10 +106,31 @@ def objectives(n: int, k: int) -> list[Objective]:
       log_slope(n - 1),
     ),
     Objective(
-      f"`from_value`, log p to degree {k}",
-      methods.get("from_value", series=power_series(np.log, k)),
+      "`tail_rl`",
+      methods.get("tail_rl"),
+      f"log p to degree {n - 1}",
+      log_slope(n - 1),
+    ),
+    Objective(
+      f"`from_value`, log@{k}",
+      methods.get("from_value", objective=f"log@{k}"),
       f"log p to degree {k}",
       log_slope(k),
+    ),
+    Objective(
+      "`from_value`, top@0.25",
+      methods.get("from_value", objective="top@0.25"),
+      "min(p / 0.25, 1)",
+      lambda p: (p < 0.25) / 0.25,
+    ),
+    Objective(
+      "`from_value`, tsallis@0.75",
+      methods.get("from_value", objective="tsallis@0.75"),
+      "4 p^0.25",
+      lambda p: p**-0.75,
+    ),
+    Objective(
+      "`tsallis`", methods.get("tsallis"), "4 p^0.25", lambda p: p**-0.75
     ),
     Objective(
       "`rs_grpo`",

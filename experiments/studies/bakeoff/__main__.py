@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 import rich.console
 from etils import epath
 
-from experiments.cli import arguments, config_names, devices, errors
+from experiments.cli import arguments, config_names, devices, errors, spec
 from experiments.configs import method as method_configs
 from experiments.logging import json_files
 from experiments.studies.arms import Arm, Store
@@ -131,7 +131,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   names_text = options.rewards or options.methods
   names = list(filter(None, names_text.split(",")))
   for name in names:
-    config_names.check(subject.name, name, subject.configs.names())
+    entry = spec.parse(name)[0]  # it may have settings
+    config_names.check(subject.name, entry, subject.configs.names())
   arguments.check_seed("--seeds: the last seed", options.seeds - 1)
   arguments.check_counts(options, "steps", "cpu_devices")
   if options.workdir is not None:

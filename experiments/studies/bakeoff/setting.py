@@ -152,8 +152,10 @@ class Setting:
 
   def row(self, name: str, arm: Arm, outcome: Outcome) -> Row:
     """Returns the row of an entry, or of the base policy (no family)."""
-    is_entry = name in self.subject.configs.names()
-    row = make_row(name, self.subject.family(name) if is_entry else "", outcome)
+    entry = spec.parse(name)[0]
+    is_entry = entry in self.subject.configs.names()
+    family = self.subject.family(entry) if is_entry else ""
+    row = make_row(name, family, outcome)
     if self.subject is METHODS:
       return row
     return reward_table.add_rewards(row, arm.config.reward)

@@ -155,12 +155,17 @@ def make_row(name: str, family: str, outcome: Outcome) -> Row:
   """Makes the row of an outcome.
 
   The base policy is not trained, so its entropy and its cost are NaN. A column
-  pass@k with k above the number of samples is left out.
+  pass@k with k above the number of samples is left out. If scores are graded,
+  there are columns max@k, too.
   """
   ks = [k for k in KS if k <= outcome.correct.shape[-1]]
   curve = outcome.pass_curve(ks)
   missing = np.full(len(curve), np.nan)
   values = {f"pass@{k}": curve[:, i] for i, k in enumerate(ks)}
+  scores = np.nan_to_num(outcome.scores)
+  if ((scores != 0) & (scores != 1)).any():
+    best = outcome.max_curve(ks)
+    values |= {f"max@{k}": best[:, i] for i, k in enumerate(ks)}
   values["entropy"] = (
     outcome.last(multi_seed.SURPRISE) if outcome.series else missing
   )

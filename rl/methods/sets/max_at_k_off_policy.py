@@ -24,23 +24,30 @@ def off_policy_max_at_k(
   policy: types.Named,
   rollout: types.Rollout,
   *,
-  k: int,
+  mixture: tuple[tuple[int, float], ...],
   order: str,
   bound: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """-sum_i sg[A_i] log rho_i, one value per prompt, rho_i of a whole sample.
 
-  The sum is over the samples i of a group; the signal holds their scores. A
-  sample has no gradient if A_i > 0 and log rho_i > `bound`, or if A_i <= 0 and
-  log rho_i < -`bound`. The mean of |log rho_i| is logged as
+  The sum is over the samples i of a group; the signal holds their scores. A is
+  the sum over the pairs (k, weight) of the mixture of the weight times the
+  advantages of max@k. A sample has no gradient if A_i > 0 and log rho_i >
+  `bound`, or if A_i <= 0 and log rho_i < -`bound`. The mean of |log rho_i| is
+  logged as
   `policy/sample_log_ratio`.
   """
   difference = policy[scoring.log_probs] - rollout.behavior_log_probs
   log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)  # [P, S]
   # A depends on the ratios, but only the factor log rho is differentiated.
   stopped = jax.lax.stop_gradient(log_ratios)
-  advantages = best_of_k.max_at_k_off_policy_advantages(
-    signal, jnp.clip(stopped, -bound, bound), k, rollout.sample_mask, order
+  ratios = jnp.clip(stopped, -bound, bound)
+  advantages = sum(
+    weight
+    * best_of_k.max_at_k_off_policy_advantages(
+      signal, ratios, k, rollout.sample_mask, order
+    )
+    for k, weight in mixture
   )
   has_gradient = jnp.where(advantages > 0, stopped <= bound, stopped >= -bound)
   value = -jnp.sum(jnp.where(has_gradient, advantages, 0.0) * log_ratios, -1)
@@ -72,4 +79,5 @@ def max_at_k_off_policy(
     order: "exact", "first" or "zeroth".
     bound: largest |log rho_i|.
   """
-  return Method(advantage=scores(), loss=off_policy_max_at_k(k, order, bound))
+  loss = off_policy_max_at_k(((k, 1.0),), order, bound)
+  return Method(advantage=scores(), loss=loss)

@@ -61,6 +61,31 @@ def test_a_mean_is_over_the_problems_that_have_a_value():
   assert np.isnan(estimates["accuracy/pass@1"].mean)
 
 
+def test_cover_is_the_share_of_problems_with_enough_right_samples():
+  correct = [
+    [1, 1, 1, 1, 1],
+    [1, 1, 1, 1, 0],  # .8
+    [1, 1, 0, 0, -1],  # .5 of those that are known
+    [1, 1, 0, 0, 0],
+    [-1, -1, -1, -1, -1],  # left out
+  ]
+  shape = np.shape(correct)
+  evaluation = dataclasses.replace(
+    EVALUATION,
+    ids=np.arange(5),
+    correct=np.array(correct, np.int8),
+    scores=np.zeros(shape, np.float32),
+    answer_ids=np.zeros(shape, np.int32),
+    lengths=np.full(shape, 3),
+    finished=np.ones(shape, bool),
+  )
+  means = {
+    tau: evaluation.estimates[f"accuracy/cover@{tau}"].mean
+    for tau in summary.TAUS
+  }
+  assert means == {0.5: 3 / 4, 0.8: 2 / 4, 1: 1 / 4}
+
+
 def test_a_difference_is_trained_minus_base():
   """By problem, where both have a value; budgets of both alone."""
   more = dataclasses.replace(
@@ -149,6 +174,10 @@ pass@4     1.000 [1.000, 1.000]  1.000 [1.000, 1.000]    +0.000 [0.000, 0.000]
 
 maj@4      0.000 [0.000, 0.000]  1.000 [1.000, 1.000]    +1.000 [1.000, 1.000]
 
+cover@0.5  0.000 [0.000, 0.000]  1.000 [1.000, 1.000]    +1.000 [1.000, 1.000]
+cover@0.8  0.000 [0.000, 0.000]  0.000 [0.000, 0.000]    +0.000 [0.000, 0.000]
+cover@1    0.000 [0.000, 0.000]  0.000 [0.000, 0.000]    +0.000 [0.000, 0.000]
+
 score      0.250 [0.250, 0.250]  0.500 [0.500, 0.500]    +0.250 [0.250, 0.250]
 length           3.0 [3.0, 3.0]        3.0 [3.0, 3.0]          +0.0 [0.0, 0.0]
 truncated  0.250 [0.250, 0.250]  0.000 [0.000, 0.000]  -0.250 [-0.250, -0.250]
@@ -220,7 +249,10 @@ def test_a_table_shows_what_is_not_known_as_a_dash():
   assert values["length"] == "6.0"
   assert values["truncated"] == "0.667"
   del values["length"], values["truncated"]
-  assert set(values) == {"pass@1", "pass@2", "pass@3", "maj@3", "score"}
+  assert set(values) == {
+    *("pass@1", "pass@2", "pass@3", "maj@3", "score"),
+    *("cover@0.5", "cover@0.8", "cover@1"),
+  }
   assert set(values.values()) == {"-"}
 
 

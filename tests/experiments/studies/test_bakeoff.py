@@ -336,6 +336,20 @@ def table_of(*rows, not_run=()):
   )
 
 
+def test_graded_scores_have_the_expected_best_of_k():
+  outcome = row("a", 0.0).outcome
+  made = table.make_row("a", "sets", outcome)
+  assert "max@1" not in made.values  # they would equal pass@k
+  scores = np.resize([0.25, 0.5, 0, 0, 0, 0, 0, 0.75], (4, 1, 8))
+  graded = dataclasses.replace(
+    outcome, scores=scores, correct=np.zeros((4, 1, 8))
+  )
+  values = table.make_row("a", "sets", graded).values
+  np.testing.assert_allclose(values["max@1"], scores.mean(-1)[:, 0])
+  np.testing.assert_allclose(values["max@8"], [0.75] * 4)
+  assert "max@64" not in values
+
+
 def test_an_estimate_has_the_student_interval():
   estimate = table.Estimate(EFFECTS)
   np.testing.assert_allclose(

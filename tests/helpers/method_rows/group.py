@@ -22,6 +22,10 @@ ROWS = {
   "remax": Row(signal=("scores", "sampler/greedy_scores")),
   "riskpo": Row({"bundle": 2}),
   "rloo": Row(),
+  "setpo": Row(
+    breaks={"no_signal": "a rare sample is paid whatever its score"}
+  ),
+  "ucpo": Row({"beta": 0.1}),
   "unlikeliness": Row(),
   "verifree": Row(),
 }

@@ -5,7 +5,7 @@ import pytest
 from helpers import clip_example, tabular_policy, worked_example
 
 from rl import methods
-from rl.methods.sets.success_rates import power_series
+from rl.methods.sets.tail_objectives import power_series
 
 
 @pytest.mark.worked_example("method:maxrl")
@@ -28,7 +28,7 @@ def test_it_is_the_gradient_of_a_truncated_log():
   rollout = tabular_policy.rollout(ragged=False)
   n = tabular_policy.S
   series = power_series(np.log, degree=n - 1)
-  from_value = methods.get("from_value", series=series)
+  from_value = methods.get("from_value", objective=series)
   np.testing.assert_allclose(
     worked_example.advantages(methods.get("maxrl"), rollout) / n,
     worked_example.advantages(from_value, rollout),
