@@ -350,7 +350,7 @@ def test_two_steps_of_the_readmes_command_train_it(ours, folders, tmp_path):
     "steps": 2,
     "task": "short_texts(rules=('one_sentence',),rules_at_once=(1,))",
     "optimizer.warmup_steps": 0,
-    # With k = 4, a group of 4 has a gradient only if one of its samples is right.
+    # A group of 4 has no gradient of pass@4 with two or more right samples.
     "method.k": 2,
     "rollout.prompts": 4,
     "rollout.samples": 4,
