@@ -69,6 +69,11 @@ def against_k(
 ) -> None:
   """Draws curves `{arm: [seeds, len(ks)]}` against k."""
   _held_out(axes, ks, curves, label, "k (samples per problem)")
+  scale_by_k(axes, ks)
+
+
+def scale_by_k(axes: matplotlib.axes.Axes, ks: Sequence[int]) -> None:
+  """Scales axes by the logarithm of k, with a tick at each k."""
   axes.set_xscale("log", base=2)
   axes.set_xticks(ks)
   axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())

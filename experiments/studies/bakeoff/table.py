@@ -19,6 +19,7 @@ from experiments.studies import multi_seed
 from experiments.studies.arms import Outcome
 
 KS = (1, 8, 64)  # values of k of the columns pass@k
+BUDGETS = (1, 2, 4, 8, 16, 32, 64)  # values of k of the curves in bakeoff.json
 COST = "cost per step"  # column: seconds of one device per training step
 # Note on a row: a seed reached its limit of steps before it had sampled its
 # budget of tokens.
@@ -137,6 +138,17 @@ class Row:
           merged[groups == n] = merged[groups == n].min()
     return np.array([values[merged == n].mean() for n in np.unique(merged)])
 
+  def best_of(self) -> dict[str, Any]:
+    """Returns the value of the best of k held-out samples over k, as JSON.
+
+    The quantity is max@k if scores are graded, and otherwise pass@k.
+    """
+    ks = [k for k in BUDGETS if k <= self.outcome.correct.shape[-1]]
+    graded = is_graded(self.outcome)
+    curves = self.outcome.max_curve if graded else self.outcome.pass_curve
+    quantity = "max@k" if graded else "pass@k"
+    return {"quantity": quantity, "k": ks, "values": curves(ks).tolist()}
+
   def record(self) -> dict[str, Any]:
     """Returns the measured values as JSON values."""
     arrays = {
@@ -147,6 +159,7 @@ class Row:
     }
     return {
       "values": {name: values.tolist() for name, values in self.values.items()},
+      "best_of": self.best_of(),
       **{name: x.tolist() for name, x in arrays.items() if x is not None},
     }
 
@@ -162,8 +175,7 @@ def make_row(name: str, family: str, outcome: Outcome) -> Row:
   curve = outcome.pass_curve(ks)
   missing = np.full(len(curve), np.nan)
   values = {f"pass@{k}": curve[:, i] for i, k in enumerate(ks)}
-  scores = np.nan_to_num(outcome.scores)
-  if ((scores != 0) & (scores != 1)).any():
+  if is_graded(outcome):
     best = outcome.max_curve(ks)
     values |= {f"max@{k}": best[:, i] for i, k in enumerate(ks)}
   values["entropy"] = (
@@ -172,6 +184,12 @@ def make_row(name: str, family: str, outcome: Outcome) -> Row:
   values["length"] = outcome.lengths.mean((1, 2))
   values[COST] = outcome.step_seconds
   return Row(name, family, outcome, values)
+
+
+def is_graded(outcome: Outcome) -> bool:
+  """Returns whether any held-out score is neither 0 nor 1."""
+  scores = np.nan_to_num(outcome.scores)
+  return bool(((scores != 0) & (scores != 1)).any())
 
 
 def difference(row: Row, other: Row, column: str) -> Estimate:

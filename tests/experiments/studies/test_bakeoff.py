@@ -17,6 +17,7 @@ from experiments.studies import multi_seed
 from experiments.studies.arms import Outcome, Store
 from experiments.studies.bakeoff import __main__ as command
 from experiments.studies.bakeoff import (
+  budgets,
   method_table,
   reward_table,
   setting,
@@ -348,6 +349,50 @@ def test_graded_scores_have_the_expected_best_of_k():
   np.testing.assert_allclose(values["max@1"], scores.mean(-1)[:, 0])
   np.testing.assert_allclose(values["max@8"], [0.75] * 4)
   assert "max@64" not in values
+
+
+def test_the_best_of_k_over_k():
+  outcome = dataclasses.replace(
+    row("a", 0.0).outcome, correct=np.resize([1, 0, 0, 0], (4, 1, 4))
+  )
+  verdicts = dataclasses.replace(row("a", 0.0), outcome=outcome).best_of()
+  assert verdicts["quantity"] == "pass@k"
+  assert verdicts["k"] == [1, 2, 4]
+  np.testing.assert_allclose(verdicts["values"], [[0.25, 0.5, 1]] * 4)
+  scores = np.resize([0, 0.5, 0, 1], (4, 1, 4))
+  graded = dataclasses.replace(outcome, scores=scores)
+  best = dataclasses.replace(row("a", 0.0), outcome=graded).best_of()
+  assert best["quantity"] == "max@k"
+  np.testing.assert_allclose(best["values"], [[3 / 8, 2 / 3, 1]] * 4)
+
+
+def test_budgets_are_drawn_as_differences_to_the_reference(tmp_path):
+  right = {"grpo": [1, 0, 0, 0], "a": [1, 1, 0, 0], "b": [0, 0, 0, 0]}
+  rows = {}
+  for name, verdicts in right.items():
+    outcome = dataclasses.replace(
+      row(name, 0.1).outcome, correct=np.resize(verdicts, (4, 1, 4))
+    )
+    rows[name] = dataclasses.replace(row(name, 0.1), outcome=outcome)
+  compared = dataclasses.replace(
+    table_of(rows["a"], rows["b"]), reference=rows["grpo"]
+  )
+  record = compared.record(lambda *_: {}, lambda *_: [])
+  (axes,) = budgets.draw([record]).axes
+  lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+  np.testing.assert_allclose(lines["a"], [[1, 0.25], [2, 1 / 3], [4, 0]], 1e-6)
+  np.testing.assert_allclose(lines["b"], [[1, -0.25], [2, -0.5], [4, -1]])
+  assert "grpo" not in lines
+  (tmp_path / "bakeoff.json").write_text(json.dumps(record))
+  assert not budgets.main(
+    [str(tmp_path), "--picture", str(tmp_path / "new" / "budgets.png")]
+  )
+  assert (tmp_path / "new" / "budgets.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_budgets_need_a_finished_bakeoff(tmp_path, capsys):
+  assert budgets.main([str(tmp_path)]) == 2
+  assert "bakeoff.json; run `python -m" in capsys.readouterr().err
 
 
 def test_an_estimate_has_the_student_interval():
