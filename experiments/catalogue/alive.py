@@ -66,19 +66,9 @@ from experiments.catalogue import alive_labels, papers
 from experiments.cli import arguments, devices, errors, spec
 from experiments.configs import chain, programs
 from experiments.logging import json_files
-from experiments.training import (
-  build,
-  checkpointing,
-  initial_state,
-  iteration,
-)
+from experiments.training import build, checkpointing, initial_state, iteration
 from experiments.training.experiment import Experiment
-from experiments.training_run import (
-  command_line,
-  loop,
-  user_code,
-  validate,
-)
+from experiments.training_run import command_line, loop, user_code, validate
 from rewards.process import label_sources, step_losses
 from rl import (
   UsageError,

@@ -21,12 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from models.hf import (
-  config_conversion,
-  load_folder,
-  save_folder,
-  tensor_layout,
-)
+from models.hf import config_conversion, load_folder, save_folder, tensor_layout
 from rl import UsageError, registry
 
 Fields = dict[str, Any]

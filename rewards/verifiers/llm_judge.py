@@ -48,13 +48,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from rewards.verifiers import (
-  Item,
-  Outcome,
-  after_thoughts,
-  answer_id,
-  unscored,
-)
+from rewards.verifiers import Item, Outcome, after_thoughts, answer_id, unscored
 from rl import UsageError
 
 T, R = TypeVar("T"), TypeVar("R")

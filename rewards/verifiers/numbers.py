@@ -24,13 +24,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rewards.verifiers import (
-  Item,
-  Outcome,
-  answer_extraction,
-  answer_id,
-  units,
-)
+from rewards.verifiers import Item, Outcome, answer_extraction, answer_id, units
 from rewards.verifiers.denials import is_denied
 
 MARK = "####"  # GSM8K's mark before a final answer

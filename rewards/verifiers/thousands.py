@@ -31,13 +31,7 @@ import itertools
 import re
 from collections.abc import Iterable
 
-from rewards.verifiers.typography import (
-  AND,
-  INTERSECTION,
-  OR,
-  UNION,
-  WITHOUT,
-)
+from rewards.verifiers.typography import AND, INTERSECTION, OR, UNION, WITHOUT
 
 _GROUPED = re.compile(
   r"(?<![\w.^])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9])", re.ASCII

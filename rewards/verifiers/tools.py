@@ -47,13 +47,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from rewards.verifiers import (
-  Item,
-  Outcome,
-  after_thoughts,
-  answer_id,
-  unscored,
-)
+from rewards.verifiers import Item, Outcome, after_thoughts, answer_id, unscored
 from rl import UsageError
 
 BOUND = 3.0  # correctness lies in [-BOUND, BOUND]

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 from helpers.small_decoders import BASE, VARIANTS, generic
 
-from models import (
-  decoding,
-  forward_pass,
-  layers,
-  policy,
-  transformer,
-)
+from models import decoding, forward_pass, layers, policy, transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rl import types

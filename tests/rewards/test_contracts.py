@@ -32,11 +32,7 @@ from rewards.likelihood import (
   reference_probability,
   self_aligned_reward,
 )
-from rewards.outcome import (
-  answer_consistency,
-  brier,
-  staged_constraints,
-)
+from rewards.outcome import answer_consistency, brier, staged_constraints
 from rewards.reward_models import (
   calibrated,
   concise,
@@ -63,10 +59,7 @@ from rewards.steps import (
   step_count,
   turn_contributions,
 )
-from rewards.text import (
-  instead_of_nothing,
-  reasoning_patterns,
-)
+from rewards.text import instead_of_nothing, reasoning_patterns
 from rl.methods.process import step_rewards
 
 debiased_probability = compiled.functions(debiased_probability)

@@ -14,13 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.judged_rollout import (
-  JUDGED,
-  P,
-  experiment,
-  made_of,
-  two_answers,
-)
+from helpers.judged_rollout import JUDGED, P, experiment, made_of, two_answers
 
 import rewards
 from experiments.training import drawing, placement

@@ -10,12 +10,7 @@ import pytest
 import rich.console
 
 from experiments.cli import errors
-from experiments.studies.benchmark import (
-  fused,
-  memory,
-  scaling,
-  sizes,
-)
+from experiments.studies.benchmark import fused, memory, scaling, sizes
 from experiments.training import iteration, placement
 from models import sharding
 

@@ -7,9 +7,7 @@ import pytest
 from helpers import worked_example
 
 import rewards
-from rewards.length import (
-  adaptive_token_price,
-)
+from rewards.length import adaptive_token_price
 
 CORRECT = jnp.array([1, 1, 1, 0])
 LENGTHS = jnp.array([100, 200, 300, 150])

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 from helpers import compiled, reference_views, worked_example
 
-from rewards.likelihood import (
-  debiased_probability,
-  reference_probability,
-)
+from rewards.likelihood import debiased_probability, reference_probability
 
 debiased_probability = compiled.functions(debiased_probability)
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from helpers import compiled, worked_example
 
-from rewards.likelihood import (
-  self_aligned_reward,
-)
+from rewards.likelihood import self_aligned_reward
 
 self_aligned_reward = compiled.functions(self_aligned_reward)
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rewards.reward_models import (
-  disentangled_length,
-)
+from rewards.reward_models import disentangled_length
 
 disentangled_length = compiled.functions(disentangled_length)
 

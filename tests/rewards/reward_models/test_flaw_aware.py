@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from helpers import compiled, worked_example
 
-from rewards.reward_models import (
-  flaw_aware,
-)
+from rewards.reward_models import flaw_aware
 from rl import advantages
 
 flaw_aware = compiled.functions(flaw_aware)

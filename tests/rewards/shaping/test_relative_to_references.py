@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from helpers import compiled, worked_example
 
-from rewards.shaping import (
-  relative_to_references,
-)
+from rewards.shaping import relative_to_references
 
 relative_to_references = compiled.functions(relative_to_references)
 

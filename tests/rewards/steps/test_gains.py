@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from helpers import compiled, worked_example
 
-from rewards.steps import (
-  gains,
-)
+from rewards.steps import gains
 
 gains = compiled.functions(gains)
 

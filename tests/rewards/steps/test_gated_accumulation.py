@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rewards.steps import (
-  gated_accumulation,
-)
+from rewards.steps import gated_accumulation
 
 gated_accumulation = compiled.functions(gated_accumulation)
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from helpers import compiled
 
-from rewards.steps import (
-  turn_contributions,
-)
+from rewards.steps import turn_contributions
 
 attribution = compiled.functions(turn_contributions)
 

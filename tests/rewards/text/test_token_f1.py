@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from helpers import compiled, reference_views, worked_example
 
-from rewards.text import (
-  token_f1,
-)
+from rewards.text import token_f1
 
 token_f1 = compiled.functions(token_f1)
 

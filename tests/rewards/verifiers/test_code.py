@@ -21,14 +21,7 @@ from concurrent import futures
 import numpy as np
 import pytest
 
-from rewards.verifiers import (
-  Item,
-  Outcome,
-  answer_id,
-  code,
-  sandbox,
-  unscored,
-)
+from rewards.verifiers import Item, Outcome, answer_id, code, sandbox, unscored
 from rewards.verifiers.sandbox.inside import assertions
 
 MISSING = sandbox.missing_protections()

@@ -7,12 +7,7 @@ import sympy
 from helpers.answer_forms import group, quantity
 
 from rewards.verifiers import reading
-from rewards.verifiers.answer_equality import (
-  Region,
-  Relation,
-  Unread,
-  Words,
-)
+from rewards.verifiers.answer_equality import Region, Relation, Unread, Words
 from rewards.verifiers.typography import normalize_latex
 
 OO = sympy.oo

@@ -23,12 +23,7 @@ from rl import (
 )
 from rl.losses import aggregates, importance, surrogates, terms
 from rl.methods.shaping import overlong
-from rl.methods.surrogates import (
-  flex_clip,
-  gmpo,
-  stable_reinforce,
-  weights,
-)
+from rl.methods.surrogates import flex_clip, gmpo, stable_reinforce, weights
 from rl.transforms import chain
 from rl.update_plan import Plan
 

@@ -1,11 +1,7 @@
 """Data, tokenizers and a maker of tasks, for tests of text tasks."""
 
 import pytest
-from helpers import (
-  small_chat,
-  small_gsm8k,
-  small_math,
-)
+from helpers import small_chat, small_gsm8k, small_math
 
 from experiments import tasks
 
