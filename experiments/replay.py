@@ -22,7 +22,7 @@ import numpy as np
 from etils import epath
 
 from experiments.cli import arguments, devices, errors
-from experiments.logging import json_files, provenance
+from experiments.logging import provenance
 from experiments.training import (
   build,
   initial_state,
@@ -69,11 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       rollout_by_learner, e.model, e.plan, e.mesh
     )
   print(f"{workdir}, step {failed_step}: {e.method}")
-  folder = nan_guard.rollout_folder(workdir, failed_step)
-  for code in json_files.read(folder / nan_guard.CODE_FILE):
-    today = code | provenance.source_hashes()
-    if changed := sorted(file for file in code if code[file] != today[file]):
-      print(f"the code has changed since the run: {', '.join(changed)}")
+  if changed := provenance.changed_files(workdir):
+    print(f"the code has changed since the run: {', '.join(changed)}")
   for line in describe(e, state, rollout_by_learner):
     print(line)
   return 0

@@ -144,6 +144,9 @@ class Method:
     self, role: str, transform: Transform, levels: tuple[str, ...]
   ) -> None:
     """Checks that a transform takes no signal and gives one of some levels."""
+    if not isinstance(transform, Transform):
+      must = "must be a function with @transform that is called, not"
+      raise UsageError(f"{self.name}: {role} {must} {transform!r:.60}")
     if transform.takes != "none":
       takes = transform.takes
       takes = takes if isinstance(takes, str) else " or ".join(takes)

@@ -45,7 +45,7 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
   where = key and f"{key}: "
   syntax_error = UsageError(
     f"{where}cannot read {text!r}: write a name, or a name with settings such "
-    f'as "{example}", whose texts are in quotation marks'
+    f'as "{example}", each with its name, and texts in quotation marks'
   )
   module = re.match(r"\s*([\w.]+:)?", text)
   try:

@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Mapping
 
 import rich.console
+from etils import epath
 
 from experiments.cli import cache_folders
 from rl import UsageError, registry
@@ -80,9 +81,12 @@ def resolve(path: str) -> str:
       folder that is called like a model is reached as "./smollm2".
 
   Raises:
-    UsageError: the model has not been downloaded.
+    UsageError: the model has not been downloaded; or there is no such folder,
+      and the path is a single word.
   """
   if path not in MODELS:
+    if path.isidentifier() and not epath.Path(path).exists():
+      raise UsageError(registry.describe_unknown("model", path, MODELS))
     return path
   folder = folder_of(path)
   if not folder.exists():

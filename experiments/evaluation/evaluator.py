@@ -285,7 +285,7 @@ def describe_gaps(task: Task, evaluation: summary.Evaluation) -> Iterator[str]:
       f"the verifier judged no sample of step {evaluation.step}, so that no "
       "accuracy is known"
     )
-  if evaluation.finished.mean() < 0.5:
+  elif evaluation.finished.mean() < 0.5:
     yield task.advice_if_cut
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import pathlib
 import subprocess
 import sys
 import time
 
 import jax
+from etils import epath
 
 from rl import errors
+
+CODE_FILE = "code.json"  # in the workdir: a hash of each file of the code
 
 
 def describe() -> str:
@@ -52,3 +56,11 @@ def source_hashes() -> dict[str, str]:
   files = {getattr(m, "__file__", None) or "<" for m in sys.modules.values()}
   files = {f for f in files if not f.startswith(errors.LIBRARIES)}
   return {file: _hash(file) for file in files if pathlib.Path(file).is_file()}
+
+
+def changed_files(workdir: epath.PathLike) -> list[str]:
+  """Returns the files that differ from `code.json`; none without it."""
+  path = epath.Path(workdir) / CODE_FILE
+  before = json.loads(path.read_text()) if path.exists() else {}
+  today = before | source_hashes()
+  return sorted(file for file in before if before[file] != today[file])

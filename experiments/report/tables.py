@@ -33,7 +33,9 @@ def speed(run: Run) -> str:
   if "perf/tokens_per_s" not in run.series:
     return ""
   metrics = ("time/step_s", "perf/tokens_per_s")
-  seconds, tokens = (np.median(run.series[name][1]) for name in metrics)
+  values = (run.series[name][1] for name in metrics)
+  # The first step compiles.
+  seconds, tokens = (np.median(v[len(v) > 1 :]) for v in values)
   text = f"{seconds:.3g} s a step, {tokens:,.0f} tokens a second"
   if "perf/mfu" in run.series:
     text += f", {np.median(run.series['perf/mfu'][1]):.1%} MFU"

@@ -183,6 +183,26 @@ class Task:
   needs_end: bool = False
   step_changes: Callable[[Sequence[int]], StepChanges] | None = None
 
+  def check(self) -> None:
+    """Checks that the fields agree with each other, and with a problem.
+
+    Raises:
+      UsageError: a token is not in the vocabulary, or a prompt has another
+        length.
+    """
+    prompts = np.asarray(self.test(1).prompts)
+    largest = max(self.eos_id, self.pad_id, prompts.max())
+    length = prompts.shape[-1]
+    if largest >= self.vocab_size or length != self.prompt_length:
+      raise UsageError(
+        f"{self.name}: prompt_length = {self.prompt_length} must be the number "
+        f"of tokens of a prompt, {length}, and vocab_size = {self.vocab_size} "
+        f"above the token {largest} of eos_id, pad_id or a prompt"
+      )
+    # Sizes that differ, so that an axis in the wrong place does not fit.
+    if self.jittable:
+      self.judged_shapes(2, 3, self.completion_length)
+
   @property
   def eos_ids(self) -> tuple[int, ...]:
     """The tokens that end a completion; the first is `eos_id`."""

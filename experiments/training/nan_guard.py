@@ -6,8 +6,9 @@ ratio exceeds `plan.max_mean_ratio`. A skipped update changes no parameter, and
 the run goes on. The guard ends the run
 
   - after `config.stop_after_skips` training steps in a row in which a learner
-    skipped all its updates for one of these reasons (a step without any token
-    in the loss does not count), or
+    skipped all its updates for one of these reasons, or because the verifier
+    failed on every sample (any other step without a token in the loss does not
+    count), or
   - after a single score that is not finite, which is a fault of the reward.
 
 Before it ends, the run saves the rollout and the state of the step that failed,
@@ -15,7 +16,6 @@ for example step 123, in its workdir:
 
   stopped/step_000123/state/                a checkpoint
   stopped/step_000123/rollout.safetensors   the arrays of the rollout by name
-  stopped/step_000123/code.json             a hash of each file of the code
 
 `python -m experiments.replay` repeats the step and reports what is not finite.
 """
@@ -32,7 +32,7 @@ import safetensors.numpy
 from etils import epath
 
 from experiments.cli import errors
-from experiments.logging import json_files, provenance
+from experiments.logging import json_files
 from experiments.training import (
   checkpointing,
   multihost,
@@ -45,7 +45,6 @@ from rl import UsageError, learners, step, training_state, types
 from rl.update_plan import Plan
 
 FOLDER = "stopped"  # in the workdir
-CODE_FILE = "code.json"  # in the folder of the rollout
 _EXTRAS = "extras"  # part of the name of an array of `Rollout.extras`
 # Parts of the names of metrics, in the order in which a step computes them.
 _SOURCES = {
@@ -139,12 +138,14 @@ def skip_reason(metrics: Mapping[str, Any], plan: Plan) -> str:
 
   Returns "" if every learner made an update, and also if a learner skipped its
   updates because no token was in the loss (for example because the samples of
-  each prompt had equal scores).
+  each prompt had equal scores), unless the verifier failed on every sample.
 
   Args:
     metrics: metrics of the step, on the host.
     plan: plan of the policy's updates.
   """
+  if metrics.get("verifier/unscored_frac") == 1:
+    return "the verifier gave no sample a score"
   for name, skipped in metrics.items():
     if not name.endswith("optim/skipped"):
       continue
@@ -261,7 +262,6 @@ def save_rollout(
     arrays = {
       name: np.asarray(array, order="C") for name, array in arrays.items()
     }
-    json_files.write(folder / CODE_FILE, [provenance.source_hashes()])
     json_files.replace(
       folder / "rollout.safetensors", safetensors.numpy.save(arrays)
     )

@@ -192,7 +192,7 @@ def _summand(sign: float, node: ast.expr, calls: dict[str, str]) -> Summand:
 def _schedule(call: ast.Call, factor: float) -> Schedule:
   """Reads a schedule such as `linear(1.0, 0.0, 40)`; multiplies its weights."""
   numbers = [_number(argument) for argument in call.args]
-  if len(numbers) != 3 or call.keywords or numbers[2] not in range(1, 2**31):
+  if len(numbers) != 3 or call.keywords or numbers[2] < 1 or numbers[2] % 1:
     raise UsageError(
       f"{_source(call)!r} must have the first weight, the final weight and the "
       "number of training steps: 1, 2, ..."

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import difflib
 import itertools
+import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
@@ -193,8 +194,9 @@ def _nearest_file(file: str, name: str) -> str:
     matches = difflib.get_close_matches(file, files, n=1)
     return matches[0] + name if matches else ""
   # Without such a folder, all configs of the project are compared.
-  matches = difflib.get_close_matches(file, configs.listing(), n=1)
-  return matches[0] if matches else ""
+  matches = difflib.get_close_matches(file + name, configs.listing(), n=1)
+  root = pathlib.Path(configs.__file__).parents[2]
+  return os.path.relpath(root / matches[0]) if matches else ""
 
 
 def _check_overrides(
@@ -212,5 +214,11 @@ def _check_overrides(
       # A value that is not a ConfigDict has no keys.
       keys = block if isinstance(block, ml_collections.ConfigDict) else ()
       if key not in keys:
-        raise UsageError(config_keys.describe_unknown(where, key, keys))
+        message = config_keys.describe_unknown(where, key, keys)
+        blocks = {n: getattr(v, "keys", tuple)() for n, v in config.items()}
+        near = [
+          f"config.{name}.{key}" for name in blocks if key in blocks[name]
+        ]
+        nearest = f"; did you mean {near[0]}?" if near else ""
+        raise UsageError(message + nearest)
       where, block = f"{where}.{key}", block[key]

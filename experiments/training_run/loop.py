@@ -71,9 +71,9 @@ def run(
     workdirs.write_config(workdir, config)
     workdirs.write_fingerprints(workdir, e.fingerprints)
     initial_state.write_model_file(e, workdir)
+    changed = provenance.changed_files(workdir)
     method_files.write(workdir, e)
     checkpoint_metadata = initial_state.metadata()
-    provenance.source_hashes()  # reads the files now; the NaN guard saves them
 
     # --------------------------------------------------------------------------
     # Restore or initialise
@@ -103,6 +103,8 @@ def run(
     )
     for line in initial_state.describe_start(e, workdir, done):
       logger.print(line)
+    if changed and done:
+      logger.print(f"changed since step {done}: {', '.join(changed)}")
 
     # --------------------------------------------------------------------------
     # Build: the functions of a step, which are compiled when they are first

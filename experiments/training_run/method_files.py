@@ -3,8 +3,9 @@
   method.txt        the method of every learner, as `str` prints it
   advantages.json   the policy's advantages by the number of correct samples in
                     a group
+  code.json         a hash of each file of the code
 
-The report reads these files, so it does not depend on later changes of the
+The report reads the first two, so it does not depend on later changes of the
 code.
 """
 
@@ -17,7 +18,7 @@ import jax
 from etils import epath
 
 from experiments.evaluation import advantages_by_count
-from experiments.logging import json_files
+from experiments.logging import json_files, provenance
 from experiments.training import workdirs
 from experiments.training.experiment import Experiment
 from rl import learners
@@ -25,14 +26,18 @@ from rl.method import Method
 
 
 def write(workdir: epath.PathLike, e: Experiment) -> None:
-  """Writes both files; a supervised run has no `advantages.json`.
+  """Writes the files; a supervised run has no `advantages.json`.
 
   Args:
     workdir: folder of the run.
     e: the experiment.
   """
   write_description(workdir, e.methods)
-  path = epath.Path(workdir) / workdirs.ADVANTAGES_FILE
+  folder = epath.Path(workdir)
+  if jax.process_index() == 0:
+    hashes = provenance.source_hashes()
+    json_files.replace_object(folder / provenance.CODE_FILE, hashes)
+  path = folder / workdirs.ADVANTAGES_FILE
   if e.is_rl and jax.process_index() == 0 and not path.exists():
     rollout = learners.by_learner(e.abstract_rollout)[learners.POLICY]
     samples = rollout.sample_mask.shape[1]

@@ -139,6 +139,7 @@ def check_experiment(e: Experiment) -> None:
     checkpoint_retention.check_best(e, names)
   if e.is_evaluated:
     evaluator.check(e)
+    e.task.check()
     trip_wires.check(e)
 
 

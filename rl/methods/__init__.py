@@ -85,6 +85,8 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
   registry.check_settings("hyper-parameter", name, make, hyper)
   label = factories.label(name, hyper) if hyper else name
   method = make(**hyper)
+  if not isinstance(method, Method | Mapping):
+    raise UsageError(f"{label} must return a Method, not {method!r:.60}")
   if not isinstance(method, Mapping):
     return dataclasses.replace(method, name=label)
   labels = {learner: f"{label}: {learner}" for learner in method}

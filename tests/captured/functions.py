@@ -121,8 +121,11 @@ def _moments(x: Inputs) -> Any:
   return code.function("shaping.observe")(start, x.normal(8, 8))
 
 
-def _term(*args: Any, **settings: Any) -> Any:
-  return code.function("combine.Term")(*args, **settings)
+def _term(name: str, weight: float = 1.0, gates: Any = ()) -> Any:
+  Part = code.function("combine.Term")
+  if "threshold" not in Part._fields:  # then each gate has its own
+    gates = tuple((gate, 0.5) for gate in gates)
+  return Part(name, weight, gates)
 
 
 def _members(x: Inputs) -> Array:

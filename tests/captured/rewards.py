@@ -187,9 +187,22 @@ def _mix() -> Callable:
   return code.either(code.load("mix"), "mix", "make_reward")
 
 
+def _part(name: str, weight: Any = 1.0, gates: Any = (), threshold: Any = 0.5):
+  """A part of a reward, whose gates and threshold were once names of parts."""
+  Part = code.find("combine", "Part", "Term")
+  if "threshold" in Part._fields:
+    return Part(name, weight, tuple(gates), threshold)
+  return Part(name, weight, tuple(dict(gates).items()))
+
+
+def _gates(**thresholds: float) -> Any:
+  """Gates by name; a part once had the threshold itself."""
+  Part = code.find("combine", "Part", "Term")
+  return tuple(thresholds) if "threshold" in Part._fields else thresholds
+
+
 def _combination(rule: str) -> dict[str, Any]:
   """A rule with weights, gates and schedules, as a function and as a reward."""
-  Term = code.find("combine", "Part", "Term")
   combine, mix = code.find("combine", "combine"), _mix()
   get = code.find("rewards", "get")
   values = {
@@ -197,10 +210,11 @@ def _combination(rule: str) -> dict[str, Any]:
     for name in ("accuracy", "format", "style")
   }
   valid = jnp.asarray(rollouts.arrays()["sample_mask"])
-  ungated = (Term("accuracy"), Term("format", 0.3), Term("style", 0.0))
+  ungated = (_part("accuracy"), _part("format", 0.3), _part("style", 0.0))
+  gates = _gates(accuracy=0.2, format=0.5)
   gated = (
-    Term("accuracy", 0.5, (), 0.2),
-    Term("style", lambda step: 1.0 - step / 100, ("accuracy", "format")),
+    _part("accuracy", 0.5, (), 0.2),
+    _part("style", lambda step: 1.0 - step / 100, gates),
   )
   results = {
     "plain": combine(values, ungated, rule, 0, valid),
@@ -212,9 +226,9 @@ def _combination(rule: str) -> dict[str, Any]:
     "price": get("adaptive_token_price", price=0.1),
   }
   terms = (
-    Term("vote", 0.7),
-    Term("price", lambda step: 1.0 - step / 100, ("vote",)),
-    Term("format", 0.2),
+    _part("vote", 0.7),
+    _part("price", lambda step: 1.0 - step / 100, _gates(vote=0.5)),
+    _part("format", 0.2),
   )
   steps = get("normalized_steps")
   reward = mix(rewards, terms, rule, steps)
@@ -224,13 +238,14 @@ def _combination(rule: str) -> dict[str, Any]:
 
 def _learned() -> dict[str, Any]:
   """Train steps of methods that a reward pays, one of them with a NaN score."""
-  get, Term = code.find("rewards", "get"), code.find("combine", "Part", "Term")
+  get = code.find("rewards", "get")
   mix, library = _mix(), code.load("methods")
   rewards = {
     "vote": get("majority"),
     "price": get("adaptive_token_price", price=0.1),
   }
-  terms = (Term("vote"), Term("price", 0.5, ("vote",)), Term("style", 0.2))
+  price = _part("price", 0.5, _gates(vote=0.5))
+  terms = (_part("vote"), price, _part("style", 0.2))
   steps = get("normalized_steps")
   results = {}
   for name, reward in (
@@ -238,7 +253,7 @@ def _learned() -> dict[str, Any]:
     ("sum_form", mix({}, (), "sum", steps)),
     (
       "grpo",
-      mix({"log": get("log_sigmoid", references=GREEDY)}, (Term("log"),)),
+      mix({"log": get("log_sigmoid", references=GREEDY)}, (_part("log"),)),
     ),
   ):
     method = dataclasses.replace(library.get(name), reward=reward)
@@ -274,6 +289,14 @@ def _rewarded(reward: Any) -> dict[str, Any]:
 def _weights() -> dict[str, Any]:
   """Weights of terms over training, by the schedules that a config can name."""
   make = code.find("rewards of configs", "make_reward")
+  if not hasattr(code.load("common config"), "term"):  # rewards are expressions
+    courses = {"constant": "0.8"}
+    courses |= {name: f"{name}(0.8, 0.1, 10)" for name in ("linear", "cosine")}
+    made = {n: make({"reward": f"{w} * coins()"}) for n, w in courses.items()}
+    return {
+      name: [reward.weights(jnp.int32(step)) for step in (0, 3, 10, 20)]
+      for name, reward in made.items()
+    }
   pay = code.either(code.load("common config"), "pay", "reward")
   term = code.find("common config", "term")
   results = {}
@@ -290,5 +313,8 @@ def _weights() -> dict[str, Any]:
 
 def _paid(make: Callable) -> dict[str, Any]:
   """Returns the scores of a config's reward, with gates, weights and steps."""
-  block = code.either(make(), "mix", "reward")
+  config = make()
+  block = code.either(config, "mix", "reward")
+  # Once a block, now an expression beside that of the step rewards.
+  block = config if isinstance(block, str) else block
   return _rewarded(code.find("rewards of configs", "make_reward")(block))

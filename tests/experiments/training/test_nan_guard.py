@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import math
 import shutil
 import types as python
@@ -16,7 +17,7 @@ from helpers import small_run
 
 from experiments import replay
 from experiments.cli import errors
-from experiments.logging import json_files
+from experiments.logging import json_files, provenance
 from experiments.training import (
   iteration,
   nan_guard,
@@ -265,18 +266,18 @@ def test_the_first_loss_that_is_nan_is_printed_once(stuck):
 def test_replay_tells_code_that_has_changed_since(
   stuck, tmp_path, capsys, monkeypatch
 ):
-  original, _, stopped = stuck
+  original, _, _ = stuck
   workdir = shutil.copytree(original, tmp_path / "copy")
   state = python.SimpleNamespace(with_carried=lambda frozen: None)
   monkeypatch.setattr(nan_guard, "load_rollout", lambda *_: (state, {}))
   monkeypatch.setattr(replay, "describe", lambda *_: ["no operation"])
   assert replay.main(["--workdir", str(workdir)]) == 0
   assert "changed" not in capsys.readouterr().out
-  path = nan_guard.rollout_folder(workdir, stopped.step) / nan_guard.CODE_FILE
-  (code,) = json_files.read(path)
+  path = workdir / provenance.CODE_FILE
+  code = json.loads(path.read_text())
   code |= {terms.__file__: "other", "/deleted/my_method.py": "old"}
   assert __file__ in code
-  json_files.write(path, [code])
+  json_files.replace_object(path, code)
   assert replay.main(["--workdir", str(workdir)]) == 0
   *_, line, last = capsys.readouterr().out.splitlines()
   assert line == f"the code has changed since the run: {terms.__file__}"
