@@ -10,8 +10,8 @@ import optax
 import pytest
 from helpers import tabular_policy
 
-from rl import method as methods_core
 from rl import (
+  UsageError,
   method_loss,
   methods,
   parameter_sets,
@@ -21,6 +21,7 @@ from rl import (
   training_state,
   transforms,
 )
+from rl import method as methods_core
 from rl.losses import ratios, surrogates, terms
 from rl.metrics import Tally
 from rl.reward import Reward
@@ -525,6 +526,19 @@ def test_levels_of_signals_are_checked():
   methods_core.Method(reads, SCORES)
   with pytest.raises(LevelError, match="whose tokens are not the rollout's"):
     methods_core.Method(dataclasses.replace(PPO, view="answer"), by_token)
+
+
+def test_what_is_no_transform_is_refused():
+  with pytest.raises(UsageError, match="sample_filter must be a function with"):
+    methods_core.Method(PPO, SCORES, sample_filter=lambda rollout: True)
+
+
+def test_a_factory_without_a_return_is_named(monkeypatch):
+  monkeypatch.setattr(methods, "factory", lambda name: lambda k=1: None)
+  with pytest.raises(
+    UsageError, match=r"mine\(k=2\) must return a Method, not"
+  ):
+    methods.get("mine", k=2)
 
 
 def test_the_behavior_policy_is_one_of_the_parameters():

@@ -60,6 +60,8 @@ def test_a_name_means_the_folder_in_the_cache(cache):
   assert pretrained.resolve("smollm2") == str(folder)
   for other in ("", "./smollm2", "some/folder"):
     assert pretrained.resolve(other) == other
+  with pytest.raises(ValueError, match="'smolm2'; did you mean 'smollm2'"):
+    pretrained.resolve("smolm2")
 
 
 def test_a_second_call_downloads_nothing(cache, monkeypatch):

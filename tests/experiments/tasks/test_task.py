@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from experiments.tasks import countdown
 from experiments.tasks.task import Problems, Task
 
 WORDS = ("", "<eos>", "a", "b", "c")
@@ -82,6 +83,36 @@ def test_a_host_task_must_declare_the_shapes_of_its_scores():
   task = dataclasses.replace(TASK, jittable=False)
   with pytest.raises(ValueError, match="words is scored on the host and does"):
     task.judged_shapes(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+  "changes",
+  [
+    {"vocab_size": 3},
+    {"eos_id": 10**6},
+    {"pad_id": 10**6},
+    {"prompt_length": 4},
+  ],
+)
+def test_fields_that_disagree_are_refused(changes):
+  task = countdown.countdown(count=2)
+  task.check()
+  with pytest.raises(ValueError, match="must be the number of tokens of a"):
+    dataclasses.replace(task, **changes).check()
+
+
+def test_an_axis_in_the_wrong_place_is_found_although_the_sizes_agree():
+  task = countdown.countdown(count=2)
+
+  def score(problems, completions, lengths, finished):
+    judged = task.score(problems, completions, lengths, finished)
+    # The target of a problem, [P], beside one number for each sample, [P, S].
+    return judged.replace(scores=judged.scores * problems.facts["target"])
+
+  wrong = dataclasses.replace(task, score=score)
+  wrong.judged_shapes(4, 4, task.completion_length)  # nothing to see
+  with pytest.raises((TypeError, ValueError), match="ncompatible shapes"):
+    wrong.check()
 
 
 @pytest.mark.parametrize("needs_end", [False, True])

@@ -126,6 +126,17 @@ def test_why_an_update_was_refused(metrics, reason):
   assert nan_guard.skip_reason(metrics, Plan()) == reason
 
 
+def test_a_verifier_that_scores_nothing_skips_steps():
+  """Although no token is in the loss, which otherwise is no reason."""
+  metrics = skipped(**{"optim/grad_norm": 0.0})
+  assert nan_guard.skip_reason(metrics, Plan()) == ""
+  metrics["verifier/unscored_frac"] = 0.9
+  assert nan_guard.skip_reason(metrics, Plan()) == ""
+  metrics["verifier/unscored_frac"] = 1.0
+  reason = "the verifier gave no sample a score"
+  assert nan_guard.skip_reason(metrics, Plan()) == reason
+
+
 def test_without_a_ratio_no_limit_is_exceeded():
   plan = Plan(max_mean_ratio=1.5)
   reason = nan_guard.skip_reason(skipped(), plan)

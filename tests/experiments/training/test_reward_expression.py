@@ -82,6 +82,8 @@ def test_an_expression_is_parsed(text, calls, summands, rule):
     ("task() * (right < 1)", "nor a gate such as"),
     ("linear(1, 0) * task()", "must have the first weight"),
     ("linear(1, 0, 0) * task()", "training steps: 1, 2, ..."),
+    ("linear(1, 0, 4.5) * task()", "training steps: 1, 2, ..."),
+    ("linear(1, 0, -4) * task()", "training steps: 1, 2, ..."),
     ("linear(1, 0, 2) * cosine(1, 0, 2) * task()", "at most one schedule"),
     ("task(__import__('os'))", "cannot read"),
   ],

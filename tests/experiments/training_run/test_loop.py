@@ -21,7 +21,7 @@ from helpers import small_gsm8k, small_run
 from experiments import evaluate, tasks
 from experiments.configs import defaults
 from experiments.evaluation import summary
-from experiments.logging import json_files, profiler, progress
+from experiments.logging import json_files, profiler, progress, provenance
 from experiments.report import command as report
 from experiments.training import (
   build,
@@ -123,6 +123,20 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
     (begin.params, begin.policy.method_state),
   )
   assert min(jax.tree.leaves(moved)) > 0.0
+
+
+def test_resuming_tells_code_that_has_changed(straight, tmp_path):
+  workdir = shutil.copytree(straight, tmp_path / "run")
+  file = workdir / provenance.CODE_FILE
+  code = json.loads(file.read_text())
+  code |= {loop.__file__: "other", "/deleted/my_method.py": "old"}
+  json_files.replace_object(file, code)
+  loop.run(small_run.experiment(method="reinforce", steps=STEPS + 1), workdir)
+  line = f"changed since step {STEPS}: {loop.__file__}"
+  assert line in (workdir / "output.txt").read_text()
+  assert "my_method" not in (workdir / "output.txt").read_text()
+  assert loop.__file__ in json.loads(file.read_text())
+  assert provenance.changed_files(workdir) == []
 
 
 @pytest.mark.long
