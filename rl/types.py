@@ -157,8 +157,8 @@ class Rollout:
       in; -1 outside of reasoning steps.
     step_scores: `[P, S, K]` float32, process reward of each reasoning step.
     step_mask: `[P, S, K]` bool, True for the reasoning steps that exist.
-    segments: `[P, S, T]` int32, number of the turn or role of a token; -1
-      outside of segments.
+    turns: `[P, S, T]` int32, number of the turn in which the policy wrote a
+      token; -1 for tokens of the environment and padding. None: one turn.
     views: `{name: Tokens}`, other texts that a forward pass can read. The task
       makes them, since `rl` has no tokenizer. Views of `VIEWS_BY_PROMPT` have
       one text per prompt, `[P, 1]`; all others have texts of every sample.
@@ -182,7 +182,7 @@ class Rollout:
   step_ids: Array | None = None
   step_scores: Array | None = None
   step_mask: Array | None = None
-  segments: Array | None = None
+  turns: Array | None = None
   views: dict[str, Tokens] = flax.struct.field(default_factory=dict)
   extras: Named = flax.struct.field(default_factory=Named)
   memory: PyTree = ()

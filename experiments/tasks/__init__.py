@@ -33,7 +33,7 @@ __all__ = [
 _NOT_TASKS = {
   *("free_prompts", "length_limits", "line_scores", "numbered_problems"),
   *("prompting", "reference_views", "scoring", "task", "text", "text_options"),
-  "text_task",
+  *("text_task", "turns"),
 }
 
 

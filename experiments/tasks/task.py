@@ -24,6 +24,7 @@ from rewards.process.forest import StepChanges
 from rewards.verifiers import Item
 from rl import UsageError, registry, types
 from rl.sampling import generation
+from rl.sampling.environment import Environment
 
 Array = jax.Array
 
@@ -152,6 +153,8 @@ class Task:
     needs_end: whether no verifier judges a completion without an end token.
     step_changes: `(ids) -> StepChanges`, other texts of a step of a completion,
       without EOS. None if the task has none.
+    environment: what answers after each turn of the policy, from the facts of a
+      problem. None: a completion is one turn.
   """
 
   name: str
@@ -182,6 +185,7 @@ class Task:
   word_ids: tuple[int, ...] = ()
   needs_end: bool = False
   step_changes: Callable[[Sequence[int]], StepChanges] | None = None
+  environment: Environment | None = None
 
   def check(self) -> None:
     """Checks that the fields agree with each other, and with a problem.

@@ -19,12 +19,13 @@ from experiments.tasks.task import Judged, Problems, Task
 from experiments.training import multihost, step_timer
 from rl import bit_sets, types
 from rl.sampling import generation, random_keys
+from rl.sampling.environment import Environment
 
 Array = jax.Array
 # A program of its own; part of the program of a function that is compiled.
 generate = jax.jit(
   generation.generate,
-  static_argnames=("policy", "sampling", "first"),
+  static_argnames=("policy", "sampling", "first", "environment"),
   inline=True,
 )
 prompt_keys = jax.jit(generation.prompt_keys, inline=True)
@@ -77,6 +78,8 @@ class Batch:
       sampling,
       first,
       active,
+      self.task.environment,
+      problems.facts if self.task.environment else (),
     )
     return samples, self.score(
       samples.completions, samples.lengths, samples.finished
@@ -91,8 +94,14 @@ class Batch:
     sampling: generation.Sampling,
     first: int = 0,
     active: Array | None = None,
+    environment: Environment | None = None,
+    facts: types.PyTree = (),
   ) -> generation.Samples:
-    """Draws completions of any prompts; the arguments are those of `draw`."""
+    """Draws completions of any prompts.
+
+    The arguments are those of `rl.sampling.generation.generate`, and the
+    parameters without the frozen ones.
+    """
     params = types.join(params, self.frozen)
     return generate(
       self.policy,
@@ -103,6 +112,8 @@ class Batch:
       sampling,
       first,
       active,
+      environment,
+      facts,
     )
 
   def score(
@@ -180,9 +191,18 @@ class AbstractBatch(Batch):
   vocab_size: int = 0
 
   def generate(
-    self, params, prompts, prompt_mask, keys, sampling, first=0, active=None
+    self,
+    params,
+    prompts,
+    prompt_mask,
+    keys,
+    sampling,
+    first=0,
+    active=None,
+    environment=None,
+    facts=(),
   ) -> generation.Samples:
-    del params, prompt_mask, keys, first, active
+    del params, prompt_mask, keys, first, active, facts
     shape = len(prompts), sampling.samples, sampling.max_tokens
     support = None
     if sampling.gives_support:
@@ -194,6 +214,7 @@ class AbstractBatch(Batch):
       log_probs=jnp.zeros(shape),
       finished=jnp.zeros(shape[:2], bool),
       support=support,
+      turns=None if environment is None else jnp.zeros(shape, jnp.int32),
     )
 
   def score(
@@ -223,6 +244,7 @@ def assemble(
     step: `[]` training step.
   """
   positions = jnp.arange(samples.completions.shape[-1])  # [T]
+  turns = samples.turns
   extras = {"answer_ids": judged.answer_ids, **judged.extras}
   return types.Rollout(
     tokens=types.Tokens(
@@ -230,7 +252,9 @@ def assemble(
       prompt_mask=problems.prompt_mask,
       completions=samples.completions,
       lengths=samples.lengths,
-      mask=positions < samples.lengths[..., None],
+      mask=(
+        positions < samples.lengths[..., None] if turns is None else turns >= 0
+      ),
       support=samples.support,
     ),
     sample_mask=(
@@ -251,6 +275,7 @@ def assemble(
     step_ids=judged.step_ids,
     step_scores=judged.step_scores,
     step_mask=judged.step_mask,
+    turns=turns,
     views=judged.views,
     extras=types.Named(
       {f"task/{name}": jnp.asarray(value) for name, value in extras.items()}

@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import bit_sets, types
+from rl.sampling import environment as environments
 from rl.sampling import token_sampling
 
 Array = jax.Array
@@ -86,14 +87,17 @@ class Samples:
 
   Attributes:
     completions: `[P, S, T]` int32, with `pad_id` after the end.
-    lengths: `[P, S]` int32, number of sampled tokens, including EOS.
+    lengths: `[P, S]` int32, number of tokens, including EOS and the replies of
+      an environment.
     log_probs: `[P, S, T]` float32, log-probs under the distribution that was
-      sampled from, after temperature and truncations; 0 on padding.
-    finished: `[P, S]` bool, False if the length limit ended the sample; True if
-      EOS did, or the sample is not active.
+      sampled from, after temperature and truncations; 0 on padding and replies.
+    finished: `[P, S]` bool, False if a limit ended the sample; True if EOS did,
+      or the environment, or the sample is not active.
     support: `[P, S, T, W]` uint32, the tokens that could have been sampled, in
       the form of `rl.types.Tokens.support`; None unless
       `Sampling.gives_support`.
+    turns: `[P, S, T]` int32, number of the turn of a sampled token; -1 for
+      replies and padding. None without an environment: one turn.
   """
 
   completions: Array
@@ -101,6 +105,7 @@ class Samples:
   log_probs: Array
   finished: Array
   support: Array | None = None
+  turns: Array | None = None
 
 
 def prompt_keys(key: Array, step: Array | int, prompt_ids: Array) -> Array:
@@ -133,8 +138,13 @@ def generate(
   sampling: Sampling,
   first: int = 0,
   active: Array | None = None,
+  environment: environments.Environment | None = None,
+  facts: types.PyTree = (),
 ) -> Samples:
-  """Samples S completions of every prompt.
+  """Samples S completions, or episodes, of every prompt.
+
+  The replies of an environment pass through the same loop as the tokens of the
+  policy: a token that is known is not sampled, and has the log-prob 0.
 
   Args:
     policy: the model.
@@ -147,6 +157,8 @@ def generate(
       first = n, gives the same samples as n + m at once.
     active: `[P, S]` bool, True for the samples to draw; the others have length
       0. None means all.
+    environment: what answers after each turn; None: a completion is one turn.
+    facts: `{name: [P, ...]}`, facts of the problems, which it reads.
 
   Returns:
     The completions, padded to T tokens.
@@ -176,11 +188,20 @@ def generate(
     if support is None
     else jnp.where(is_first[..., None], support[:, :, None], jnp.uint32(0)),
   )
+  game, is_over = None, samples.finished
+  if environment is not None:
+    samples = samples.replace(
+      turns=jnp.where(is_first, jnp.int32(0), jnp.int32(-1))
+    )
+    game = environments.begin(environment, facts, S)
+    is_end = is_active & samples.finished
+    game, samples = _answer(environment, game, samples, is_end)
+    is_over = environments.is_over(game) | ~is_active
   if T == 1:
     return samples
   queue = _Queue(
-    order=jnp.argsort(samples.finished, axis=-1).astype(jnp.int32),
-    count=(~samples.finished).sum(-1),
+    order=jnp.argsort(is_over, axis=-1).astype(jnp.int32),
+    count=(~is_over).sum(-1),
     first_tokens=tokens,
   )
 
@@ -194,6 +215,15 @@ def generate(
     )
     ends = _ends(tokens, sampling)
     index = state.sample, state.t
+    game, turns = state.game, state.samples.turns
+    if environment is not None:
+      is_known = state.t < _get(game.start, index[:1])
+      known = _get(state.samples.completions, index)
+      tokens = jnp.where(is_known, known, tokens)
+      log_probs = jnp.where(is_known, 0.0, log_probs)
+      ends &= ~is_known
+      turn = jnp.where(is_known, -1, _get(game.turn, index[:1]))
+      turns = _put(turns, index, turn)
     samples = Samples(
       completions=_put(state.samples.completions, index, tokens),
       lengths=_put(state.samples.lengths, index[:1], state.t + 1),
@@ -202,7 +232,13 @@ def generate(
       support=None
       if support is None
       else _put(state.samples.support, index, support),
+      turns=turns,
     )
+    if environment is not None:
+      is_end = _put(jnp.zeros((P, S), bool), index[:1], ends)
+      game, samples = _answer(environment, game, samples, is_end)
+      # A row goes on with its sample until the episode is over.
+      ends = _get(environments.is_over(game), index[:1])
     is_free = ~has_sample | ends | (state.t + 1 == T)
     # The free rows of a prompt take the next samples of its queue, in order.
     queue_index = state.next[:, None] + jnp.cumsum(is_free, -1) - 1
@@ -215,12 +251,13 @@ def generate(
       t=jnp.where(is_free, 1, state.t + 1),
       last=jnp.where(is_free, first_token, tokens),
       next=state.next + is_free.sum(-1, dtype=jnp.int32),
+      game=game,
     )
 
   sample, last = queue.take(numbers[:, :rows])
   steps, t = jnp.int32(0), jnp.ones_like(sample)
   next_index = jnp.full(P, rows, jnp.int32)
-  state = _State(steps, samples, cache, sample, t, last, next_index)
+  state = _State(steps, samples, cache, sample, t, last, next_index, game)
   for capacity in cache_capacities(T):
     state = state.replace(cache=policy.resize(state.cache, capacity))
 
@@ -247,6 +284,7 @@ class _State:
     t: `[P, rows]`, position of the next token of that sample.
     last: `[P, rows]`, the last token of that sample.
     next: `[P]`, index in the queue of the next sample that no row has taken.
+    game: the episodes; None without an environment.
   """
 
   steps: Array
@@ -256,6 +294,7 @@ class _State:
   t: Array
   last: Array
   next: Array
+  game: environments.Game | None
 
 
 class _Queue(NamedTuple):
@@ -283,6 +322,31 @@ class _Queue(NamedTuple):
     sample = jnp.take_along_axis(self.order, index, -1, mode="clip")
     token = jnp.take_along_axis(self.first_tokens, sample, -1)
     return jnp.where(index < self.count[:, None], sample, S), token
+
+
+def _answer(
+  environment: environments.Environment,
+  game: environments.Game,
+  samples: Samples,
+  is_end: Array,
+) -> tuple[environments.Game, Samples]:
+  """Lets the environment answer the turns that the last token has ended."""
+  # `is_end` is `[P, S]`.
+
+  def answer() -> tuple[environments.Game, Array]:
+    return environments.answer(
+      environment, game, samples.completions, samples.lengths, is_end
+    )[:2]
+
+  def wait() -> tuple[environments.Game, Array]:
+    return game, samples.completions
+
+  game, completions = jax.lax.cond(is_end.any(), answer, wait)
+  is_done = game.end == environments.DONE
+  is_active = samples.lengths > 0
+  return game, samples.replace(
+    completions=completions, finished=is_done | ~is_active
+  )
 
 
 def cache_capacities(length: int) -> tuple[int, ...]:
@@ -332,6 +396,12 @@ def _sample_tokens(
 def _ends(tokens: Array, sampling: Sampling) -> Array:
   """`[...]` bool, True for tokens that end a completion."""
   return jnp.isin(tokens, jnp.asarray(sampling.eos_ids, jnp.int32))
+
+
+def _get(array: Array, index: tuple[Array, ...]) -> Array:
+  """Reads `array[p, *index[p, r]]` for all p and r."""
+  # An index out of bounds, of a row without a sample, reads the last entry.
+  return jax.vmap(lambda array, index: array[index])(array, index)
 
 
 def _put(array: Array, index: tuple[Array, ...], values: Array) -> Array:

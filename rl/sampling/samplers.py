@@ -209,7 +209,7 @@ def join(first: types.Rollout, second: types.Rollout) -> types.Rollout:
 
   per_sample = (
     *("sample_mask", "behavior_log_probs", "finished", "scores", "correct"),
-    *("components", "step_ids", "step_scores", "step_mask", "segments"),
+    *("components", "step_ids", "step_scores", "step_mask", "turns"),
   )
   task_extras = {
     name: glue(array, second.extras[name])

@@ -235,11 +235,26 @@ def returns_to_go(
 
 # [P, S, T], from the value head with the parameters at the start of the step.
 _OLD_VALUES = scoring.Need("old", scoring.values)
-gae = lift(
-  credit.gae,
-  "token",
-  needs={_OLD_VALUES},
-  values=lambda r: r.extras[_OLD_VALUES],
-  mask=lambda r: r.valid("token"),
-  segments=lambda r: r.segments,
-)
+
+
+@transform(takes="token", needs={_OLD_VALUES})
+def gae(
+  signal: Array,
+  rollout: types.Rollout,
+  *,
+  gamma: float = 1.0,
+  lam: float = 1.0,
+  cut: bool = False,
+) -> Array:
+  """Applies `rl.credit.gae` to rewards of tokens.
+
+  With `cut`, no credit passes from a turn to the one before it.
+  """
+  return credit.gae(
+    signal,
+    rollout.extras[_OLD_VALUES],
+    rollout.valid("token"),
+    gamma,
+    lam,
+    segments=rollout.turns if cut else None,
+  )

@@ -34,8 +34,8 @@ def length_adaptive_gae(
   """
   valid = rollout.valid("token")
   lam = jnp.maximum(1 - 1 / (alpha * valid.sum(-1)), 0.0)  # [P, S]
-  values, segments = rollout.extras[OLD_VALUES], rollout.segments
-  return credit.gae(signal, values, valid, lam=lam, segments=segments)
+  values = rollout.extras[OLD_VALUES]
+  return credit.gae(signal, values, valid, lam=lam)
 
 
 @transform(takes="none", gives="scalar")
