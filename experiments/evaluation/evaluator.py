@@ -324,6 +324,11 @@ def sample_and_score(
       "answer_ids": judged.answer_ids,
       "lengths": samples.lengths,
       "finished": samples.finished,
+      **(
+        {"turns": samples.turns.max(-1) + 1, "ends": judged.extras["end"]}
+        if samples.turns is not None
+        else {}
+      ),
     }
   )
   scored = results.pop("scored")

@@ -15,6 +15,9 @@ policies is that of the differences on the same problems (paired).
   reward/mean            mean score
   length/mean            mean number of tokens
   length/truncated_frac  fraction of samples that EOS did not end
+  turns/mean             mean number of turns, of a task of several turns
+  ends/KIND              share of its episodes with this end, one of
+                         `rl.sampling.environment.ENDS`
 
 k is every number from 1 to S.
 """
@@ -40,6 +43,7 @@ from etils import epath
 from experiments.evaluation import intervals, majority_vote
 from experiments.logging import json_files
 from rl import UsageError, best_of_k
+from rl.sampling.environment import ENDS
 
 # Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"
@@ -72,6 +76,9 @@ class Evaluation:
     lengths: `[N, S]` int32, number of tokens of a sample, EOS included.
     finished: `[N, S]` bool, whether EOS ended the sample, and not the limit of
       tokens.
+    turns: `[N, S]` int32, number of turns; None for a task of one turn.
+    ends: `[N, S]` int32, index in `rl.sampling.environment.ENDS` of how the
+      episode ended; None for a task of one turn.
   """
 
   task: str
@@ -83,6 +90,8 @@ class Evaluation:
   answer_ids: np.ndarray
   lengths: np.ndarray
   finished: np.ndarray
+  turns: np.ndarray | None = None
+  ends: np.ndarray | None = None
 
   @property
   def samples(self) -> int:
@@ -127,6 +136,10 @@ class Evaluation:
     columns["reward/mean"] = np.where(score_count > 0, mean, np.nan)
     columns["length/mean"] = self.lengths.mean(-1)
     columns["length/truncated_frac"] = (~self.finished).mean(-1)
+    if self.turns is not None:
+      columns["turns/mean"] = self.turns.mean(-1)
+      for end, kind in enumerate(ENDS):
+        columns[f"ends/{kind}"] = (self.ends == end).mean(-1)
     return columns
 
   def _select_judged(self, has_value: np.ndarray) -> np.ndarray:
@@ -149,8 +162,13 @@ class Evaluation:
     }
 
 
-def metric_names(samples: int) -> list[str]:
-  """Returns the names of the metrics of an evaluation with S samples."""
+def metric_names(samples: int, has_turns: bool = False) -> list[str]:
+  """Returns the names of the metrics of an evaluation with S samples.
+
+  Args:
+    samples: S.
+    has_turns: whether the task is played in several turns.
+  """
   # An evaluation of one problem, whose columns name the metrics.
   zeros = np.zeros((1, samples), np.int32)
   evaluation = Evaluation(
@@ -163,6 +181,8 @@ def metric_names(samples: int) -> list[str]:
     answer_ids=zeros,
     lengths=zeros,
     finished=zeros.astype(bool),
+    turns=zeros if has_turns else None,
+    ends=zeros if has_turns else None,
   )
   return [METRIC_PREFIX + column for column in evaluation.columns]
 
@@ -277,10 +297,16 @@ def make_table(
       "length/mean": "length",
       "length/truncated_frac": "truncated",
     },
+    {
+      "turns/mean": "turns",
+      **{f"ends/{kind}": kind.replace("_", " ") for kind in ENDS},
+    }
+    if all(e.turns is not None for e in evaluations)
+    else {},
   ]
   for section in sections:
     for name, label in section.items():
-      digits = 1 if name.startswith("length/mean") else 3
+      digits = 1 if name in ("length/mean", "turns/mean") else 3
       for row_label, row in rows.items():
         cells = [
           _cell(row[column][name], digits, column == DIFFERENCE)
@@ -327,7 +353,12 @@ def save(evaluation: Evaluation, path: epath.PathLike) -> None:
   path = epath.Path(path)
   arrays = io.BytesIO()
   np.savez_compressed(
-    arrays, **{name: getattr(evaluation, name) for name in _ARRAYS}
+    arrays,
+    **{
+      name: getattr(evaluation, name)
+      for name in (*_ARRAYS, *_TURNS)
+      if getattr(evaluation, name) is not None
+    },
   )
   json_files.replace(path.with_suffix(".npz"), arrays.getvalue())
   record = {name: getattr(evaluation, name) for name in _SETTINGS}
@@ -351,6 +382,7 @@ def load(path: epath.PathLike) -> Evaluation:
   try:
     with np.load(io.BytesIO(arrays_path.read_bytes())) as file:
       arrays = {name: file[name] for name in _ARRAYS}
+      arrays |= {name: file[name] for name in _TURNS if name in file}
   except (
     EOFError,
     KeyError,
@@ -396,3 +428,4 @@ def load_record(path: epath.PathLike) -> dict[str, Any]:
 # Fields of `Evaluation` that are written to the JSON and to the .npz file.
 _SETTINGS = ("task", "step", "temperature")
 _ARRAYS = ("ids", "scores", "correct", "answer_ids", "lengths", "finished")
+_TURNS = ("turns", "ends")  # of tasks of several turns

@@ -151,6 +151,16 @@ def make_environment(numbers: int, guesses: int) -> Environment:
   return Environment(guesses, reset, step, outcome, act)
 
 
+def optimum(numbers: int, guesses: int, k: int = 1) -> float:
+  """Returns the largest probability that one of k samples finds the number.
+
+  In K guesses a policy finds at most 2^K - 1 of the N numbers. k independent
+  samples of one policy find most if each number is found equally often.
+  """
+  found = min(2**guesses - 1, numbers) / numbers
+  return 1 - (1 - found) ** k
+
+
 def decode(ids: Array) -> str:
   """Returns the text of tokens, such as `32 <eos> higher`, unpadded."""
   inside = np.trim_zeros(np.asarray(ids))  # PAD is 0

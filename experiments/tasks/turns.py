@@ -44,7 +44,10 @@ def make_score(
       scores=episodes.outcomes.score.astype(jnp.float32),
       correct=episodes.outcomes.correct.astype(jnp.int8),
       answer_ids=episodes.outcomes.answer_id.astype(jnp.int32),
-      components={"turns": count.astype(jnp.float32)},
+      components={
+        "turns": count.astype(jnp.float32),
+        **episodes.outcomes.components,
+      },
       step_ids=episodes.turns,
       step_scores=episodes.rewards,
       step_mask=jnp.arange(environment.max_turns) < count[..., None],

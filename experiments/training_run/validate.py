@@ -134,7 +134,8 @@ def check_experiment(e: Experiment) -> None:
   if e.config.keep_best:
     names = []
     if e.is_evaluated:
-      names = summary.metric_names(e.config.evaluation.samples)
+      has_turns = e.task.environment is not None
+      names = summary.metric_names(e.config.evaluation.samples, has_turns)
       names = [trip_wires.METRIC, *names] if e.traps else names
     checkpoint_retention.check_best(e, names)
   if e.is_evaluated:

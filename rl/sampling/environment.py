@@ -31,7 +31,7 @@ from rl import UsageError
 Array = jax.Array
 PyTree = Any
 # How an episode ended; its index is the value of `Episodes.ends`.
-ENDS = ("done", "turn limit", "token budget")
+ENDS = ("done", "turn_limit", "token_budget")
 DONE, TURN_LIMIT, TOKEN_BUDGET = range(3)
 _GOES_ON = -1
 
@@ -54,18 +54,21 @@ class Reply(NamedTuple):
   done: Array
 
 
-class Outcome(NamedTuple):
+@flax.struct.dataclass
+class Outcome:
   """The result of one episode.
 
   Attributes:
     score: `[]` float32, the score of the task.
     correct: `[]` int8, the verdict: 1 right, 0 wrong, -1 unknown.
     answer_id: `[]` int32, identity of the final answer; -1 is no answer.
+    components: `{name: []}`, named parts of the score, and values to log.
   """
 
   score: Array
   correct: Array
   answer_id: Array
+  components: dict[str, Array] = flax.struct.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

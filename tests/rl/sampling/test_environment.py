@@ -1,4 +1,4 @@
-"""Episodes of several turns: replies, rewards, ends, and the same randomness."""
+"""Episodes of several turns: replies, rewards, ends and random numbers."""
 
 import dataclasses
 import functools
@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models import policy, sharding, transformer
+from models import policy, transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling
-from rl import types
 from rl.sampling import environment as environments
 from rl.sampling import generation, token_sampling
 from rl.sampling.environment import Environment, Outcome, Reply
@@ -146,16 +145,16 @@ def play_afresh(params, bound, p, s):
       logits, cache = decode(bound, params, token[None], t, cache)
       t += 1
     if text[-1] != EOS:
-      return text, log_probs, turns, "token budget", state
+      return text, log_probs, turns, "token_budget", state
     padded = np.array([*text, *[0] * (T - len(text))])
     reply = jax.tree.map(np.asarray, step(state, padded, start, len(text)))
     state = reply.state
     if reply.done:
       return text, log_probs, turns, "done", state
     if turn + 1 == K:
-      return text, log_probs, turns, "turn limit", state
+      return text, log_probs, turns, "turn_limit", state
     if len(text) + reply.length >= T:
-      return text, log_probs, turns, "token budget", state
+      return text, log_probs, turns, "token_budget", state
     text += reply.tokens[: reply.length].tolist()
     log_probs += [0.0] * int(reply.length)
     turns += [-1] * int(reply.length)
