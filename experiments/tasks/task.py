@@ -221,6 +221,22 @@ class Task:
       "rollout.max_tokens, or --max_tokens of a command"
     )
 
+  def check_single_turn(self, purpose: str) -> None:
+    """Checks that completions are one turn.
+
+    Args:
+      purpose: what needs it, such as "prefix_values".
+
+    Raises:
+      UsageError: the task is played in several turns.
+    """
+    if self.environment is not None:
+      raise UsageError(
+        f"{purpose} continues prefixes of completions, and {self.name} is "
+        "played in several turns; choose a task of one turn, or a method that "
+        "samples whole episodes"
+      )
+
   def sampling(
     self, samples: int, max_tokens: int | None = None, **settings: Any
   ) -> generation.Sampling:

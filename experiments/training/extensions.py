@@ -45,6 +45,7 @@ def extend(
     count: M.
     active: `[P, S]` bool, the samples to continue; None means all.
   """
+  batch.task.check_single_turn("the sampler")
   settings = continuations.settings(sampling, rollout.tokens, count)
   num_prompts, num_samples = prefix_lengths.shape
   rows, prefix_lengths = jnp.arange(prefix_lengths.size), prefix_lengths.ravel()
@@ -124,6 +125,7 @@ def branch(
     prefix_lengths: `[P, B]`, number of completion tokens in each prefix.
     first: number of the first new sample among all branches.
   """
+  batch.task.check_single_turn("the sampler")
   settings = continuations.settings(sampling, rollout.tokens, 1)
   num_samples = rollout.sample_mask.shape[1]
   shape = rows.shape  # (P, B)

@@ -101,7 +101,7 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     "step_ids": step_ids,
     "step_mask": np.arange(K) <= step_ids.max(-1)[..., None],
     "step_scores": rng.uniform(-1, 1, (P, S, K)),
-    "segments": np.where(in_text, (np.arange(T) > 3).astype(int), -1),
+    "turns": np.where(in_text, (np.arange(T) > 3).astype(int), -1),
     "reference": rng.integers(0, V, (P, S, R)),
     "reference_mask": np.arange(R) < reference_lengths[..., None],
     "reference_lengths": reference_lengths,
@@ -221,7 +221,7 @@ def rollout(seed: int = 0, step: int = 0, **changes: np.ndarray):
     step_ids=put("step_ids"),
     step_scores=put("step_scores"),
     step_mask=put("step_mask"),
-    segments=put("segments"),
+    turns=put("turns"),
     views={
       "reference": reference,
       "bare_reference": bare,

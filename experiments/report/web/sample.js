@@ -106,6 +106,27 @@ function siblings(sample, show) {
   return html("div", { class: "siblings" }, ...buttons);
 }
 
+/**
+ * Returns the elements of the tokens; one for each turn, if the policy did not
+ * write all of them. The turns of the policy have their rewards.
+ */
+function byAuthor(sample, tokens) {
+  // The log-probability of a token of the environment is not recorded.
+  const own = tokens.map((_, t) => known(at(sample.logProbs, t)));
+  if (own.every(Boolean) || !own.some(Boolean)) return tokens;
+  const turns = [];
+  tokens.forEach((token, t) => {
+    if (t === 0 || own[t] !== own[t - 1]) {
+      const kind = own[t] ? "turn own" : "turn reply";
+      turns.push(html("span", { class: kind }));
+      const reward = sample.stepScores?.[at(sample.stepIds, t)];
+      if (own[t] && known(reward)) turns.at(-1).dataset.reward = number(reward);
+    }
+    turns.at(-1).append(token);
+  });
+  return turns;
+}
+
 function completionView(sample, wanted) {
   const text = html("p", { class: "text", tabindex: 0, role: "group" });
   text.setAttribute("aria-label", "Completion; arrow keys move over tokens");
@@ -120,7 +141,7 @@ function completionView(sample, wanted) {
     const kind = piece.includes("\n") ? "token end" : "token";
     return html("span", { class: kind }, piece);
   });
-  text.append(...tokens);
+  text.append(...byAuthor(sample, tokens));
 
   function paint(key) {
     coloring = key;

@@ -490,6 +490,31 @@ def test_tokens_are_coloured_by_what_was_recorded(page, written):
   assert set(strengths()) == {-1}
 
 
+def test_an_episode_is_a_conversation(browser, tmp_path):
+  run = tmp_path / "run"
+  untrained_runs.make(run)
+  record = untrained_runs.record(
+    text="32 <eos> higher 48 <eos>",
+    log_probs=[-0.5, -0.1, None, -2.0, -0.2],
+    step_ids=[0, 0, -1, 1, 1],
+    step_scores=[0.5, 0.25],
+  )
+  untrained_runs.write(run, 0, [record] * 4)
+  assert report.main([str(run)]) == 0
+  page = opened(browser, run / report.PAGE_FILE)
+  turns = page.find_elements(By.CSS_SELECTOR, ".detail .turn")
+  shown = [
+    (turn.get_attribute("class"), turn.get_attribute("data-reward"))
+    for turn in turns
+  ]
+  own = "turn own"
+  assert shown == [(own, "0.500"), ("turn reply", None), (own, "0.250")]
+  words = [text.strip() for text in texts(page, ".detail .turn")]
+  assert words == ["32 <eos>", "higher", "48 <eos>"]
+  assert texts(page, ".detail .text")[1] == record["completion"]
+  assert page.get_log("browser") == []
+
+
 def test_the_worst_step_of_each_sample_is_marked(page, written):
   """Every row of the map has its dot, in the column of its least score."""
   result = page.execute_script("""

@@ -211,20 +211,24 @@ def test_credit_of_steps_is_over_the_steps_that_exist():
   close(rewards[0, 1], [5, 0, 0])
 
 
-def test_gae_reads_values_segments_and_scored_tokens():
+def test_gae_reads_values_turns_and_scored_tokens():
   values = jnp.array([[[0.5, 9.0, 2.0, 1.0]] + [[0.0] * 4] * 3])
-  segments = jnp.array([[[0, 0, 0, 1]] + [[0] * 4] * 3])
+  turns = jnp.array([[[0, -1, 0, 1]] + [[0] * 4] * 3])
   rollout = ROLLOUT.replace(
-    extras=ROLLOUT.extras.update({"old/values": values}), segments=segments
+    extras=ROLLOUT.extras.update({"old/values": values}), turns=turns
   )
   source = chain(transforms.scores(), transforms.place_last())
   gae = transforms.gae(gamma=0.5, lam=0.25)
   assert set(map(str, gae.needs)) == {"old/values"}
   advantages = _value(source, gae, rollout=rollout)
-  # Rewards 0, 0 and 1 on the tokens 0, 2 and 3; token 3 is another segment.
-  close(advantages[0, 0], [0.5 + 0.125 * -2, 0, -2, 0])
+  # Rewards 0, 0 and 1 on the tokens 0, 2 and 3.
+  close(advantages[0, 0], [0.5 + 0.125 * -1.5, 0, -1.5, 0])
   # The second sample has the reward 2 on its second token.
   close(advantages[0, 1], [0.25, 2, 0, 0])
+  # Token 3 is another turn.
+  gae = transforms.gae(gamma=0.5, lam=0.25, cut=True)
+  advantages = _value(source, gae, rollout=rollout)
+  close(advantages[0, 0], [0.5 + 0.125 * -2, 0, -2, 0])
 
 
 # From one level to another.
