@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import best_of_k, masked, scoring, types
+from rl.sampling.environment import ENDS
 
 Array = jax.Array
 
@@ -130,6 +131,9 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
                                       limit
     length/steps_mean                 reasoning steps per sample, if the task
                                       has steps
+    ends/<kind>                       share of sampled episodes with this end,
+                                      one of `rl.sampling.environment.ENDS`,
+                                      if there are several turns
     cost/sampled_tokens               see `sampled_tokens`
     judge/unanswered_frac            share of the questions to a judge without
                                      an answer, over all sampled completions
@@ -179,6 +183,10 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     metrics["verifier/timeout_frac"] = masked.mean(
       timed_out, is_sampled, (0, 1)
     )
+  if "task/end" in rollout.extras:
+    for end, kind in enumerate(ENDS):
+      has_end = rollout.extras["task/end"] == end
+      metrics[f"ends/{kind}"] = masked.mean(has_end, is_sampled, (0, 1))
   metrics["cost/sampled_tokens"] = sampled_tokens(rollout).astype(jnp.float32)
   for name, component in rollout.components.items():
     metrics[f"score/{name}/mean"] = masked.mean(component, valid, (0, 1))

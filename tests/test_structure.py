@@ -278,9 +278,9 @@ def code_lines(path):
 
 
 def test_the_core_stays_small_and_a_method_a_short_file():
-  """Counts lines of code: the core under 3,700, a median method under 40."""
+  """Counts lines of code: the core under 3,950, a median method under 40."""
   core = [p for p in sources("rl") if "methods" not in p.parts]
-  assert sum(map(code_lines, core)) < 3700
+  assert sum(map(code_lines, core)) < 3950
   files = [inspect.getsourcefile(methods.factory(n)) for n in methods.names()]
   assert statistics.median(code_lines(pathlib.Path(f)) for f in files) < 40
 

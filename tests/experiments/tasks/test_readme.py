@@ -17,6 +17,7 @@ from experiments.training_run import loop, validate
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TASKS = (ROOT / "experiments" / "tasks" / "README.md").read_text()
+GAME = (ROOT / "experiments" / "tasks" / "your_game.md").read_text()
 TEXT = (ROOT / "experiments" / "tasks" / "text" / "README.md").read_text()
 CAPITALS = {"France": "Paris", "Peru": "Lima", "Norway": "Oslo"}
 
@@ -36,6 +37,8 @@ def judge_gold(task, problems):
 def test_the_pages_are_short():
   assert TASKS.count("\n") < 100
   assert len(code("python").splitlines()) <= 60
+  assert GAME.count("\n") < 120
+  assert len(code("python", GAME).splitlines()) <= 75
   assert len(code("python", TEXT).splitlines()) < 45
 
 
@@ -93,6 +96,30 @@ def test_an_embedded_task_trains(largest_file, tmp_path):
   steps, losses = run_logger.read_metrics(tmp_path / "run")["loss/total"]
   assert steps.tolist() == [1, 2]
   assert np.isfinite(losses).all()
+
+
+@pytest.fixture
+def echo_file(tmp_path, monkeypatch):
+  """The game's file, where the registry of tasks finds it."""
+  folder = tmp_path / "tasks"
+  folder.mkdir()
+  (folder / "echo.py").write_text(code("python", GAME))
+  monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(folder)])
+  yield
+  sys.modules.pop("experiments.tasks.echo", None)
+
+
+def test_a_game_is_played(echo_file, tmp_path):
+  task = tasks.get("echo", rounds=2)
+  problems = task.test(15)
+  assert (judge_gold(task, problems).correct == 1).all()
+  config = small_run.config(task="echo(rounds=2)", steps=2)
+  e = validate.check_and_build(config, tmp_path / "run")
+  loop.run(small_run.on_one_device(e), tmp_path / "run")
+  metrics = run_logger.read_metrics(tmp_path / "run")
+  steps, turns = metrics["score/turns/mean"]
+  assert steps.tolist() == [1, 2]
+  assert (turns >= 1).all()
 
 
 @pytest.fixture
