@@ -182,21 +182,22 @@ def make_environment(count: int, attempts: int, verifies: bool) -> Environment:
     )
 
   def act(state, key: Array) -> tuple[Array, Array]:
-    redraw_key, judge_key = jax.random.split(key)
-    problem = jax.tree.map(
-      lambda fact: fact[None],
-      {name: state[name] for name in ("order", "operators")},
-    )
-    texts, _ = countdown.redrawn(redraw_key, problem, REDRAW_RATE)
+    redraw_key, operator_key, judge_key = jax.random.split(key, 3)
+    operators = state["operators"]
+    redraw = jax.random.bernoulli(redraw_key, REDRAW_RATE, operators.shape)
+    drawn = jax.random.randint(operator_key, operators.shape, 0, 3)
+    operators = jnp.where(redraw, drawn, operators) + rules.PLUS
+    pairs = state["order"] + rules.NUMBER, jnp.append(operators, rules.EOS)
+    text = jnp.stack(pairs, -1).reshape(size)
     if not verifies:
-      return texts[0], jnp.int32(size)
+      return text, jnp.int32(size)
     is_mistaken = jax.random.bernoulli(judge_key, MISTAKE_RATE)
     verdict = jnp.where(state["last"] ^ is_mistaken, RIGHT, WRONG)
     judgement = jnp.stack([verdict, rules.EOS])
     judgement = jnp.pad(judgement, (0, size - 2))
     is_judgement = state["attempts"] > state["judgements"]
     return (
-      jnp.where(is_judgement, judgement, texts[0]),
+      jnp.where(is_judgement, judgement, text),
       jnp.where(is_judgement, 2, size),
     )
 

@@ -139,18 +139,11 @@ def gold(problems: Problems) -> tuple[Array, Array]:
 
 def demonstrate(key: Array, problems: Problems) -> tuple[Array, Array]:
   """Returns the generating expressions with some operators drawn anew."""
-  return redrawn(key, problems.facts, REDRAW_RATE)
-
-
-def redrawn(
-  key: Array, facts: dict[str, Array], rate: float
-) -> tuple[Array, Array]:
-  """Returns the generating expressions, each operator redrawn at a rate."""
-  operators = facts["operators"]  # [P, count - 1]
+  operators = problems.facts["operators"]  # [P, count - 1]
   redraw_key, operator_key = jax.random.split(key)
-  redraw = jax.random.bernoulli(redraw_key, rate, operators.shape)
-  others = _operators(jax.random.uniform(operator_key, operators.shape))
-  return _write(facts["order"], jnp.where(redraw, others, operators))
+  redraw = jax.random.bernoulli(redraw_key, REDRAW_RATE, operators.shape)
+  redrawn = _operators(jax.random.uniform(operator_key, operators.shape))
+  return _write(problems.facts["order"], jnp.where(redraw, redrawn, operators))
 
 
 def decode(ids: Array) -> str:
