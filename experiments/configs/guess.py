@@ -2,8 +2,16 @@
 
   python -m experiments.run --config experiments/configs/guess.py:base \
     --workdir runs/guess_base
+  python -m experiments.run --config experiments/configs/guess.py:grpo \
+    --workdir runs/guess_grpo
+  python -m experiments.run --config experiments/configs/guess.py:sum_form \
+    --workdir runs/guess_sum_form
+  python -m experiments.run --config experiments/configs/guess.py:min_form \
+    --workdir runs/guess_min_form
   python -m experiments.run --config experiments/configs/guess.py:max_at_k \
     --workdir runs/guess_max_at_k
+  python -m experiments.run \
+    --config experiments/configs/guess.py:max_at_k_min_form --workdir runs/guess
 """
 
 from ml_collections import ConfigDict

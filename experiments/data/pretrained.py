@@ -86,7 +86,8 @@ def resolve(path: str) -> str:
   """
   if path not in MODELS:
     if path.isidentifier() and not epath.Path(path).exists():
-      raise UsageError(registry.describe_unknown("model", path, MODELS))
+      message = registry.describe_unknown("model", path, MODELS)
+      raise UsageError(f"{path!r} is not a folder; {message}")
     return path
   folder = folder_of(path)
   if not folder.exists():

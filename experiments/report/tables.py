@@ -32,13 +32,15 @@ def speed(run: Run) -> str:
   """Returns the median speed of the logged steps as text, "" without any."""
   if "perf/tokens_per_s" not in run.series:
     return ""
-  metrics = ("time/step_s", "perf/tokens_per_s")
-  values = (run.series[name][1] for name in metrics)
-  # The first step compiles.
-  seconds, tokens = (np.median(v[len(v) > 1 :]) for v in values)
+
+  def median(name: str) -> float:
+    values = run.series[name][1]
+    return np.median(values[len(values) > 1 :])  # the first step compiles
+
+  seconds, tokens = median("time/step_s"), median("perf/tokens_per_s")
   text = f"{seconds:.3g} s a step, {tokens:,.0f} tokens a second"
   if "perf/mfu" in run.series:
-    text += f", {np.median(run.series['perf/mfu'][1]):.1%} MFU"
+    text += f", {median('perf/mfu'):.1%} MFU"
   return f"{text} (medians)"
 
 

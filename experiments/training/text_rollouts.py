@@ -24,7 +24,7 @@ from experiments.training.step_timer import StepTimer
 from experiments.training.training_texts import TrainingTexts
 from rl import types
 from rl.sampling import generation
-from rl.sampling.environment import replay
+from rl.sampling.environment import Environment, replay
 from rl.training_state import State
 
 Array = jax.Array
@@ -45,7 +45,9 @@ def make_demonstration_fn(
       problems, demonstrations = jax.lax.with_sharding_constraint(
         (problems, demonstrations), sharding
       )
-    return _assemble_demonstrations(task, problems, demonstrations, state)
+    return _assemble_demonstrations(
+      task.environment, task.eos_ids, problems, demonstrations, state
+    )
 
   return rollout_fn
 
@@ -64,14 +66,17 @@ def make_host_demonstration_fn(
       key = jax.random.fold_in(solution_key, step)
       demonstrations = task.demonstrate(key, problems)
       placed = multihost.place((problems, demonstrations), sharding)
-      return _assemble_demonstrations(task, *placed, state)
+      return _assemble_demonstrations(
+        task.environment, task.eos_ids, *placed, state
+      )
 
   return rollout_fn
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)
+@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _assemble_demonstrations(
-  task: Task,
+  environment: Environment | None,
+  end_ids: tuple[int, ...],
   problems: Problems,
   demonstrations: tuple[Array, Array],
   state: State,
@@ -79,10 +84,10 @@ def _assemble_demonstrations(
   """Returns a rollout with one demonstration per prompt."""
   texts = [array[:, None] for array in demonstrations]
   rollout = assemble_texts(problems, *texts, state)
-  if task.environment is None:
+  if environment is None:
     return rollout
   # The expert wrote the tokens of its turns, and not the replies.
-  turns = replay(task.environment, problems.facts, *texts, task.eos_ids).turns
+  turns = replay(environment, problems.facts, *texts, end_ids).turns
   tokens = rollout.tokens.replace(mask=turns >= 0)
   return rollout.replace(tokens=tokens, turns=turns)
 

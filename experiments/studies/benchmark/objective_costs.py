@@ -82,11 +82,11 @@ def measure_objectives(
   worst = {
     start: max(
       (timing_at_n.ratio, n, name)
-      for name, by_size in timings.items()
-      if name.startswith(start)
-      for n, timing_at_n in by_size.items()
+      for name in names
+      for n, timing_at_n in timings[name].items()
     )
     for start in MAX_SORTS
+    if (names := [name for name in timings if name.startswith(start)])
   }
   unmeasured = [name for name in skipped if name.startswith(tuple(MAX_SORTS))]
   return Outcome(
@@ -97,11 +97,11 @@ def measure_objectives(
     },
     table=_table(timings, skipped),
     limits_met=not unmeasured
-    and all(worst[start][0] <= sorts for start, sorts in MAX_SORTS.items()),
+    and all(worst[start][0] <= MAX_SORTS[start] for start in worst),
     verdict="; ".join(
-      f"{start} takes at most {sorts:g} sorts: {worst[start][0]:.2f} at "
-      f"n = {worst[start][1]} of {worst[start][2]}"
-      for start, sorts in MAX_SORTS.items()
+      f"{start} takes at most {MAX_SORTS[start]:g} sorts: {ratio:.2f} at n = "
+      f"{n} of {name}"
+      for start, (ratio, n, name) in worst.items()
     )
     + "".join(f"; not measured: {name}" for name in unmeasured),
   )
@@ -114,6 +114,13 @@ def functions(n: int) -> dict[str, Callable[[Inputs], Array]]:
     calls |= _functions_of_k(f"k={label}", k)
   calls |= {
     "max_at_k_values": lambda x: best_of_k.max_at_k_values(x.scores),
+    "sort": lambda x: best_of_k.sort(x.scores, None).x,
+    "unsort": lambda x: best_of_k.unsort(
+      best_of_k.sort(x.scores, None), x.values
+    ),
+    "deviations": lambda x: best_of_k.deviations(
+      best_of_k.sort(x.scores, None), x.values
+    ),
     "tail_advantages(log)": lambda x: tail_objectives.tail_advantages(
       x.scores, "log"
     ),

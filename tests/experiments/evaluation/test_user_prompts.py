@@ -188,6 +188,7 @@ def test_the_samples_of_the_first_copy_are_scored(monkeypatch, facts):
     params={},
     task=SimpleNamespace(
       jittable=False,
+      environment=None,
       score=lambda problem, ids, lengths, finished: Judged(
         scores=ids.sum(-1) + lengths,
         correct=np.zeros_like(lengths),

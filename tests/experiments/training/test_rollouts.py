@@ -94,8 +94,18 @@ def run(ask, result, scored=None):
       """Records what is asked for, and returns the given result."""
 
       def generate(
-        self, params, prompts, prompt_mask, keys, sampling, first=0, active=None
+        self,
+        params,
+        prompts,
+        prompt_mask,
+        keys,
+        sampling,
+        first=0,
+        active=None,
+        environment=None,
+        facts=(),
       ):
+        assert (environment, facts) == (None, ())
         calls.update(params=params, sampling=sampling, first=first)
         arrays.update(prompts=prompts, mask=prompt_mask, keys=keys)
         calls["is_active"] = active is not None
@@ -115,7 +125,11 @@ def run(ask, result, scored=None):
 
     rollout = rollouts.sample_rollout(
       Batch(
-        python_types.SimpleNamespace(answer_cue=()),
+        python_types.SimpleNamespace(
+          answer_cue=(),
+          environment=None,
+          check_single_turn=lambda purpose: None,
+        ),
         types.Policy(None, None, None),
         problems(),
       ),
@@ -311,6 +325,7 @@ def test_the_time_of_a_score_is_not_part_of_the_time_of_a_rollout(monkeypatch):
     score=lambda problems, *texts: judged,
     jittable=False,
     answer_cue=(),
+    environment=None,
   )
   policy = types.Policy(None, None, None)
   result = jax.tree.map(jnp.asarray, samples(2, 1, [1, 2]))

@@ -25,7 +25,10 @@ def test_demonstrations_of_the_host_are_timed_and_put_together(monkeypatch):
     return completions, np.array([2, 3], np.int32)
 
   task = python_types.SimpleNamespace(
-    train=lambda key, step, n: problems(), demonstrate=demonstrate
+    train=lambda key, step, n: problems(),
+    demonstrate=demonstrate,
+    environment=None,
+    eos_ids=(),
   )
   make = text_rollouts.make_host_demonstration_fn(task, 2, None)
   state, timer = rollout_state(), clocked_timer(monkeypatch, 10, 10, 13)

@@ -53,7 +53,8 @@ def test_advantages_of_a_group_are_written_once(tmp_path, computed):
 
 def test_a_supervised_run_has_no_advantages(tmp_path, computed):
   method_files.write(tmp_path, fake_experiment(is_rl=False))
-  assert [path.name for path in tmp_path.iterdir()] == ["method.txt"]
+  names = sorted(path.name for path in tmp_path.iterdir())
+  assert names == ["code.json", "method.txt"]
   assert not computed
 
 

@@ -26,6 +26,8 @@ def test_a_right_sample_has_the_ratio_of_wrong_to_right_ones():
 def test_it_is_the_gradient_of_a_truncated_log():
   """With n samples the series of log p ends at degree n - 1."""
   rollout = tabular_policy.rollout(ragged=False)
+  verdicts = (rollout.correct == 1).astype(np.float32)
+  rollout = rollout.replace(scores=verdicts)
   n = tabular_policy.S
   series = power_series(np.log, degree=n - 1)
   from_value = methods.get("from_value", objective=series)
