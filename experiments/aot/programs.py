@@ -156,6 +156,7 @@ def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
 
   problems = jax.tree.map(batched, problem_shapes)
   keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), batch))
+  game = (0, None, e.task.environment, problems.facts)
   return drawing.generate.lower(
     placement.evaluation_policy(e),
     placement.abstract_evaluation_params(e),
@@ -163,6 +164,7 @@ def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
     problems.prompt_mask,
     _sharded(keys, placement.evaluation_sharding(e)),
     evaluator.sampling_settings(e),
+    *(game if e.task.environment else ()),
   )
 
 
