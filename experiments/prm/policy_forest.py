@@ -68,8 +68,10 @@ class PolicyForest(Forest):
         others only fill up the shape of the compiled program. None means all.
 
     Raises:
-      UsageError: the task does not divide completions into steps.
+      UsageError: the task does not divide completions into steps, or is played
+        in several turns.
     """
+    task.check_single_turn("the forest")
     self._task, self._policy, self._params = task, policy, params
     self.problems, self._sampling, self._judge = problems, sampling, judge
     self.unjudged = 0

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.tasks import countdown
+from experiments.tasks import countdown, guess
 from experiments.tasks.task import Problems, Task
 
 WORDS = ("", "<eos>", "a", "b", "c")
@@ -113,6 +113,14 @@ def test_an_axis_in_the_wrong_place_is_found_although_the_sizes_agree():
   wrong.judged_shapes(4, 4, task.completion_length)  # nothing to see
   with pytest.raises((TypeError, ValueError), match="ncompatible shapes"):
     wrong.check()
+
+
+def test_prefixes_of_games_are_not_continued():
+  countdown.countdown(count=2).check_single_turn("the sampler")
+  with pytest.raises(
+    ValueError, match=r"the sampler continues prefixes .* guess"
+  ):
+    guess.guess().check_single_turn("the sampler")
 
 
 @pytest.mark.parametrize("needs_end", [False, True])
