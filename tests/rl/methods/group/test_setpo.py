@@ -27,6 +27,22 @@ def test_similarities_are_cosines_of_counts_of_pairs():
   np.testing.assert_allclose(kernel, expected, atol=1e-6)
 
 
+def test_pairs_do_not_reach_over_tokens_of_others_or_into_nothing():
+  """The third sample has no token of the policy."""
+  tokens = jnp.array([[[5, 0, 7], [7, 5, 9], [7, 5, 9]]])
+  mask = jnp.array([[[1, 0, 1], [1, 0, 0], [0, 0, 0]]], bool)
+  kernel = setpo.similarities(tokens, mask)[0]
+  half = 1 / np.sqrt(2)  # of the pairs (5) and (7), the second has one
+  expected = [[1, half, 0], [half, 1, 0], [0, 0, 0]]
+  np.testing.assert_allclose(kernel, expected, atol=1e-6)
+
+
+def test_tokens_that_differ_by_half_the_buckets_are_told_apart():
+  tokens = jnp.array([[[3], [3 + 512]]])
+  kernel = setpo.similarities(tokens, jnp.ones(tokens.shape, bool))[0]
+  np.testing.assert_allclose(kernel, np.eye(2), atol=1e-6)
+
+
 def test_what_a_sample_adds():
   kernel = np.array([[1, 1, 0, 9], [1, 1, 0, 9], [0, 0, 1, 9], [9, 9, 9, 9.0]])
   valid = np.array([True, True, True, False])

@@ -236,6 +236,16 @@ def test_the_best_share_of_a_group_by_hand():
   np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
+def test_the_best_share_of_three_samples():
+  """Between two samples, the third one is above a threshold or is not."""
+  got = tail_objectives.tail_advantages(
+    jnp.array([[1.0, 2.0, 5.0]]), "top@0.75"
+  )
+  # The gap to the best has slope 1 / 0.75, the one below it has slope 0.
+  raw = np.array([[0, 0, 3 / 0.75 / 2]])
+  np.testing.assert_allclose(got, raw - raw.mean(), atol=1e-6)
+
+
 @pytest.mark.parametrize("baseline", tail_objectives.BASELINES)
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_max_at_k_of_graded_scores_is_a_member(k, baseline):
