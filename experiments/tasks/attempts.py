@@ -101,8 +101,7 @@ def make_environment(count: int, attempts: int, verifies: bool) -> Environment:
   size = 2 * count  # tokens of an attempt
 
   def reset(facts: dict[str, Array]) -> dict[str, Array]:
-    no = jnp.bool_(False)
-    verdicts = {"first": no, "last": no, "said_right": no}
+    verdicts = {"first": jnp.bool_(False), "last": jnp.bool_(False)}
     counts = {"attempts": jnp.int32(0), "judgements": jnp.int32(0)}
     return {**facts, **verdicts, **counts, "answer": jnp.int32(-1)}
 
@@ -141,20 +140,16 @@ def make_environment(count: int, attempts: int, verifies: bool) -> Environment:
 
   def judge(state, tokens: Array, start: Array, end: Array) -> Reply:
     is_valid = end == start + 2
-    said_right = is_valid & (tokens[start] == RIGHT)
-    said_wrong = is_valid & (tokens[start] == WRONG)
-    agrees = jnp.where(state["last"], said_right, said_wrong)
-    # Whatever is not a judgement is no reason to go on.
+    is_positive = is_valid & (tokens[start] == RIGHT)
+    is_negative = is_valid & (tokens[start] == WRONG)
+    agrees = jnp.where(state["last"], is_positive, is_negative)
     return Reply(
-      state={
-        **state,
-        "said_right": said_right,
-        "judgements": state["judgements"] + 1,
-      },
+      state={**state, "judgements": state["judgements"] + 1},
       tokens=jnp.full(count + 2, RETRY),
       length=jnp.int32(1),
       reward=agrees.astype(jnp.float32),
-      done=~said_wrong,
+      # A text that is not a judgement ends the episode, too.
+      done=~is_negative,
     )
 
   def step(state, tokens: Array, start: Array, end: Array) -> Reply:
@@ -209,8 +204,8 @@ def decode(ids: Array) -> str:
   """Returns the text of tokens, such as `2 + 3 <eos> = d0 d5`, unpadded."""
   words = []
   for i in np.trim_zeros(np.asarray(ids)):
-    own = i >= rules.VOCAB_SIZE
+    is_new = i >= rules.VOCAB_SIZE  # not a token of countdown
     words.append(
-      WORDS[i - rules.VOCAB_SIZE] if own else countdown.decode(np.array([i]))
+      WORDS[i - rules.VOCAB_SIZE] if is_new else countdown.decode(np.array([i]))
     )
   return " ".join(words)

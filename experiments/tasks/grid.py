@@ -77,7 +77,7 @@ def grid(size: int = 4, visible: bool = True, max_turns: int = 8) -> Task:
     facts = _facts(ids, size)
     seen = jax.vmap(functools.partial(_observe, size))(facts)
     if visible:
-      seen = jax.vmap(functools.partial(_map, size))(facts)
+      seen = jax.vmap(_map)(facts)
     return Problems(
       prompts=seen, prompt_mask=jnp.ones(seen.shape, bool), ids=ids, facts=facts
     )
@@ -129,7 +129,7 @@ def make_environment(
   """
 
   def reset(facts: dict[str, Array]) -> dict[str, Array]:
-    state = {**facts, "held": jnp.bool_(False), "made": jnp.int32(0)}
+    state = {**facts, "made": jnp.int32(0)}  # number of moves
     return {**state, "shortest": _distance_left(state)}
 
   def step(state, tokens: Array, start: Array, end: Array) -> Reply:
@@ -167,7 +167,7 @@ def make_environment(
       score=jnp.where(reached, share, 0.0),
       correct=reached.astype(jnp.int8),
       answer_id=jnp.where(reached, state["made"], -1),
-      components={"key": state["held"].astype(jnp.float32)},
+      components={"key": state["has_key"].astype(jnp.float32)},
     )
 
   def act(state, key: Array) -> tuple[Array, Array]:
@@ -206,7 +206,7 @@ def _move(size: int, state: dict, direction) -> tuple[dict, Array]:
     **state,
     "place": place,
     "index": index,
-    "held": state["held"] | (index == state["key"]),
+    "has_key": state["has_key"] | (index == state["key"]),
     "made": state["made"] + 1,
   }
   return moved, is_free
@@ -220,14 +220,14 @@ def _index(size: int, place: Array) -> tuple[Array, Array]:
 
 
 def _is_reached(state: dict) -> Array:
-  return state["held"] & (state["index"] == state["door"])
+  return state["has_key"] & (state["index"] == state["door"])
 
 
 def _distance_left(state: dict) -> Array:
   """Returns the length of a shortest way to the key, if needed, and door."""
   index = state["index"]
   to_key = state["from_key"][index] + state["from_door"][state["key"]]
-  return jnp.where(state["held"], state["from_door"][index], to_key)
+  return jnp.where(state["has_key"], state["from_door"][index], to_key)
 
 
 def _observe(size: int, state: dict) -> Array:
@@ -236,17 +236,15 @@ def _observe(size: int, state: dict) -> Array:
   for direction in STEPS:
     cell, is_inside = _index(size, state["place"] + jnp.array(direction))
     is_wall = ~is_inside | state["walls"][cell]
-    held = state.get("held", jnp.bool_(False))
-    seen = jnp.where((cell == state["key"]) & ~held, KEY, FREE)
+    shows_key = (cell == state["key"]) & ~state["has_key"]
+    seen = jnp.where(shows_key, KEY, FREE)
     seen = jnp.where(cell == state["door"], DOOR, seen)
     cells.append(jnp.where(is_wall, WALL, seen))
-  held = state.get("held", jnp.bool_(False))
-  return jnp.stack([*cells, jnp.where(held, HELD, EMPTY)])
+  return jnp.stack([*cells, jnp.where(state["has_key"], HELD, EMPTY)])
 
 
-def _map(size: int, facts: dict) -> Array:
+def _map(facts: dict) -> Array:
   """Returns all cells, row by row, `[N]`."""
-  del size
   cells = jnp.where(facts["walls"], WALL, FREE)
   cells = cells.at[facts["key"]].set(KEY).at[facts["door"]].set(DOOR)
   return cells.at[facts["index"]].set(HERE)
@@ -289,6 +287,7 @@ def _facts(ids: Array, size: int) -> dict[str, Array]:
       "walls": walls,
       "place": jnp.stack([start // size, start % size]),
       "index": start,
+      "has_key": jnp.bool_(False),
       "key": key,
       "door": door,
       "from_key": distances(walls, key),

@@ -157,8 +157,8 @@ def optimum(numbers: int, guesses: int, k: int = 1) -> float:
   In K guesses a policy finds at most 2^K - 1 of the N numbers. k independent
   samples of one policy find most if each number is found equally often.
   """
-  found = min(2**guesses - 1, numbers) / numbers
-  return 1 - (1 - found) ** k
+  share = min(2**guesses - 1, numbers) / numbers
+  return 1 - (1 - share) ** k
 
 
 def decode(ids: Array) -> str:

@@ -37,7 +37,7 @@ _GOES_ON = -1
 
 
 class Reply(NamedTuple):
-  """What an environment answers to one turn of one episode.
+  """The reply of an environment to one turn of one episode.
 
   Attributes:
     state: the state after the turn.
@@ -108,8 +108,7 @@ class Game:
   Attributes:
     states: `[P, S, ...]`, the state after the last turn that was answered.
     turn: `[P, S]` int32, number of the present turn.
-    start: `[P, S]` int32, where the present turn begins. The tokens before it
-      are known.
+    start: `[P, S]` int32, position at which the present turn begins.
     end: `[P, S]` int32, index in `ENDS`; -1 for an episode that goes on.
   """
 
@@ -239,19 +238,21 @@ def replay(
 
   def play(turn: Array, carry: tuple[Game, Array, Array]):
     game, turns, rewards = carry
-    begins = is_text & (t >= game.start[..., None])
-    begins &= ~is_over(game)[..., None]
-    candidates = begins & is_end_token
+    # The tokens from the start of the turn on.
+    is_left = is_text & (t >= game.start[..., None])
+    is_left &= ~is_over(game)[..., None]
+    candidates = is_left & is_end_token
     is_end = candidates.any(-1)
     first = jnp.argmax(candidates, -1).astype(jnp.int32)
     end = jnp.where(is_end, first + 1, lengths)
     turns = jnp.where(
-      begins & (t < end[..., None]), turn.astype(jnp.int32), turns
+      is_left & (t < end[..., None]), turn.astype(jnp.int32), turns
     )
     game, _, reward = answer(environment, game, completions, end, is_end)
-    cut = begins.any(-1) & ~is_end
-    game = game.replace(end=jnp.where(cut, TOKEN_BUDGET, game.end))
-    reward = jnp.where(is_end, reward, jnp.where(cut, environment.floor, 0.0))
+    is_cut = is_left.any(-1) & ~is_end
+    game = game.replace(end=jnp.where(is_cut, TOKEN_BUDGET, game.end))
+    floor = jnp.where(is_cut, environment.floor, 0.0)
+    reward = jnp.where(is_end, reward, floor)
     return game, turns, rewards.at[..., turn].set(reward)
 
   carry = (

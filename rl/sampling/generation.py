@@ -144,7 +144,7 @@ def generate(
   """Samples S completions, or episodes, of every prompt.
 
   The replies of an environment pass through the same loop as the tokens of the
-  policy: a token that is known is not sampled, and has the log-prob 0.
+  policy: they are not sampled, and have the log-prob 0.
 
   Args:
     policy: the model.
@@ -217,12 +217,12 @@ def generate(
     index = state.sample, state.t
     game, turns = state.game, state.samples.turns
     if environment is not None:
-      is_known = state.t < _get(game.start, index[:1])
-      known = _get(state.samples.completions, index)
-      tokens = jnp.where(is_known, known, tokens)
-      log_probs = jnp.where(is_known, 0.0, log_probs)
-      ends &= ~is_known
-      turn = jnp.where(is_known, -1, _get(game.turn, index[:1]))
+      is_reply = state.t < _get(game.start, index[:1])
+      reply_tokens = _get(state.samples.completions, index)
+      tokens = jnp.where(is_reply, reply_tokens, tokens)
+      log_probs = jnp.where(is_reply, 0.0, log_probs)
+      ends &= ~is_reply
+      turn = jnp.where(is_reply, -1, _get(game.turn, index[:1]))
       turns = _put(turns, index, turn)
     samples = Samples(
       completions=_put(state.samples.completions, index, tokens),

@@ -283,7 +283,7 @@ SECOND_REWARDS = np.random.default_rng(1).random((3, 2, 3))
 
 
 def test_the_gradient_of_the_best_worst_turn_is_exact():
-  """Of max@2 over three episodes, by enumeration of facts and actions."""
+  """The objective is max@2 over three episodes; all actions are enumerated."""
   n, k, action = 3, 2, 4
 
   def answer(state, tokens, start, end):

@@ -46,7 +46,7 @@ def test_degree_two():
 
 @pytest.mark.worked_example("method:tail_rl")
 def test_shares_of_thresholds():
-  """Of .1, .2 and .55 a score of .2 exceeds one, .5 two and .6 all."""
+  """The thresholds are .1, .2 and .55: .2 exceeds one, .5 two, .6 all."""
   example = clip_example.rollout(SCORES)
   sums = np.cumsum(np.array([0, 1 / 3, 1 / 3, 1 / 3]) / np.array([4, 3, 2, 1]))
   mean = 1 / 5
